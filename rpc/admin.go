@@ -28,7 +28,9 @@ type admin struct {
 }
 
 // Members lists the nodes that this node knows, and those that have failed lately.
-func (a *admin) Members(context.Context, *penstockv1.MembersRequest) (*penstockv1.MembersResponse, error) {
+func (a *admin) Members(context.Context,
+	*penstockv1.MembersRequest,
+) (*penstockv1.MembersResponse, error) {
 	v := a.node.View()
 	if v == nil {
 		return nil, door.StatusError(cluster.ErrNoView)
@@ -68,16 +70,22 @@ func disagreeing(n *cluster.Node) []string {
 }
 
 // Ring names the owner and the heir of a key.
-func (a *admin) Ring(_ context.Context, in *penstockv1.RingRequest) (*penstockv1.RingResponse, error) {
+func (a *admin) Ring(_ context.Context,
+	in *penstockv1.RingRequest,
+) (*penstockv1.RingResponse, error) {
 	if len(in.Key) < cluster.MinKey || len(in.Key) > cluster.MaxKey {
-		return nil, status.Errorf(codes.InvalidArgument, "key: has %d bytes; %d to %d are accepted", len(in.Key), cluster.MinKey, cluster.MaxKey)
+		return nil, status.Errorf(codes.InvalidArgument, "key: has %d bytes; %d to %d are accepted",
+			len(in.Key), cluster.MinKey, cluster.MaxKey)
 	}
 	v := a.node.View()
 	if v == nil {
 		return nil, door.StatusError(cluster.ErrNoView)
 	}
 	p := locate(v, string(in.Key))
-	return &penstockv1.RingResponse{Owner: p.owner, Heir: p.heir, Partition: int32(p.partition), Ring: ringName(v)}, nil
+	return &penstockv1.RingResponse{
+		Owner: p.owner, Heir: p.heir, Partition: int32(p.partition),
+		Ring: ringName(v),
+	}, nil
 }
 
 // place is where a key lives.

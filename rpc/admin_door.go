@@ -56,7 +56,10 @@ func isGRPC(r *http.Request) bool {
 // admit.handle, which grpc.Server.ServeHTTP does not call, so this handler asks for them.
 func (w *web) adminCalls() http.Handler {
 	s := grpc.NewServer(grpc.MaxRecvMsgSize(maxAdminRequest))
-	penstockv1.RegisterAdminServer(s, &admin{node: w.Node, drain: w.Drain, audit: w.Audit, roster: w.Roster, catalog: w.Catalog})
+	penstockv1.RegisterAdminServer(s, &admin{
+		node: w.Node, drain: w.Drain, audit: w.Audit,
+		roster: w.Roster, catalog: w.Catalog,
+	})
 	reflection.Register(s)
 	bounded := w.bodies.bounded(s)
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {

@@ -28,7 +28,10 @@ func ways(b *testing.B) map[string]func(i int) error {
 	request := func(owner *station) []*penstockv1.CheckRequest {
 		requests := make([]*penstockv1.CheckRequest, many)
 		for i := range requests {
-			requests[i] = &penstockv1.CheckRequest{Items: []*penstockv1.Item{{Limit: "big", Key: []byte(keyOf(owner, i))}}}
+			requests[i] = &penstockv1.CheckRequest{Items: []*penstockv1.Item{{
+				Limit: "big",
+				Key:   []byte(keyOf(owner, i)),
+			}}}
 		}
 		return requests
 	}
@@ -141,7 +144,8 @@ func BenchmarkPeers(b *testing.B) {
 			spread(b, callers, b.N, func(int) error {
 				deadline := here.clock.Now().Add(5 * time.Second)
 				calls := []cluster.Call{{To: there.member, Deadline: deadline, Ask: &cluster.Ask{
-					Hop: 1, Deadline: deadline, Items: []cluster.AskItem{{Limit: limit, Key: key, Cost: 1}},
+					Hop: 1, Deadline: deadline,
+					Items: []cluster.AskItem{{Limit: limit, Key: key, Cost: 1}},
 				}}}
 				here.peers.Call(calls)
 				return calls[0].Err

@@ -27,9 +27,9 @@ func trying(t *testing.T) *cluster.Node {
 	return n
 }
 
-// Promise: a candidate is put with its limit, never changes an answer, says on GET /v1/limits and in
-// the metrics what it would have done, and takes the limit's place when it is promoted; what keys
-// have used of the limit stays.
+// Promise: a candidate is put with its limit, never changes an answer, says on GET /v1/limits and
+// in the metrics what it would have done, and takes the limit's place when it is promoted; what
+// keys have used of the limit stays.
 func TestCandidateIsPutShownAndPromoted(t *testing.T) {
 	n := rpctest.Alone(t)
 	h := NewHTTP(HTTPConfig{Node: n, Admin: true})
@@ -46,7 +46,8 @@ func TestCandidateIsPutShownAndPromoted(t *testing.T) {
 		if i >= 5 {
 			want = 429
 		}
-		if r, text := rpctest.Page(h, "GET", "/v1/check?limit=new&key=k", ""); r.StatusCode != want {
+		if r, text := rpctest.Page(h, "GET", "/v1/check?limit=new&key=k",
+			""); r.StatusCode != want {
 			t.Fatalf("check %d: %d %s; want %d", i, r.StatusCode, text, want)
 		}
 	}
@@ -85,9 +86,10 @@ func TestCandidateIsPutShownAndPromoted(t *testing.T) {
 		t.Errorf("what the key has used is forgotten: %d %s", r.StatusCode, text)
 	}
 	for candidate, want := range map[string]string{
-		`{"limit":0}`:                 "limit.candidate.limit: ",
-		`{"limit":"2"}`:               "candidate.limit: ",
-		`{"on_error":"deny"}`:         "limit.candidate.on_error: is not a candidate's; it has: algorithm, limit",
+		`{"limit":0}`:   "limit.candidate.limit: ",
+		`{"limit":"2"}`: "candidate.limit: ",
+		`{"on_error":"deny"}`: "limit.candidate.on_error: is not a candidate's; it has: " +
+			"algorithm, limit",
 		`{"algorithm":"concurrency"}`: "limit.candidate.algorithm: concurrency counts permits",
 		`{"algorithm":"fancy"}`:       `limit.candidate.algorithm: \"fancy\" is not there`,
 		`5`:                           "candidate: ",

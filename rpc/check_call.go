@@ -42,7 +42,10 @@ func (c *checkCall) begin(n int) {
 func (c *checkCall) clear() {
 	clear(c.request.Items)
 	clear(c.out)
-	*c = checkCall{request: cluster.Request{Items: c.request.Items[:0]}, out: c.out[:0], bytes: c.bytes[:0]}
+	*c = checkCall{
+		request: cluster.Request{Items: c.request.Items[:0]}, out: c.out[:0],
+		bytes: c.bytes[:0],
+	}
 }
 
 // free gives c to others.
@@ -92,7 +95,8 @@ func hotItem(b []byte, to *cluster.Item) (ok bool) {
 			to.Key = wire.Borrow(f.Bytes)
 		case f.Wire == protowire.VarintType && f.Num == 4:
 			to.Cost = int64(f.Value)
-		case f.Wire == protowire.BytesType && f.Num == 5 && !identified: // or there are two halves of one
+		// or there are two halves of one
+		case f.Wire == protowire.BytesType && f.Num == 5 && !identified:
 			identified, ok = true, readID(f.Bytes, &to.ID)
 		default:
 			ok = false
@@ -136,12 +140,15 @@ func registerRateLimiter(s grpc.ServiceRegistrar, r *rateLimiter) {
 	s.RegisterService(&desc, r)
 }
 
-func check(door any, ctx context.Context, decode func(any) error, guard grpc.UnaryServerInterceptor) (any, error) {
+func check(door any, ctx context.Context, decode func(any) error,
+	guard grpc.UnaryServerInterceptor,
+) (any, error) {
 	c := checkCalls.Get().(*checkCall)
 	if err := decode(c); err != nil {
 		return nil, err
 	}
-	return wire.Guarded(ctx, guard, door.(*rateLimiter), penstockv1.RateLimiter_Check_FullMethodName, c, (*rateLimiter).serve)
+	return wire.Guarded(ctx, guard, door.(*rateLimiter),
+		penstockv1.RateLimiter_Check_FullMethodName, c, (*rateLimiter).serve)
 }
 
 // check decides on c, which is a Check or of a CheckStream.

@@ -18,7 +18,10 @@ import (
 // answers next, whether it or the library has read it.
 func TestCheckCallIsUsedAgain(t *testing.T) {
 	codec := wire.NewCodec()
-	door := &rateLimiter{node: rpctest.Alone(t, perHour), clock: clock.New(), inlines: new(door.Inlines)}
+	door := &rateLimiter{
+		node: rpctest.Alone(t, perHour), clock: clock.New(),
+		inlines: new(door.Inlines),
+	}
 	used := new(checkCall)
 	item := func(key string, cost int64) *penstockv1.Item {
 		return &penstockv1.Item{Limit: perHour.Name, Key: []byte(key), Cost: new(cost)}
@@ -27,10 +30,18 @@ func TestCheckCallIsUsedAgain(t *testing.T) {
 	id.Id = &penstockv1.RequestId{Origin: 7, Sequence: 1}
 	for round, in := range []*penstockv1.CheckRequest{
 		{Items: []*penstockv1.Item{item("a", 1), id, item("b", 2)}},
-		{Items: []*penstockv1.Item{{Limit: perHour.Name, Key: []byte("a")}, {Limit: perHour.Name, Key: []byte("c"), Id: &penstockv1.RequestId{Sequence: 3}}, item("a", 0)}},
-		{Items: []*penstockv1.Item{item("a", 1), item("d", 1)}, Atomic: true}, // the library reads this
+		{Items: []*penstockv1.Item{{Limit: perHour.Name, Key: []byte("a")}, {
+			Limit: perHour.Name,
+			Key:   []byte("c"), Id: &penstockv1.RequestId{Sequence: 3},
+		}, item("a", 0)}},
+		// the library reads this
+		{Items: []*penstockv1.Item{item("a", 1), item("d", 1)}, Atomic: true},
 		{Items: []*penstockv1.Item{item("e", 1)}},
-		{Items: []*penstockv1.Item{{Limit: perHour.Name, Key: []byte("a"), Report: true, Cost: new(int64(1))}}}, // and this
+		// and this
+		{Items: []*penstockv1.Item{{
+			Limit: perHour.Name, Key: []byte("a"), Report: true,
+			Cost: new(int64(1)),
+		}}},
 		{Items: []*penstockv1.Item{item("a", 1)}},
 		{Items: []*penstockv1.Item{id, id, id, id, id, id, id, id}},
 	} {
@@ -48,14 +59,17 @@ func TestCheckCallIsUsedAgain(t *testing.T) {
 		if err := door.serve(t.Context(), used); err != nil {
 			t.Fatal(err)
 		}
-		fresh, err := door.Peek(t.Context(), &penstockv1.PeekRequest{Items: []*penstockv1.Item{item(string(in.Items[len(in.Items)-1].Key), 0)}})
+		fresh, err := door.Peek(t.Context(),
+			&penstockv1.PeekRequest{Items: []*penstockv1.Item{item(string(in.Items[len(in.Items)-1].Key), 0)}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		out := used.response()
 		last := out.Decisions[len(out.Decisions)-1]
-		if len(out.Decisions) != len(in.Items) || last.Remaining != fresh.Decisions[0].Remaining || last.Limit != fresh.Decisions[0].Limit {
-			t.Errorf("round %d: %d decisions, the last %v, afterwards %v", round, len(out.Decisions), last, fresh.Decisions[0])
+		if len(out.Decisions) != len(in.Items) || last.Remaining != fresh.Decisions[0].Remaining ||
+			last.Limit != fresh.Decisions[0].Limit {
+			t.Errorf("round %d: %d decisions, the last %v, afterwards %v", round,
+				len(out.Decisions), last, fresh.Decisions[0])
 		}
 		if (out.Verdict != nil) != in.Atomic {
 			t.Errorf("round %d: atomic %t, and the verdict is %v", round, in.Atomic, out.Verdict)
@@ -70,8 +84,10 @@ func TestCheckCallIsUsedAgain(t *testing.T) {
 		}
 		used.clear()
 	}
-	if d, err := door.Peek(t.Context(), &penstockv1.PeekRequest{Items: []*penstockv1.Item{item("id", 0), item("a", 0)}}); err != nil ||
-		fmt.Sprint(d.Decisions[0].Limit-d.Decisions[0].Remaining, d.Decisions[1].Limit-d.Decisions[1].Remaining) != "1 5" {
+	if d, err := door.Peek(t.Context(),
+		&penstockv1.PeekRequest{Items: []*penstockv1.Item{item("id", 0), item("a", 0)}}); err != nil ||
+		fmt.Sprint(d.Decisions[0].Limit-d.Decisions[0].Remaining,
+			d.Decisions[1].Limit-d.Decisions[1].Remaining) != "1 5" {
 		t.Errorf("charged otherwise than once an id, and 5 to a: %v, %v", d, err)
 	}
 }

@@ -48,7 +48,9 @@ const emptyMethod = "/bench.Empty/Call"
 
 var emptyService = grpc.ServiceDesc{
 	ServiceName: "bench.Empty", HandlerType: (*any)(nil),
-	Methods: []grpc.MethodDesc{{MethodName: "Call", Handler: func(_ any, _ context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+	Methods: []grpc.MethodDesc{{MethodName: "Call", Handler: func(_ any, _ context.Context,
+		decode func(any) error, _ grpc.UnaryServerInterceptor,
+	) (any, error) {
 		in := new(emptypb.Empty)
 		return in, decode(in)
 	}}},
@@ -73,7 +75,8 @@ func newStations(t testing.TB, k int, specs ...limiter.Spec) []*station {
 		all[i].node.SetLimits(limits)
 		members = append(members, all[i].member)
 	}
-	for range 2 { // nobody ticks here, and a claim that came before its receiver knew its sender is not repeated
+	// nobody ticks here, and a claim that came before its receiver knew its sender is not repeated
+	for range 2 {
 		for _, s := range all {
 			s.see(members)
 		}
@@ -92,7 +95,10 @@ func newStation(t testing.TB, id string, boot uint64, name string) *station {
 	t.Helper()
 	s := &station{t: t, clock: clock.New()}
 	quiet := slog.New(slog.DiscardHandler)
-	s.peers = peer.NewLines(peer.LinesConfig{ID: id, Boot: boot, Cluster: name, Clock: s.clock, Logger: quiet})
+	s.peers = peer.NewLines(peer.LinesConfig{
+		ID: id, Boot: boot, Cluster: name, Clock: s.clock,
+		Logger: quiet,
+	})
 	node, err := cluster.New(cluster.Config{
 		ID: id, Boot: boot, Clock: s.clock, Network: s.peers,
 		CallTimeout: time.Minute, // so that a busy machine does not look like a dead peer
@@ -102,12 +108,19 @@ func newStation(t testing.TB, id string, boot uint64, name string) *station {
 		t.Fatal(err)
 	}
 	s.node = node
-	s.member = cluster.Member{ID: id, Boot: boot, State: cluster.StateActive, Features: cluster.OwnFeatures}
-	s.member.PeerAddr = s.open(peer.NewServer(peer.ServerConfig{Node: node, Cluster: name, Clock: s.clock}))
+	s.member = cluster.Member{
+		ID: id, Boot: boot, State: cluster.StateActive,
+		Features: cluster.OwnFeatures,
+	}
+	s.member.PeerAddr = s.open(peer.NewServer(peer.ServerConfig{
+		Node: node, Cluster: name,
+		Clock: s.clock,
+	}))
 	door := NewServer(ServerConfig{Node: node, Clock: s.clock, Gate: fair.New()})
 	door.RegisterService(&emptyService, nil) // for benchmarks
 	s.member.GRPCAddr = s.open(door)
-	s.conn, err = grpc.NewClient("passthrough:///"+s.member.GRPCAddr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	s.conn, err = grpc.NewClient("passthrough:///"+s.member.GRPCAddr,
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,16 +174,23 @@ func keyOf(owner *station, i int) string {
 
 func remaining(t *testing.T, s *station, limit, key string) int64 {
 	t.Helper()
-	out, err := s.client.Peek(rpctest.Patience(t), &penstockv1.PeekRequest{Items: []*penstockv1.Item{{Limit: limit, Key: []byte(key)}}})
+	out, err := s.client.Peek(rpctest.Patience(t),
+		&penstockv1.PeekRequest{Items: []*penstockv1.Item{{Limit: limit, Key: []byte(key)}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return out.Decisions[0].Remaining
 }
 
-var five = limiter.Spec{Name: "five", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 5, Per: 10 * time.Minute}
+var five = limiter.Spec{
+	Name: "five", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit,
+	Limit: 5, Per: 10 * time.Minute,
+}
 
-var tenThousand = limiter.Spec{Name: "big", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 10_000, Per: 10 * time.Minute}
+var tenThousand = limiter.Spec{
+	Name: "big", Algorithm: limiter.FixedWindow,
+	Anchor: limiter.FirstHit, Limit: 10_000, Per: 10 * time.Minute,
+}
 
 // Promise: healthy cluster, any entry node: 0 extra, every charge counted exactly once.
 func TestExactlyTheLimit(t *testing.T) {
@@ -191,15 +211,19 @@ func TestExactlyTheLimit(t *testing.T) {
 					for i := range c.checks / callers {
 						n := caller*(c.checks/callers) + i
 						key := n % c.keys
-						out, err := stations[(caller+i)%3].client.Check(ctx, &penstockv1.CheckRequest{
-							Items: []*penstockv1.Item{rpctest.Item("big", fmt.Sprintf("k%d", key), 1)},
-						})
+						out, err := stations[(caller+i)%3].client.Check(ctx,
+							&penstockv1.CheckRequest{
+								Items: []*penstockv1.Item{rpctest.Item("big",
+									fmt.Sprintf("k%d", key),
+									1)},
+							})
 						switch {
 						case err != nil:
 							t.Error(err)
 							return
 						case out.Decisions[0].Degraded:
-							t.Errorf("decision of a healthy cluster is degraded: %v", out.Decisions[0])
+							t.Errorf("decision of a healthy cluster is degraded: %v",
+								out.Decisions[0])
 						case out.Decisions[0].Allowed:
 							admitted[key].Add(1)
 						}

@@ -14,7 +14,10 @@ import (
 // decode makes a request of the items in; their keys stay where they are.
 func (c *checkCall) decode(in []*penstockv1.Item, op cluster.Op, inlines *door.Inlines) error {
 	if len(in) > cluster.MaxItems { // Node.Check refuses them, and need not see them for that
-		return &cluster.InputError{Field: "items", Reason: fmt.Sprintf("has %d items; 1 to %d are accepted", len(in), cluster.MaxItems)}
+		return &cluster.InputError{
+			Field:  "items",
+			Reason: fmt.Sprintf("has %d items; 1 to %d are accepted", len(in), cluster.MaxItems),
+		}
 	}
 	c.begin(len(in))
 	for i, it := range in {
@@ -35,7 +38,10 @@ func (c *checkCall) decode(in []*penstockv1.Item, op cluster.Op, inlines *door.I
 		}
 		if it.Inline != nil {
 			if it.Limit != "" {
-				return &cluster.InputError{Field: fmt.Sprintf("items[%d].limit", i), Reason: "is given together with inline; give one of the two"}
+				return &cluster.InputError{
+					Field:  fmt.Sprintf("items[%d].limit", i),
+					Reason: "is given together with inline; give one of the two",
+				}
 			}
 			if op == cluster.OpTake {
 				to.Inline, err = inlines.Bring(inlineSpec(it.Inline), c.from)
@@ -58,7 +64,10 @@ func readTerms(i int, report, drain, strict bool, atMs *int64) (cluster.Terms, e
 		return t, nil
 	}
 	if *atMs < 0 {
-		return t, &cluster.InputError{Field: fmt.Sprintf("items[%d].at_ms", i), Reason: fmt.Sprintf("is %d; give milliseconds since 1970", *atMs)}
+		return t, &cluster.InputError{
+			Field:  fmt.Sprintf("items[%d].at_ms", i),
+			Reason: fmt.Sprintf("is %d; give milliseconds since 1970", *atMs),
+		}
 	}
 	t.Timed, t.At = true, limiter.Millis(*atMs)
 	return t, nil
@@ -127,7 +136,8 @@ func encode(out []cluster.Decision) []*penstockv1.Decision {
 		d := &out[i]
 		all[i] = &penstockv1.Decision{
 			Allowed: d.Allowed, Limit: d.Limit, Remaining: d.Remaining,
-			RetryAfterMs: door.Millis(d.RetryAfter), ResetAfterMs: door.Millis(d.ResetAfter), DelayMs: door.Millis(d.Delay),
+			RetryAfterMs: door.Millis(d.RetryAfter), ResetAfterMs: door.Millis(d.ResetAfter),
+			DelayMs:   door.Millis(d.Delay),
 			LimitName: d.Rule.Name, Owner: d.Owner, Source: encodeSource(d.Source),
 			Degraded: d.Degraded, Bound: d.Bound, Shadow: d.Shadow,
 			Restarted: door.Restarted(d), Override: d.Rule.Override,

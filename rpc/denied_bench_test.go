@@ -9,10 +9,13 @@ import (
 )
 
 // BenchmarkDenied is a request for a key of another node of which nothing is left, by turns of a
-// limit that counts refusals, so that the owner is asked each time, and of one with denials that are
-// remembered. 64 callers, the node's own part of the way and the wire between nodes.
+// limit that counts refusals, so that the owner is asked each time, and of one with denials that
+// are remembered. 64 callers, the node's own part of the way and the wire between nodes.
 func BenchmarkDenied(b *testing.B) {
-	window := limiter.Spec{Name: "remembered", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 5, Per: time.Hour}
+	window := limiter.Spec{
+		Name: "remembered", Algorithm: limiter.FixedWindow,
+		Anchor: limiter.FirstHit, Limit: 5, Per: time.Hour,
+	}
 	counts := window
 	counts.Name, counts.CountRejected = "asked", true
 	stations := newStations(b, 2, window, counts)
@@ -20,7 +23,10 @@ func BenchmarkDenied(b *testing.B) {
 	names := []string{"asked", "remembered"}
 	ask := func(name string) error {
 		out := make([]cluster.Decision, 1)
-		r := cluster.Request{Items: []cluster.Item{{Limit: name, Key: key, Cost: 1}}, Deadline: here.clock.Now().Add(time.Minute)}
+		r := cluster.Request{
+			Items:    []cluster.Item{{Limit: name, Key: key, Cost: 1}},
+			Deadline: here.clock.Now().Add(time.Minute),
+		}
 		return here.node.Check(&r, out)
 	}
 	const turn = 20_000

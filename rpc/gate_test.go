@@ -22,18 +22,24 @@ import (
 func TestOverloadIsSaidAtEveryDoor(t *testing.T) {
 	gate := fair.Fixed(9)
 	s := newStations(t, 1, five)[0]
-	clients := clientsFor(t, clientFile+"- {name: full, token: full-0123456789abcdef, check: {limits: [five], inline: true}}\n")
+	clients := clientsFor(t,
+		clientFile+"- {name: full, token: full-0123456789abcdef, check: {limits: [five], "+
+			"inline: true}}\n")
 	grpcDoor := NewServer(ServerConfig{
 		Node: s.node, Clock: clock.New(), Clients: clients, Gate: gate,
 	})
 	api := dial(t, s.open(grpcDoor))
 	h := NewHTTP(HTTPConfig{Node: s.node, Clients: clients, Gate: gate, Admin: true})
-	talk := rpctest.TalkTo(t, rpctest.Serve(t, redis.New(redis.Config{Node: s.node, Clients: clients, Gate: gate})))
+	talk := rpctest.TalkTo(t,
+		rpctest.Serve(t, redis.New(redis.Config{Node: s.node, Clients: clients, Gate: gate})))
 	talk.Says("AUTH full full-0123456789abcdef", "+OK\r\n")
 	talk.Says("CL.THROTTLE shop/r 9 10 60 1", "*5\r\n:0\r\n:10\r\n:9\r\n:-1\r\n:6\r\n")
 
-	as := func(client string) (code codes.Code, stream codes.Code, answer *http.Response, body string) {
-		ctx := metadata.AppendToOutgoingContext(rpctest.Patience(t), "authorization", "Bearer "+client+"-0123456789abcdef")
+	as := func(client string) (code codes.Code, stream codes.Code, answer *http.Response,
+		body string,
+	) {
+		ctx := metadata.AppendToOutgoingContext(rpctest.Patience(t), "authorization",
+			"Bearer "+client+"-0123456789abcdef")
 		in := &penstockv1.CheckRequest{Items: []*penstockv1.Item{rpctest.Item("five", "shop/1", 0)}}
 		_, err := api.Check(ctx, in)
 		talk, serr := api.CheckStream(ctx)
@@ -49,7 +55,8 @@ func TestOverloadIsSaidAtEveryDoor(t *testing.T) {
 		}
 		_ = talk.CloseSend()
 		_, _ = talk.Recv()
-		answer, body = rpctest.Page(h, "GET", "/v1/check?limit=five&key=shop/1", "", "Authorization", "Bearer "+client+"-0123456789abcdef")
+		answer, body = rpctest.Page(h, "GET", "/v1/check?limit=five&key=shop/1", "",
+			"Authorization", "Bearer "+client+"-0123456789abcdef")
 		return status.Code(err), codes.Code(out.GetError().GetCode()), answer, body
 	}
 	filled := 0
@@ -61,7 +68,8 @@ func TestOverloadIsSaidAtEveryDoor(t *testing.T) {
 	if unary != codes.ResourceExhausted || stream != codes.ResourceExhausted {
 		t.Errorf("gRPC says %s and, in a stream, %s", unary, stream)
 	}
-	if answer.StatusCode != http.StatusTooManyRequests || answer.Header.Get("Retry-After") != "1" || !strings.Contains(body, `"type":"urn:penstock:problem:overloaded"`) {
+	if answer.StatusCode != http.StatusTooManyRequests || answer.Header.Get("Retry-After") != "1" ||
+		!strings.Contains(body, `"type":"urn:penstock:problem:overloaded"`) {
 		t.Errorf("HTTP says %d %v %s", answer.StatusCode, answer.Header, body)
 	}
 	talk.Says("CL.THROTTLE shop/r 9 10 60 1", "-BUSY "+fair.ErrOverloaded.Error()+"\r\n")
@@ -69,18 +77,22 @@ func TestOverloadIsSaidAtEveryDoor(t *testing.T) {
 	if now := s.node.Stats().Changes(); now != charged {
 		t.Errorf("refused requests have charged %d times", now-charged)
 	}
-	if answer, _ := rpctest.Page(h, "GET", "/metrics", "", "Authorization", "Bearer prom-0123456789abcdef"); answer.StatusCode != http.StatusOK {
+	if answer, _ := rpctest.Page(h, "GET", "/metrics", "", "Authorization",
+		"Bearer prom-0123456789abcdef"); answer.StatusCode != http.StatusOK {
 		t.Errorf("the metrics of a node with too many requests: %d", answer.StatusCode)
 	}
 
-	if unary, stream, answer, body = as("shop"); unary != codes.OK || stream != codes.OK || answer.StatusCode != http.StatusOK {
+	if unary, stream, answer, body = as("shop"); unary != codes.OK || stream != codes.OK ||
+		answer.StatusCode != http.StatusOK {
 		t.Errorf("another client gets %s, %s, %d %s", unary, stream, answer.StatusCode, body)
 	}
 	for range filled {
 		gate.Leave("client full")
 	}
-	if unary, stream, answer, body = as("full"); unary != codes.OK || stream != codes.OK || answer.StatusCode != http.StatusOK {
-		t.Errorf("the first client gets %s, %s, %d %s later", unary, stream, answer.StatusCode, body)
+	if unary, stream, answer, body = as("full"); unary != codes.OK || stream != codes.OK ||
+		answer.StatusCode != http.StatusOK {
+		t.Errorf("the first client gets %s, %s, %d %s later", unary, stream, answer.StatusCode,
+			body)
 	}
 	talk.Says("PING", "+PONG\r\n")
 	grpcDoor.GracefulStop()

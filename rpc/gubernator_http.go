@@ -23,20 +23,22 @@ import (
 // numbers as strings; errors are google.rpc.Status.
 func (w *web) gubernatorPages(m *mux) {
 	g := &gubernator.Door{
-		Node: w.Node, Inlines: w.inlines, Draining: w.Draining, Audit: w.Audit, Seconds: w.Metrics.Checks("gubernator"),
+		Node: w.Node, Inlines: w.inlines, Draining: w.Draining, Audit: w.Audit,
+		Seconds: w.Metrics.Checks("gubernator"),
 	}
-	m.handle("POST /v1/GetRateLimits", w.timed("GetRateLimits", func(rw http.ResponseWriter, r *http.Request) {
-		in, err := readGubernator(rw, r)
-		if err != nil {
-			w.Node.Stats().Refused.Add(1)
-			writeGubernator(rw, nil, err)
-			return
-		}
-		from := door.Caller{TLS: r.TLS, Pass: access.Of(r.Context())}
-		from.Addr, _ = w.clientAddress(r) // a client on a Unix socket has none
-		out, err := g.Decide(in, from)
-		writeGubernator(rw, out, err)
-	}))
+	m.handle("POST /v1/GetRateLimits",
+		w.timed("GetRateLimits", func(rw http.ResponseWriter, r *http.Request) {
+			in, err := readGubernator(rw, r)
+			if err != nil {
+				w.Node.Stats().Refused.Add(1)
+				writeGubernator(rw, nil, err)
+				return
+			}
+			from := door.Caller{TLS: r.TLS, Pass: access.Of(r.Context())}
+			from.Addr, _ = w.clientAddress(r) // a client on a Unix socket has none
+			out, err := g.Decide(in, from)
+			writeGubernator(rw, out, err)
+		}))
 	m.handle("GET /v1/HealthCheck", func(rw http.ResponseWriter, r *http.Request) {
 		out, err := g.HealthCheck(r.Context(), nil)
 		writeGubernator(rw, out, err)
@@ -63,7 +65,8 @@ func readGubernator(rw http.ResponseWriter, r *http.Request) (*pb.GetRateLimitsR
 	case err != nil:
 		return nil, status.Errorf(codes.InvalidArgument, "body: cannot be read: %v", err)
 	case objects(b) > maxObjects: // before each takes the memory of a request
-		return nil, status.Errorf(codes.OutOfRange, "Requests.RateLimits list too large; max size is '%d'", cluster.MaxItems)
+		return nil, status.Errorf(codes.OutOfRange,
+			"Requests.RateLimits list too large; max size is '%d'", cluster.MaxItems)
 	}
 	in := new(pb.GetRateLimitsReq)
 	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(b, in); err != nil {
@@ -90,8 +93,10 @@ func objects(b []byte) (n int) {
 
 // gatewayStatus is the HTTP status that grpc-gateway has for the codes of this door.
 var gatewayStatus = map[codes.Code]int{
-	codes.InvalidArgument: http.StatusBadRequest, codes.OutOfRange: http.StatusBadRequest, codes.NotFound: http.StatusNotFound,
-	codes.DeadlineExceeded: http.StatusGatewayTimeout, codes.Unavailable: http.StatusServiceUnavailable,
+	codes.InvalidArgument: http.StatusBadRequest, codes.OutOfRange: http.StatusBadRequest,
+	codes.NotFound:         http.StatusNotFound,
+	codes.DeadlineExceeded: http.StatusGatewayTimeout,
+	codes.Unavailable:      http.StatusServiceUnavailable,
 	codes.PermissionDenied: http.StatusForbidden, codes.Unauthenticated: http.StatusUnauthorized,
 }
 

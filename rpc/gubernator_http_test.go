@@ -32,14 +32,16 @@ func TestGubernatorSharesNamedLimits(t *testing.T) {
 	if got := one(r); got.Status != pb.Status_UNDER_LIMIT || got.Limit != 5 || got.Remaining != 1 {
 		t.Errorf("%v; want 1 remaining of the cluster's 5", got)
 	}
-	if _, body := rpctest.Page(h, "GET", "/v1/peek?limit=demo&key=alice", ""); !strings.Contains(body, `"remaining":1,`) {
+	if _, body := rpctest.Page(h, "GET", "/v1/peek?limit=demo&key=alice",
+		""); !strings.Contains(body, `"remaining":1,`) {
 		t.Error(body)
 	}
 	// And one that requests bring along.
 	r.Name, r.Limit, r.Duration = "own", 5, 3_600_000
 	one(r)
 	inline := `{"key":"alice","cost":3,"inline":{"name":"own","algorithm":"stated_window","limit":5,"per":"1h"}}`
-	if _, body := rpctest.Page(h, "POST", "/v1/check", inline); !strings.Contains(body, `"remaining":1,`) {
+	if _, body := rpctest.Page(h, "POST", "/v1/check", inline); !strings.Contains(body,
+		`"remaining":1,`) {
 		t.Error(body)
 	}
 }
@@ -57,13 +59,15 @@ func TestGubernatorHealth(t *testing.T) {
 				HTTP string `json:"http_address"`
 			} `json:"local_peers"`
 		}
-		if err := json.Unmarshal([]byte(body), &got); err != nil || answer.StatusCode != 200 || got.Status != want || got.PeerCount != 1 ||
+		if err := json.Unmarshal([]byte(body), &got); err != nil || answer.StatusCode != 200 ||
+			got.Status != want || got.PeerCount != 1 ||
 			(got.Message == "") != (want == "healthy") || got.Local[0].HTTP != "127.0.0.1:7949" {
 			t.Errorf("%d %s, %v; want %s", answer.StatusCode, body, err, want)
 		}
 		draining = true
 	}
-	if answer, body := rpctest.Page(h, "GET", "/v1/LiveCheck", ""); answer.StatusCode != 200 || strings.TrimSpace(body) != "{}" {
+	if answer, body := rpctest.Page(h, "GET", "/v1/LiveCheck", ""); answer.StatusCode != 200 ||
+		strings.TrimSpace(body) != "{}" {
 		t.Errorf("LiveCheck: %d %s", answer.StatusCode, body)
 	}
 }
@@ -81,12 +85,14 @@ func TestGubernatorJSON(t *testing.T) {
 		var out struct {
 			Responses []map[string]any `json:"responses"`
 		}
-		if err := json.Unmarshal([]byte(text), &out); err != nil || answer.StatusCode != 200 || answer.Header.Get("Content-Type") != "application/json" {
+		if err := json.Unmarshal([]byte(text), &out); err != nil || answer.StatusCode != 200 ||
+			answer.Header.Get("Content-Type") != "application/json" {
 			t.Fatalf("%s: %d %s", body, answer.StatusCode, text)
 		}
 		r := out.Responses[0]
 		_, isText := r["reset_time"].(string)
-		if r["status"] != "UNDER_LIMIT" || r["limit"] != "10" || r["remaining"] != fmt.Sprint(9-i) || !isText || r["error"] != "" ||
+		if r["status"] != "UNDER_LIMIT" || r["limit"] != "10" ||
+			r["remaining"] != fmt.Sprint(9-i) || !isText || r["error"] != "" ||
 			r["metadata"].(map[string]any)["owner"] != "n1" {
 			t.Errorf("%s: %s", body, text)
 		}
@@ -111,14 +117,17 @@ func TestGubernatorJSON(t *testing.T) {
 			Message string
 			Details []any
 		}
-		if err := json.Unmarshal([]byte(text), &out); err != nil || answer.StatusCode != code || out.Code == 0 || out.Message == "" || out.Details == nil {
+		if err := json.Unmarshal([]byte(text), &out); err != nil || answer.StatusCode != code ||
+			out.Code == 0 || out.Message == "" || out.Details == nil {
 			t.Errorf("%.60s: %d %.200s; want %d", body, answer.StatusCode, text, code)
 		}
 	}
-	if answer, _ := rpctest.Page(h, "GET", "/v1/GetRateLimits", ""); answer.StatusCode != http.StatusMethodNotAllowed {
+	if answer, _ := rpctest.Page(h, "GET", "/v1/GetRateLimits",
+		""); answer.StatusCode != http.StatusMethodNotAllowed {
 		t.Errorf("GET: %d", answer.StatusCode)
 	}
-	if answer, _ := rpctest.Page(h, "POST", "/v1/GetRateLimits", `{}`, "Sec-Fetch-Site", "cross-site"); answer.StatusCode != http.StatusForbidden {
+	if answer, _ := rpctest.Page(h, "POST", "/v1/GetRateLimits", `{}`, "Sec-Fetch-Site",
+		"cross-site"); answer.StatusCode != http.StatusForbidden {
 		t.Errorf("a page of another site: %d", answer.StatusCode)
 	}
 	if now := node.Table().Stats().Keys; now != keys {

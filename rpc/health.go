@@ -37,7 +37,9 @@ func (h *health) status(service string) healthv1.HealthCheckResponse_ServingStat
 }
 
 // Check tells whether the node is ready. The service is empty or one that is served.
-func (h *health) Check(_ context.Context, in *healthv1.HealthCheckRequest) (*healthv1.HealthCheckResponse, error) {
+func (h *health) Check(_ context.Context,
+	in *healthv1.HealthCheckRequest,
+) (*healthv1.HealthCheckResponse, error) {
 	s := h.status(in.Service)
 	if s == healthv1.HealthCheckResponse_SERVICE_UNKNOWN {
 		return nil, status.Errorf(codes.NotFound, "service: %q is not known here", in.Service)
@@ -46,7 +48,9 @@ func (h *health) Check(_ context.Context, in *healthv1.HealthCheckRequest) (*hea
 }
 
 // List tells the same of all services.
-func (h *health) List(context.Context, *healthv1.HealthListRequest) (*healthv1.HealthListResponse, error) {
+func (h *health) List(context.Context,
+	*healthv1.HealthListRequest,
+) (*healthv1.HealthListResponse, error) {
 	out := &healthv1.HealthListResponse{Statuses: map[string]*healthv1.HealthCheckResponse{}}
 	for _, service := range append([]string{""}, h.services...) {
 		out.Statuses[service] = &healthv1.HealthCheckResponse{Status: h.status(service)}
@@ -55,7 +59,9 @@ func (h *health) List(context.Context, *healthv1.HealthListRequest) (*healthv1.H
 }
 
 // Watch tells it now, and again within half a second of every change.
-func (h *health) Watch(in *healthv1.HealthCheckRequest, stream grpc.ServerStreamingServer[healthv1.HealthCheckResponse]) error {
+func (h *health) Watch(in *healthv1.HealthCheckRequest,
+	stream grpc.ServerStreamingServer[healthv1.HealthCheckResponse],
+) error {
 	look := time.NewTicker(watchEvery)
 	defer look.Stop()
 	told := healthv1.HealthCheckResponse_UNKNOWN

@@ -31,15 +31,22 @@ func TestHotMessagesAreTheLibrarys(t *testing.T) {
 		for _, number := range []int64{0, 1, -1, 127, 128, math.MaxInt64, math.MinInt64} {
 			for _, text := range []string{"", "alice", strings.Repeat("ä", 100)} {
 				for _, of := range hotRequests {
-					bytes, err := proto.Marshal(rpctest.Filled(of, items, rpctest.ValueOf(number, text)))
+					bytes, err := proto.Marshal(rpctest.Filled(of, items,
+						rpctest.ValueOf(number, text)))
 					if err != nil {
 						t.Fatal(err)
 					}
 					checkRead(t, of, bytes)
 				}
-				decided := &streamCall{checkCall: checkCall{out: decisions(items, number, text)}, tag: uint64(number)}
+				decided := &streamCall{
+					checkCall: checkCall{out: decisions(items, number, text)},
+					tag:       uint64(number),
+				}
 				rpctest.CheckWritten(t, decided.response(), decided.checkCall.write, c)
-				rpctest.CheckWritten(t, &penstockv1.CheckStreamResponse{Tag: decided.tag, Check: decided.response()}, decided.write, c)
+				rpctest.CheckWritten(t, &penstockv1.CheckStreamResponse{
+					Tag:   decided.tag,
+					Check: decided.response(),
+				}, decided.write, c)
 			}
 		}
 	}
@@ -57,8 +64,10 @@ func decisions(n int, number int64, text string) []cluster.Decision {
 	for i := range out {
 		d := &out[i]
 		d.Decision = limiter.Decision{
-			Allowed: number != 0, Limit: number, Remaining: number, RetryAfter: time.Duration(number), ResetAfter: time.Duration(number),
-			Delay: time.Duration(number), Drained: number, Session: limiter.Millis(number), Restarted: number != 0,
+			Allowed: number != 0, Limit: number, Remaining: number,
+			RetryAfter: time.Duration(number), ResetAfter: time.Duration(number),
+			Delay: time.Duration(number), Drained: number, Session: limiter.Millis(number),
+			Restarted: number != 0,
 		}
 		d.Rule, d.Owner, d.Source = one, text, cluster.SourceDenied
 		d.Degraded, d.Bound, d.Shadow, d.Over = number != 0, number, number != 0, i%2 == 0
@@ -68,7 +77,10 @@ func decisions(n int, number int64, text string) []cluster.Decision {
 		case 3:
 			d.Owner = "n2"
 		case 4, 5:
-			d.Decision, d.Degraded, d.Bound, d.Shadow = limiter.Decision{Allowed: true, Limit: number}, false, 0, false
+			d.Decision, d.Degraded, d.Bound, d.Shadow = limiter.Decision{
+				Allowed: true,
+				Limit:   number,
+			}, false, 0, false
 		case 6:
 			d.Allowed = false
 		}
@@ -93,7 +105,10 @@ func TestEveryFieldIsEncoded(t *testing.T) {
 func checkRead(t *testing.T, of proto.Message, b []byte) {
 	t.Helper()
 	want := of.ProtoReflect().New().Interface()
-	call := map[proto.Message]wire.Call{hotRequests[0]: new(checkCall), hotRequests[1]: new(streamCall)}[of]
+	call := map[proto.Message]wire.Call{
+		hotRequests[0]: new(checkCall),
+		hotRequests[1]: new(streamCall),
+	}[of]
 	if !rpctest.CheckReadBy(t, call, want, b) {
 		return
 	}
@@ -140,7 +155,8 @@ func TestHotReadersLeaveTheRestToTheLibrary(t *testing.T) {
 			for _, of := range hotRequests {
 				checkRead(t, of, b)
 				// and as a request on a stream
-				checkRead(t, of, append([]byte{1 << 3, 9}, protowire.AppendBytes([]byte{2<<3 | 2}, b)...))
+				checkRead(t, of, append([]byte{1 << 3, 9}, protowire.AppendBytes([]byte{2<<3 | 2},
+					b)...))
 			}
 		})
 	}

@@ -30,7 +30,8 @@ import (
 // attributes: method, path, host, ip, and header:NAME of the headers that rules ask for.
 func (w *web) auth(rw http.ResponseWriter, r *http.Request) {
 	if r.ContentLength != 0 {
-		rw.Header().Set("Connection", "close") // else net/http would read the body before it answers
+		// else net/http would read the body before it answers
+		rw.Header().Set("Connection", "close")
 	}
 	item, style, f := w.authItem(r)
 	switch {
@@ -55,20 +56,28 @@ func (w *web) authItem(r *http.Request) (item cluster.Item, style answerStyle, f
 	if status, given := q["deny_status"]; given {
 		var err error
 		style.chosen = true
-		if style.denied, err = strconv.Atoi(status); err != nil || style.denied < 400 || style.denied > 599 {
-			return item, style, &door.Fault{Status: http.StatusBadRequest, Field: "deny_status", Text: "deny_status: must be a number from 400 to 599"}
+		if style.denied, err = strconv.Atoi(status); err != nil || style.denied < 400 ||
+			style.denied > 599 {
+			return item, style, &door.Fault{
+				Status: http.StatusBadRequest, Field: "deny_status",
+				Text: "deny_status: must be a number from 400 to 599",
+			}
 		}
 	}
 	style.text = q["deny_body"]
 	var err error
 	switch _, keyed := q["key"]; {
 	case item.Limit == "" && keyed:
-		err = errors.New("is given without a limit; give both, or neither to have the rules say what the request falls under")
+		err = errors.New("is given without a limit; give both, or neither to have the rules say " +
+			"what the request falls under")
 	case item.Limit != "":
 		item.Key, err = w.fill(item.Key, r)
 	}
 	if err != nil {
-		return item, style, &door.Fault{Status: authStatus(err), Field: "key", Text: "key: " + err.Error()}
+		return item, style, &door.Fault{
+			Status: authStatus(err), Field: "key",
+			Text: "key: " + err.Error(),
+		}
 	}
 	return item, style, nil
 }
@@ -87,7 +96,10 @@ func authStatus(err error) int {
 func (w *web) authRuled(rw http.ResponseWriter, r *http.Request, cost int64, style answerStyle) {
 	attributes, err := w.attributes(r, w.Node.Rules().Attributes())
 	if err != nil {
-		writeFault(rw, door.Fault{Status: authStatus(err), Field: "attributes", Text: "attributes: " + err.Error()})
+		writeFault(rw, door.Fault{
+			Status: authStatus(err), Field: "attributes",
+			Text: "attributes: " + err.Error(),
+		})
 		return
 	}
 	m, out, err := checkRuled(w.Node, access.Of(r.Context()), attributes, cost, cluster.ID{}, 0)
@@ -104,7 +116,8 @@ func (w *web) authRuled(rw http.ResponseWriter, r *http.Request, cost int64, sty
 	case style.text != "":
 		writeText(rw, style)
 	default:
-		writeProblemJSON(rw, style.denied, exceededTogether{exceededProblem(style.denied, ruledDenial(body.Verdict)), body.Verdict.RefusedBy, body})
+		writeProblemJSON(rw, style.denied,
+			exceededTogether{exceededProblem(style.denied, ruledDenial(body.Verdict)), body.Verdict.RefusedBy, body})
 	}
 }
 
@@ -121,7 +134,8 @@ func ruledDenial(v *verdictJSON) string {
 func (w *web) attributes(r *http.Request, names []string) (map[string]string, error) {
 	all := map[string]string{}
 	for _, name := range names {
-		if name != "method" && name != "path" && name != "host" && name != "ip" && !strings.HasPrefix(name, "header:") {
+		if name != "method" && name != "path" && name != "host" && name != "ip" &&
+			!strings.HasPrefix(name, "header:") {
 			continue
 		}
 		v, err := w.placeholder(name, r)
@@ -161,7 +175,8 @@ func (w *web) fill(template string, r *http.Request) (string, error) {
 type noHeaderError struct{ header string }
 
 func (e *noHeaderError) Error() string {
-	return fmt.Sprintf("the request has no header %.60q, which the template needs; {header:%[1]s|anonymous} gives such requests a key", e.header)
+	return fmt.Sprintf("the request has no header %.60q, which the template needs; "+
+		"{header:%[1]s|anonymous} gives such requests a key", e.header)
 }
 
 // repeatedHeaderError says that a request has a header several times. The server behind the proxy
@@ -172,7 +187,8 @@ type repeatedHeaderError struct {
 }
 
 func (e *repeatedHeaderError) Error() string {
-	return fmt.Sprintf("the header %.60q is sent %d times, so it identifies no client; send it once", e.header, e.n)
+	return fmt.Sprintf("the header %.60q is sent %d times, so it identifies no client; send it "+
+		"once", e.header, e.n)
 }
 
 func (w *web) placeholder(name string, r *http.Request) (string, error) {
@@ -193,14 +209,17 @@ func (w *web) placeholder(name string, r *http.Request) (string, error) {
 	case "ip":
 		return w.clientAddress(r)
 	case "method":
-		return firstOf(r.Header.Get("X-Forwarded-Method"), r.Header.Get("X-Original-Method"), r.Method), nil
+		return firstOf(r.Header.Get("X-Forwarded-Method"), r.Header.Get("X-Original-Method"),
+			r.Method), nil
 	case "path":
 		forwarded, original := r.Header.Get("X-Forwarded-Uri"), r.Header.Get("X-Original-URI")
 		switch {
 		case forwarded == "" && original == "":
 			return r.URL.Path, nil
 		case forwarded != "" && original != "" && forwarded != original:
-			return "", errors.New("{path}: X-Forwarded-Uri and X-Original-URI differ, so one of them is the client's; let the proxy remove it")
+			return "",
+				errors.New("{path}: X-Forwarded-Uri and X-Original-URI differ, so one of them " +
+					"is the client's; let the proxy remove it")
 		}
 		uri := firstOf(forwarded, original)
 		u, err := url.ParseRequestURI(uri)
@@ -244,8 +263,8 @@ func firstOf(words ...string) string {
 	return words[i]
 }
 
-// clientAddress is the address of the connection, or if that is a trusted proxy, the last address of
-// X-Forwarded-For that is none: what stands before it may be anybody's invention. The connection
+// clientAddress is the address of the connection, or if that is a trusted proxy, the last address
+// of X-Forwarded-For that is none: what stands before it may be anybody's invention. The connection
 // by a Unix socket is on this machine and has no address, so it is believed.
 func (w *web) clientAddress(r *http.Request) (string, error) {
 	var addr netip.Addr
@@ -268,7 +287,9 @@ func (w *web) clientAddress(r *http.Request) (string, error) {
 		addr = next
 	}
 	if !addr.IsValid() {
-		return "", errors.New("{ip}: a client on a Unix socket has no address, and X-Forwarded-For gives none")
+		return "",
+			errors.New("{ip}: a client on a Unix socket has no address, and X-Forwarded-For " +
+				"gives none")
 	}
 	if addr = addr.Unmap().WithZone(""); addr.Is6() {
 		return netip.PrefixFrom(addr, 64).Masked().String(), nil

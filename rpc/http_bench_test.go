@@ -13,10 +13,14 @@ import (
 
 // BenchmarkHTTP is the HTTP door and the node, without the wire.
 func BenchmarkHTTP(b *testing.B) {
-	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(b, limiter.Spec{Name: "big", Algorithm: limiter.GCRA, Limit: 1 << 30, Per: time.Hour})})
+	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(b,
+		limiter.Spec{Name: "big", Algorithm: limiter.GCRA, Limit: 1 << 30, Per: time.Hour})})
 	for _, way := range []struct{ name, method, target, body string }{
 		{"get", http.MethodGet, "/v1/check?limit=big&key=alice", ""},
-		{"post", http.MethodPost, "/v1/check", `{"items":[{"limit":"big","key":"alice","cost":1}]}`},
+		{
+			"post", http.MethodPost, "/v1/check",
+			`{"items":[{"limit":"big","key":"alice","cost":1}]}`,
+		},
 		{"auth", http.MethodGet, "/v1/auth?limit=big&key=alice", ""},
 	} {
 		b.Run(way.name, func(b *testing.B) {

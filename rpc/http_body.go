@@ -74,7 +74,8 @@ type decisionsJSON struct {
 	Allowed bool `json:"allowed"`
 	*decisionJSON
 	Decisions []decisionJSON `json:"decisions"`
-	Verdict   *verdictJSON   `json:"verdict,omitempty"` // of an atomic request, or one with attributes
+	// of an atomic request, or one with attributes
+	Verdict *verdictJSON `json:"verdict,omitempty"`
 }
 
 func newDecisionsJSON(out []cluster.Decision) decisionsJSON {

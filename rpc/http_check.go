@@ -57,8 +57,9 @@ func newDenialJSON(d *cluster.Decision) *denialJSON {
 func newDecisionJSON(d *cluster.Decision) decisionJSON {
 	return decisionJSON{
 		Allowed: d.Allowed, Limit: d.Limit, Remaining: d.Remaining,
-		RetryAfterMs: door.Millis(d.RetryAfter), ResetAfterMs: door.Millis(d.ResetAfter), DelayMs: door.Millis(d.Delay),
-		Name: d.Rule.Name, Owner: d.Owner, Source: d.Source.String(),
+		RetryAfterMs: door.Millis(d.RetryAfter), ResetAfterMs: door.Millis(d.ResetAfter),
+		DelayMs: door.Millis(d.Delay),
+		Name:    d.Rule.Name, Owner: d.Owner, Source: d.Source.String(),
 		Degraded: d.Degraded, Bound: d.Bound, Shadow: d.Shadow,
 		Drained: d.Drained, SessionMs: int64(d.Session),
 		Restarted: door.Restarted(d), Override: d.Rule.Override,
@@ -82,8 +83,8 @@ type answerStyle struct {
 	denied  int    // status of a denial
 	text    string // body of a denial; empty: a problem with the decision
 	kind    string // media type of text
-	// handedOn: a proxy hands the denial on to its client. Where the question does not say what that
-	// looks like, the limit does. chosen: the question says the status
+	// handedOn: a proxy hands the denial on to its client. Where the question does not say what
+	// that looks like, the limit does. chosen: the question says the status
 	handedOn, chosen bool
 }
 
@@ -102,7 +103,9 @@ func (s answerStyle) as(said limiter.Answers) answerStyle {
 }
 
 // answer decides one item and says so by status, headers and body.
-func (w *web) answer(rw http.ResponseWriter, r *http.Request, item cluster.Item, style answerStyle) {
+func (w *web) answer(rw http.ResponseWriter, r *http.Request, item cluster.Item,
+	style answerStyle,
+) {
 	out, err := w.decide(r, item)
 	if err != nil {
 		writeFault(rw, ofQuery(door.Explain(err)))
@@ -117,7 +120,11 @@ func (w *web) answer(rw http.ResponseWriter, r *http.Request, item cluster.Item,
 	case style.text != "":
 		writeText(rw, style)
 	default:
-		writeProblemJSON(rw, style.denied, exceeded{exceededProblem(style.denied, denialText(&out)), []string{out.Rule.Name}, body})
+		writeProblemJSON(rw, style.denied, exceeded{
+			exceededProblem(style.denied, denialText(&out)),
+			[]string{out.Rule.Name},
+			body,
+		})
 	}
 }
 
@@ -131,9 +138,11 @@ func writeText(rw http.ResponseWriter, style answerStyle) {
 
 func denialText(d *cluster.Decision) string {
 	if d.RetryAfter < 0 {
-		return fmt.Sprintf("limit %q never admits that much at once; it is %d", d.Rule.Name, d.Limit)
+		return fmt.Sprintf("limit %q never admits that much at once; it is %d", d.Rule.Name,
+			d.Limit)
 	}
-	return fmt.Sprintf("limit %q admits this again in %d ms", d.Rule.Name, door.Millis(d.RetryAfter))
+	return fmt.Sprintf("limit %q admits this again in %d ms", d.Rule.Name,
+		door.Millis(d.RetryAfter))
 }
 
 // decide asks the node about one item.
@@ -194,7 +203,9 @@ func queryItem(r *http.Request, op cluster.Op) (cluster.Item, answerStyle, *door
 
 // readItem makes an item of the parameters of a query. A cost that is not given is 1, and 0 for a
 // peek: the state as it is.
-func readItem(q map[string]string, op cluster.Op) (item cluster.Item, style answerStyle, f *door.Fault) {
+func readItem(q map[string]string,
+	op cluster.Op,
+) (item cluster.Item, style answerStyle, f *door.Fault) {
 	item = cluster.Item{Limit: q["limit"], Key: q["key"], Op: op}
 	style.denied = http.StatusTooManyRequests
 	if op == cluster.OpTake {
@@ -221,14 +232,20 @@ func readQueryTerms(q map[string]string) (cluster.Terms, *door.Fault) {
 		case "true":
 			flags[i] = true
 		default:
-			return cluster.Terms{}, &door.Fault{Status: http.StatusBadRequest, Field: name, Text: fmt.Sprintf("%s: %.40q is neither true nor false", name, q[name])}
+			return cluster.Terms{}, &door.Fault{
+				Status: http.StatusBadRequest, Field: name,
+				Text: fmt.Sprintf("%s: %.40q is neither true nor false", name, q[name]),
+			}
 		}
 	}
 	var at *int64
 	if text, given := q["at_ms"]; given {
 		ms, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
-			return cluster.Terms{}, &door.Fault{Status: http.StatusBadRequest, Field: "at_ms", Text: fmt.Sprintf("at_ms: %.40q is no whole number of 64 bits", text)}
+			return cluster.Terms{}, &door.Fault{
+				Status: http.StatusBadRequest, Field: "at_ms",
+				Text: fmt.Sprintf("at_ms: %.40q is no whole number of 64 bits", text),
+			}
 		}
 		at = &ms
 	}
@@ -243,7 +260,10 @@ func readQueryTerms(q map[string]string) (cluster.Terms, *door.Fault) {
 func readCost(s string) (int64, *door.Fault) {
 	cost, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {
-		return 0, &door.Fault{Status: http.StatusBadRequest, Field: "cost", Text: fmt.Sprintf("cost: %.40q is no whole number of 64 bits", s)}
+		return 0, &door.Fault{
+			Status: http.StatusBadRequest, Field: "cost",
+			Text: fmt.Sprintf("cost: %.40q is no whole number of 64 bits", s),
+		}
 	}
 	return cost, nil
 }
@@ -253,20 +273,30 @@ func readCost(s string) (int64, *door.Fault) {
 func readQuery(r *http.Request, names ...string) (map[string]string, *door.Fault) {
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return nil, &door.Fault{Status: http.StatusBadRequest, Field: "query", Text: fmt.Sprintf("query: cannot be read: %v", err)}
+		return nil, &door.Fault{
+			Status: http.StatusBadRequest, Field: "query",
+			Text: fmt.Sprintf("query: cannot be read: %v", err),
+		}
 	}
 	q := make(map[string]string, len(values))
 	for _, name := range names {
 		if v, given := values[name]; given {
 			if len(v) > 1 {
-				return nil, &door.Fault{Status: http.StatusBadRequest, Field: name, Text: fmt.Sprintf("%s: is given %d times", name, len(v))}
+				return nil, &door.Fault{
+					Status: http.StatusBadRequest, Field: name,
+					Text: fmt.Sprintf("%s: is given %d times", name, len(v)),
+				}
 			}
 			q[name] = v[0]
 			delete(values, name)
 		}
 	}
 	for name := range values {
-		return nil, &door.Fault{Status: http.StatusBadRequest, Field: "query", Text: fmt.Sprintf("query: %.40q is unknown; there is: %s", name, strings.Join(names, ", "))}
+		return nil, &door.Fault{
+			Status: http.StatusBadRequest, Field: "query",
+			Text: fmt.Sprintf("query: %.40q is unknown; there is: %s", name,
+				strings.Join(names, ", ")),
+		}
 	}
 	return q, nil
 }

@@ -16,7 +16,8 @@ import (
 func FuzzHTTPQuery(f *testing.F) {
 	rpctest.MinimizeBriefly()
 	paths := []string{"/v1/check", "/v1/peek", "/v1/auth", "/v1/keys", "/v1/top"}
-	f.Add(byte(0), "limit=demo&key=a&cost=-9223372036854775808&report=true&at_ms=1&headers=ietf,x", "")
+	f.Add(byte(0), "limit=demo&key=a&cost=-9223372036854775808&report=true&at_ms=1&headers=ietf,x",
+		"")
 	f.Add(byte(1), "limit=demo&key=a&cost=%2b1&key=b", "")
 	f.Add(byte(2), "limit=demo&key={header:X-User}:{ip}&deny_status=503&deny_body=x", "10.0.0.1")
 	f.Add(byte(2), "limit=demo&key={ip}", "10.0.0.1, [::1]:80")
@@ -32,7 +33,8 @@ func FuzzHTTPQuery(f *testing.F) {
 		rw := httptest.NewRecorder()
 		h.ServeHTTP(rw, r)
 		text := rw.Body.String()
-		known := slices.Contains([]int{200, 400, 403, 404, 429}, rw.Code) || strings.Contains(query, "deny_status")
+		known := slices.Contains([]int{200, 400, 403, 404, 429}, rw.Code) ||
+			strings.Contains(query, "deny_status")
 		if !known || rw.Code == 400 && !json.Valid([]byte(text)) {
 			t.Fatalf("%s?%s: %d %s", r.URL.Path, query, rw.Code, text)
 		}

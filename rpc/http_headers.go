@@ -18,9 +18,11 @@ import (
 type headerForms uint8
 
 const (
-	formIETF   headerForms = 1 << iota // RateLimit and RateLimit-Policy, draft-ietf-httpapi-ratelimit-headers-10
-	formTriple                         // RateLimit-Limit, -Remaining, -Reset: the same draft up to its number 06
-	formX                              // X-RateLimit-Limit, -Remaining, -Reset
+	// RateLimit and RateLimit-Policy, draft-ietf-httpapi-ratelimit-headers-10
+	formIETF headerForms = 1 << iota
+	// RateLimit-Limit, -Remaining, -Reset: the same draft up to its number 06
+	formTriple
+	formX // X-RateLimit-Limit, -Remaining, -Reset
 )
 
 // formNames are the forms as the parameter headers calls them.
@@ -42,7 +44,11 @@ next:
 				continue next
 			}
 		}
-		return 0, &door.Fault{Status: http.StatusBadRequest, Field: "headers", Text: fmt.Sprintf("headers: %.40q is unknown; there is: ietf, triple, x, none, with commas between", name)}
+		return 0, &door.Fault{
+			Status: http.StatusBadRequest, Field: "headers",
+			Text: fmt.Sprintf("headers: %.40q is unknown; there is: ietf, triple, x, none, with "+
+				"commas between", name),
+		}
 	}
 	return forms, nil
 }
@@ -62,7 +68,8 @@ func setRateLimits(h http.Header, out []cluster.Decision, forms headerForms) {
 	if len(out) == 0 {
 		return
 	}
-	least := slices.MinFunc(out, func(a, b cluster.Decision) int { return cmp.Compare(a.Remaining, b.Remaining) })
+	least := slices.MinFunc(out,
+		func(a, b cluster.Decision) int { return cmp.Compare(a.Remaining, b.Remaining) })
 	var delay time.Duration
 	tier := 0
 	policies, states := make([]string, len(out)), make([]string, len(out))

@@ -31,7 +31,11 @@ func (o *outline) item(offset int64) int {
 // syntax it leaves to the decoder, which words it better.
 func survey(b []byte) (*outline, error) {
 	if at := notUnicode(b); at >= 0 {
-		return nil, &cluster.InputError{Field: "body", Reason: fmt.Sprintf("has a text that is not Unicode at byte %d; keys of any bytes can be sent in a query or over gRPC", at+1)}
+		return nil, &cluster.InputError{
+			Field: "body",
+			Reason: fmt.Sprintf("has a text that is not Unicode at byte %d; keys of any bytes "+
+				"can be sent in a query or over gRPC", at+1),
+		}
 	}
 	o := &outline{}
 	d := json.NewDecoder(bytes.NewReader(b))
@@ -57,7 +61,10 @@ func survey(b []byte) (*outline, error) {
 			}
 			if ok {
 				if len(levels) == maxNesting {
-					return o, &cluster.InputError{Field: where(levels), Reason: "is nested deeper than any request"}
+					return o, &cluster.InputError{
+						Field:  where(levels),
+						Reason: "is nested deeper than any request",
+					}
 				}
 				l := level{index: -1}
 				if delim == '{' {
@@ -105,9 +112,15 @@ func (l *level) next(levels []level, token json.Token) (isName bool, err error) 
 	l.name, l.value = token.(string), true
 	switch {
 	case l.name == "":
-		return true, &cluster.InputError{Field: cmp.Or(where(levels), "body"), Reason: "has a field without a name"}
+		return true, &cluster.InputError{
+			Field:  cmp.Or(where(levels), "body"),
+			Reason: "has a field without a name",
+		}
 	case strings.Trim(l.name, "abcdefghijklmnopqrstuvwxyz_") != "" && !inAttributes(levels):
-		return true, &cluster.InputError{Field: where(levels), Reason: "is unknown; the names of all fields are in lower case"}
+		return true, &cluster.InputError{
+			Field:  where(levels),
+			Reason: "is unknown; the names of all fields are in lower case",
+		}
 	case l.fields[l.name]:
 		return true, &cluster.InputError{Field: where(levels), Reason: "is given twice"}
 	}

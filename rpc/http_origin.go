@@ -81,10 +81,14 @@ func (w *web) screened(next http.Handler) http.Handler {
 			f = w.foreignAuth(r)
 		case !overSocket(r) && !w.Hosts.accepts(r.Host):
 			f = &door.Fault{Status: http.StatusMisdirectedRequest, Field: "host", Text: fmt.Sprintf(
-				"host: %.100q is not a name of this node; use an address or localhost, or start the node with --http-host %[1]s", hostName(r.Host))}
+				"host: %.100q is not a name of this node; use an address or localhost, or start "+
+					"the node with --http-host %[1]s", hostName(r.Host))}
 		case r.URL.Path == "/" || strings.HasPrefix(r.URL.Path, "/ui/"):
 		case w.crossSite(r):
-			f = &door.Fault{Status: http.StatusForbidden, Field: "origin", Text: "origin: a page of another site asks; that is refused"}
+			f = &door.Fault{
+				Status: http.StatusForbidden, Field: "origin",
+				Text: "origin: a page of another site asks; that is refused",
+			}
 		default:
 			f = unreadable(r)
 		}
@@ -123,7 +127,8 @@ func (w *web) crossSite(r *http.Request) bool {
 // proxyMarks are headers by which proxies tell what their client has asked for. A page of another
 // site cannot add them: its browser asks first whether it may, and no answer here says yes.
 var proxyMarks = []string{
-	"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Method", "X-Forwarded-Proto", "X-Forwarded-Uri",
+	"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Method", "X-Forwarded-Proto",
+	"X-Forwarded-Uri",
 	"X-Original-Method", "X-Original-Uri", "X-Real-Ip", "Forwarded", "Via",
 }
 
@@ -132,12 +137,18 @@ var proxyMarks = []string{
 // no fault here, and a cross-site request is one only if nothing in it is a proxy's: its Host is
 // this node's, and it has none of a proxy's headers.
 func (w *web) foreignAuth(r *http.Request) *door.Fault {
-	marked := slices.ContainsFunc(proxyMarks, func(name string) bool { return r.Header[name] != nil })
+	marked := slices.ContainsFunc(proxyMarks,
+		func(name string) bool { return r.Header[name] != nil })
 	if marked || overSocket(r) || !w.Hosts.accepts(r.Host) || !w.crossSite(r) {
 		return nil
 	}
-	return &door.Fault{Status: http.StatusForbidden, Field: "origin", Text: "origin: a page of another site asks, and not a proxy. " +
-		"Let your proxy send X-Original-URI or an X-Forwarded- header (nginx: proxy_set_header X-Original-URI $request_uri)"}
+	return &door.Fault{
+		Status: http.StatusForbidden, Field: "origin",
+		Text: "origin: a page of another site asks, and not a proxy. " +
+			"Let your proxy send X-Original-URI or an X-Forwarded- header (nginx: " +
+			"proxy_set_header " +
+			"X-Original-URI $request_uri)",
+	}
 }
 
 // unreadable says what is wrong with the form of a body. A page of another site may send texts and
@@ -147,16 +158,25 @@ func unreadable(r *http.Request) *door.Fault {
 	if r.ContentLength == 0 {
 		return nil
 	}
-	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
-		return &door.Fault{Status: http.StatusUnsupportedMediaType, Field: "content-encoding", Text: fmt.Sprintf(
-			"content-encoding: %.40q is not read here; send the body as it is", coding)}
+	if coding := r.Header.Get("Content-Encoding"); coding != "" &&
+		!strings.EqualFold(coding, "identity") {
+		return &door.Fault{
+			Status: http.StatusUnsupportedMediaType, Field: "content-encoding",
+			Text: fmt.Sprintf(
+				"content-encoding: %.40q is not read here; send the body as it is", coding),
+		}
 	}
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	browser := r.Header.Get("Origin") != "" || r.Header.Get("Referer") != "" || r.Header.Get("Sec-Fetch-Site") != ""
+	browser := r.Header.Get("Origin") != "" || r.Header.Get("Referer") != "" ||
+		r.Header.Get("Sec-Fetch-Site") != ""
 	switch {
-	case kind == "text/plain" || kind == "multipart/form-data" || browser && (err != nil || kind == "application/x-www-form-urlencoded"):
-		return &door.Fault{Status: http.StatusUnsupportedMediaType, Field: "content-type", Text: fmt.Sprintf(
-			"content-type: %.60q is not read here; send application/json", r.Header.Get("Content-Type"))}
+	case kind == "text/plain" || kind == "multipart/form-data" || browser &&
+		(err != nil || kind == "application/x-www-form-urlencoded"):
+		return &door.Fault{
+			Status: http.StatusUnsupportedMediaType, Field: "content-type",
+			Text: fmt.Sprintf(
+				"content-type: %.60q is not read here; send application/json", r.Header.Get("Content-Type")),
+		}
 	}
 	return nil
 }

@@ -47,10 +47,14 @@ func TestHTTPHosts(t *testing.T) {
 		{"GET", "/ui/", ""},
 		{"GET", "/nothing", ""},
 	} {
-		for _, host := range []string{"evil.example", "evil.example:7949", "127.0.0.1.evil.example", "shop.example.evil", "xlocalhost"} {
+		for _, host := range []string{
+			"evil.example", "evil.example:7949", "127.0.0.1.evil.example",
+			"shop.example.evil", "xlocalhost",
+		} {
 			code, text := sent(h, host, p.method, p.target, p.body)
 			name, _, _ := strings.Cut(host, ":")
-			if code != 421 || !strings.Contains(text, "--http-host "+name) || !strings.Contains(text, `"status":421`) {
+			if code != 421 || !strings.Contains(text, "--http-host "+name) ||
+				!strings.Contains(text, `"status":421`) {
 				t.Errorf("%s %s of %s: %d %s", p.method, p.target, host, code, text)
 			}
 		}
@@ -68,17 +72,24 @@ func TestHTTPHosts(t *testing.T) {
 	if n := node.Table().Stats().Keys; n != 0 {
 		t.Fatalf("%d keys were charged", n)
 	}
-	for _, host := range []string{"", "localhost", "LOCALHOST:7949", "a.localhost", "127.0.0.1:7949", "[::1]:7949", "::1", "10.0.0.7", "node-1:7949", "shop.example", "shop.example."} {
-		if code, text := sent(h, host, "GET", "/v1/check?limit=demo&key=ok-"+host, ""); code != 200 {
+	for _, host := range []string{
+		"", "localhost", "LOCALHOST:7949", "a.localhost",
+		"127.0.0.1:7949", "[::1]:7949", "::1", "10.0.0.7", "node-1:7949", "shop.example",
+		"shop.example.",
+	} {
+		if code, text := sent(h, host, "GET", "/v1/check?limit=demo&key=ok-"+host,
+			""); code != 200 {
 			t.Errorf("%q: %d %s", host, code, text)
 		}
 	}
 	everybody := NewHTTP(HTTPConfig{Node: node, Hosts: NewHosts("*")})
-	if code, _ := sent(everybody, "evil.example", "GET", "/v1/check?limit=demo&key=k", ""); code != 200 {
+	if code, _ := sent(everybody, "evil.example", "GET", "/v1/check?limit=demo&key=k",
+		""); code != 200 {
 		t.Errorf("--http-host *: %d", code)
 	}
 	r := httptest.NewRequest("GET", "/v1/check?limit=demo&key=k", nil)
-	r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, &net.UnixAddr{Name: "/run/p", Net: "unix"}))
+	r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey,
+		&net.UnixAddr{Name: "/run/p", Net: "unix"}))
 	rw := httptest.NewRecorder()
 	if h.ServeHTTP(rw, r); rw.Code != 200 {
 		t.Errorf("over a Unix socket: %d", rw.Code)
@@ -106,22 +117,35 @@ func TestHTTPCrossSite(t *testing.T) {
 			{"OPTIONS", "/v1/auth?limit=demo&key=k", ""},
 			{"POST", "/v1/check", item},
 			{"POST", "/v1/reset", item},
-			{"POST", "/v1/GetRateLimits", `{"requests":[{"name":"demo","unique_key":"k","hits":1,"limit":5,"duration":1000}]}`},
+			{
+				"POST", "/v1/GetRateLimits",
+				`{"requests":[{"name":"demo","unique_key":"k","hits":1,"limit":5,"duration":1000}]}`,
+			},
 			{"GET", "/debug/pprof/profile", ""},
 		} {
-			if code, text := sent(h, "localhost:7949", p.method, p.target, p.body, header...); code != 403 {
+			if code, text := sent(h, "localhost:7949", p.method, p.target, p.body,
+				header...); code != 403 {
 				t.Errorf("%s %s with %q: %d %s", p.method, p.target, header, code, text)
 			}
 		}
 	}
-	for _, kind := range []string{"text/plain", "text/plain; charset=utf-8", "multipart/form-data; boundary=x"} {
-		if code, text := sent(h, "localhost", "POST", "/v1/check", item, "Content-Type", kind); code != 415 {
+	for _, kind := range []string{
+		"text/plain", "text/plain; charset=utf-8",
+		"multipart/form-data; boundary=x",
+	} {
+		if code, text := sent(h, "localhost", "POST", "/v1/check", item, "Content-Type",
+			kind); code != 415 {
 			t.Errorf("%s: %d %s", kind, code, text)
 		}
 	}
-	for _, sign := range [][]string{{"Referer", "http://localhost/"}, {"Sec-Fetch-Site", "same-origin"}, {"Origin", "http://localhost"}} {
+	for _, sign := range [][]string{
+		{"Referer", "http://localhost/"},
+		{"Sec-Fetch-Site", "same-origin"},
+		{"Origin", "http://localhost"},
+	} {
 		for _, kind := range []string{"application/x-www-form-urlencoded", ""} {
-			if code, text := sent(h, "localhost", "POST", "/v1/check", item, append(sign, "Content-Type", kind)...); code != 415 {
+			if code, text := sent(h, "localhost", "POST", "/v1/check", item,
+				append(sign, "Content-Type", kind)...); code != 415 {
 				t.Errorf("%q as %q: %d %s", sign, kind, code, text)
 			}
 		}
@@ -136,11 +160,13 @@ func TestHTTPCrossSite(t *testing.T) {
 		{"Origin", "https://shop.example"},
 		{},
 	} {
-		if code, text := sent(h, "localhost:7949", "POST", "/v1/check", item, append(header, "Content-Type", "application/json")...); code != 200 {
+		if code, text := sent(h, "localhost:7949", "POST", "/v1/check", item,
+			append(header, "Content-Type", "application/json")...); code != 200 {
 			t.Errorf("%q: %d %s", header, code, text)
 		}
 	}
-	if code, _ := sent(h, "localhost", "POST", "/v1/check", item, "Content-Type", "application/x-www-form-urlencoded"); code != 200 {
+	if code, _ := sent(h, "localhost", "POST", "/v1/check", item, "Content-Type",
+		"application/x-www-form-urlencoded"); code != 200 {
 		t.Errorf("curl -d: %d", code) // denied or not, it is decided
 	}
 }
@@ -149,7 +175,8 @@ func TestHTTPCrossSite(t *testing.T) {
 // send.
 func TestHTTPAuthOfForeignClients(t *testing.T) {
 	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t, httpSpecs...), Hosts: NewHosts()})
-	followed := []string{"Sec-Fetch-Site", "cross-site", "Origin", "https://elsewhere.example"} // of a link on another page
+	// of a link on another page
+	followed := []string{"Sec-Fetch-Site", "cross-site", "Origin", "https://elsewhere.example"}
 	for _, c := range []struct {
 		name, host string
 		header     []string
@@ -157,11 +184,13 @@ func TestHTTPAuthOfForeignClients(t *testing.T) {
 		{"nginx with an upstream", "penstock", followed},
 		{"nginx with X-Original-URI", "127.0.0.1:7949", append(followed, "X-Original-URI", "/")},
 		{"nginx that forwards Host", "shop.example", followed},
-		{"Caddy", "shop.example", append(followed, "X-Forwarded-Uri", "/", "X-Forwarded-Method", "GET")},
+		{"Caddy", "shop.example", append(followed, "X-Forwarded-Uri", "/", "X-Forwarded-Method",
+			"GET")},
 		{"Traefik", "127.0.0.1:7949", append(followed, "X-Forwarded-Uri", "/")},
 		{"a client without such headers", "127.0.0.1:7949", nil},
 	} {
-		if code, text := sent(h, c.host, "GET", "/v1/auth?limit=demo&key="+c.name[:1]+c.name[len(c.name)-1:], "", c.header...); code != 200 {
+		if code, text := sent(h, c.host, "GET",
+			"/v1/auth?limit=demo&key="+c.name[:1]+c.name[len(c.name)-1:], "", c.header...); code != 200 {
 			t.Errorf("%s: %d %s", c.name, code, text)
 		}
 	}
@@ -172,7 +201,8 @@ func TestHTTPAuthOfForeignClients(t *testing.T) {
 		}
 	}
 	for i := range 6 {
-		code, text := sent(h, "penstock", "GET", "/v1/auth?limit=demo&key={header:X-Api-Key%7Canonymous}", "")
+		code, text := sent(h, "penstock", "GET",
+			"/v1/auth?limit=demo&key={header:X-Api-Key%7Canonymous}", "")
 		if want := map[bool]int{true: 200, false: 429}[i < 5]; code != want {
 			t.Errorf("without the header, with a default, %d: %d %s", i, code, text)
 		}
@@ -183,7 +213,10 @@ func TestHTTPAuthOfForeignClients(t *testing.T) {
 func TestHTTPAuthRepeatedHeader(t *testing.T) {
 	node := rpctest.Alone(t, httpSpecs...)
 	h := NewHTTP(HTTPConfig{Node: node})
-	for _, template := range []string{"{header:X-User}", "{header:X-User%7Cnobody}", "{header:x-user}/{ip}"} {
+	for _, template := range []string{
+		"{header:X-User}", "{header:X-User%7Cnobody}",
+		"{header:x-user}/{ip}",
+	} {
 		r := httptest.NewRequest("GET", "/v1/auth?limit=demo&key="+template, nil)
 		r.Header["X-User"] = []string{"alice", "alice-2"}
 		rw := httptest.NewRecorder()
@@ -200,21 +233,27 @@ func TestHTTPCodedBodies(t *testing.T) {
 	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t, perHour), Admin: true})
 	for _, target := range []string{"POST /v1/check", "POST /v1/GetRateLimits", "PUT /v1/limits"} {
 		method, path, _ := strings.Cut(target, " ")
-		code, text := sent(h, "localhost", method, path, "\x1f\x8b\x08", "Content-Encoding", "gzip", "Content-Type", "application/json")
+		code, text := sent(h, "localhost", method, path, "\x1f\x8b\x08", "Content-Encoding", "gzip",
+			"Content-Type", "application/json")
 		if code != 415 || !strings.Contains(text, "gzip") {
 			t.Errorf("%s: %d %s", target, code, text)
 		}
 	}
-	if code, text := sent(h, "localhost", "POST", "/v1/check", `{"limit":"demo","key":"k"}`, "Content-Encoding", "identity"); code != 200 {
+	if code, text := sent(h, "localhost", "POST", "/v1/check", `{"limit":"demo","key":"k"}`,
+		"Content-Encoding", "identity"); code != 200 {
 		t.Errorf("identity: %d %s", code, text)
 	}
 }
 
 func TestHTTPPolicyOfConcurrency(t *testing.T) {
-	permits := limiter.Spec{Name: "permits", Algorithm: limiter.Concurrency, Limit: 3, Per: time.Minute}
+	permits := limiter.Spec{
+		Name: "permits", Algorithm: limiter.Concurrency, Limit: 3,
+		Per: time.Minute,
+	}
 	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t, permits)})
 	answer, body := rpctest.Page(h, "GET", "/v1/peek?limit=permits&key=k", "")
-	if got := written(answer, "RateLimit-Policy"); len(got) != 1 || got[0] != `"permits";q=3;qu="concurrent-requests"` {
+	if got := written(answer, "RateLimit-Policy"); len(got) != 1 ||
+		got[0] != `"permits";q=3;qu="concurrent-requests"` {
 		t.Errorf("%d %q %s", answer.StatusCode, got, body)
 	}
 }
@@ -231,7 +270,8 @@ func TestHTTPBodiesAreBounded(t *testing.T) {
 	var answered sync.WaitGroup
 	send := func(n int) error {
 		answered.Go(func() {
-			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", "/", bytes.NewReader(make([]byte, n))))
+			h.ServeHTTP(httptest.NewRecorder(),
+				httptest.NewRequest("POST", "/", bytes.NewReader(make([]byte, n))))
 		})
 		return <-entered
 	}
@@ -256,7 +296,8 @@ func TestHTTPBodiesAreBounded(t *testing.T) {
 	w.bodies.room = 10
 	m := w.mux()
 	m.handle("POST /v1/check", w.checkBody)
-	if answer, text := rpctest.Page(w.bodies.bounded(m), "POST", "/v1/check", `{"limit":"demo","key":"k"}`); answer.StatusCode != 503 {
+	if answer, text := rpctest.Page(w.bodies.bounded(m), "POST", "/v1/check",
+		`{"limit":"demo","key":"k"}`); answer.StatusCode != 503 {
 		t.Errorf("%d %s", answer.StatusCode, text)
 	}
 }

@@ -17,9 +17,15 @@ import (
 func (w *web) ready(rw http.ResponseWriter, _ *http.Request) {
 	switch {
 	case w.Draining != nil && w.Draining():
-		writeProblem(rw, &problem{Status: http.StatusServiceUnavailable, Title: "Draining", Detail: "this node is leaving its cluster"})
+		writeProblem(rw, &problem{
+			Status: http.StatusServiceUnavailable, Title: "Draining",
+			Detail: "this node is leaving its cluster",
+		})
 	case !w.Node.Ready():
-		writeProblem(rw, &problem{Status: http.StatusServiceUnavailable, Title: "Not ready", Detail: "this node has not joined its cluster yet"})
+		writeProblem(rw, &problem{
+			Status: http.StatusServiceUnavailable, Title: "Not ready",
+			Detail: "this node has not joined its cluster yet",
+		})
 	default:
 		fmt.Fprintln(rw, "ready")
 		if lost := w.Node.Membership().LostText(); lost != "" {
@@ -59,7 +65,11 @@ func (w *web) ring(rw http.ResponseWriter, r *http.Request) {
 	q, f := readQuery(r, "key")
 	key := q["key"]
 	if f == nil && (len(key) < cluster.MinKey || len(key) > cluster.MaxKey) {
-		f = &door.Fault{Status: http.StatusBadRequest, Text: fmt.Sprintf("key: has %d bytes; %d to %d are accepted", len(key), cluster.MinKey, cluster.MaxKey)}
+		f = &door.Fault{
+			Status: http.StatusBadRequest,
+			Text: fmt.Sprintf("key: has %d bytes; %d to %d are accepted", len(key),
+				cluster.MinKey, cluster.MaxKey),
+		}
 	}
 	if f != nil {
 		writeFault(rw, *f)

@@ -38,7 +38,8 @@ func writeFault(rw http.ResponseWriter, f door.Fault) {
 		rw.Header().Set("Retry-After", "1")
 	}
 	writeProblem(rw, &problem{
-		Type: f.Type, Title: http.StatusText(f.Status), Status: f.Status, Detail: f.Text, Field: f.Field, Right: f.Right,
+		Type: f.Type, Title: http.StatusText(f.Status), Status: f.Status, Detail: f.Text,
+		Field: f.Field, Right: f.Right,
 	})
 }
 
@@ -67,7 +68,10 @@ type exceededTogether struct {
 }
 
 func exceededProblem(status int, detail string) problem {
-	return problem{Type: quotaExceeded, Status: status, Title: "Request cannot be satisfied as assigned quota has been exceeded", Detail: detail}
+	return problem{
+		Type: quotaExceeded, Status: status,
+		Title: "Request cannot be satisfied as assigned quota has been exceeded", Detail: detail,
+	}
 }
 
 // quotaExceeded is registered by the IETF draft on RateLimit fields.

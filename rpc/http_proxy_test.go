@@ -30,7 +30,10 @@ func forwardAuth(t *testing.T, ask http.Handler, question string, next http.Hand
 			return
 		}
 		q.Header = r.Header.Clone()
-		for _, name := range []string{"Connection", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade"} {
+		for _, name := range []string{
+			"Connection", "Keep-Alive", "Te", "Trailer",
+			"Transfer-Encoding", "Upgrade",
+		} {
 			q.Header.Del(name)
 		}
 		client, _, _ := net.SplitHostPort(r.RemoteAddr)
@@ -62,10 +65,18 @@ func forwardAuth(t *testing.T, ask http.Handler, question string, next http.Hand
 // they say themselves.
 func TestTraefik(t *testing.T) {
 	node := rpctest.Alone(t, httpSpecs...)
-	h := NewHTTP(HTTPConfig{Node: node, TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}})
-	question := "/v1/auth?limit=demo&key=" + url.QueryEscape("{ip} {method} {path}") + "&headers=ietf,x&deny_status=503&deny_body=" + url.QueryEscape("Come back later.")
+	h := NewHTTP(HTTPConfig{
+		Node: node,
+		TrustedProxies: []netip.Prefix{
+			netip.MustParsePrefix("127.0.0.0/8"),
+			netip.MustParsePrefix("::1/128"),
+		},
+	})
+	question := "/v1/auth?limit=demo&key=" + url.QueryEscape("{ip} {method} {path}") +
+		"&headers=ietf,x&deny_status=503&deny_body=" + url.QueryEscape("Come back later.")
 	served := 0
-	proxy := forwardAuth(t, h, question, http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) { served++; rw.WriteHeader(http.StatusTeapot) }))
+	proxy := forwardAuth(t, h, question,
+		http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) { served++; rw.WriteHeader(http.StatusTeapot) }))
 	ask := func(address, method, target string) *http.Response {
 		r := httptest.NewRequest(method, target, strings.NewReader("a body that nobody waits for"))
 		r.RemoteAddr = address
@@ -77,17 +88,24 @@ func TestTraefik(t *testing.T) {
 		return rw.Result()
 	}
 	for range 5 {
-		if got := ask("192.0.2.1:5", "POST", "/api//a/../b?c=d"); got.StatusCode != http.StatusTeapot {
+		if got := ask("192.0.2.1:5", "POST",
+			"/api//a/../b?c=d"); got.StatusCode != http.StatusTeapot {
 			t.Fatalf("status %d", got.StatusCode)
 		}
 	}
 	got := ask("192.0.2.1:6", "POST", "/api/b")
 	body, _ := io.ReadAll(got.Body)
-	if got.StatusCode != 503 || string(body) != "Come back later.\n" || got.Header.Get("Content-Type") != "text/plain; charset=utf-8" ||
-		got.Header.Get("Retry-After") != "3600" || got.Header.Get("X-Ratelimit-Remaining") != "0" || served != 5 {
+	if got.StatusCode != 503 || string(body) != "Come back later.\n" ||
+		got.Header.Get("Content-Type") != "text/plain; charset=utf-8" ||
+		got.Header.Get("Retry-After") != "3600" || got.Header.Get("X-Ratelimit-Remaining") != "0" ||
+		served != 5 {
 		t.Errorf("the sixth: %d %q %v, %d served", got.StatusCode, body, got.Header, served)
 	}
-	for _, other := range [][3]string{{"192.0.2.2:5", "POST", "/api/b"}, {"192.0.2.1:5", "GET", "/api/b"}, {"192.0.2.1:5", "POST", "/api/c"}} {
+	for _, other := range [][3]string{
+		{"192.0.2.2:5", "POST", "/api/b"},
+		{"192.0.2.1:5", "GET", "/api/b"},
+		{"192.0.2.1:5", "POST", "/api/c"},
+	} {
 		if got := ask(other[0], other[1], other[2]); got.StatusCode != http.StatusTeapot {
 			t.Errorf("%v: status %d", other, got.StatusCode)
 		}
@@ -99,7 +117,10 @@ func TestTraefik(t *testing.T) {
 
 func TestHTTPHeaderForms(t *testing.T) {
 	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t, httpSpecs...)})
-	all := []string{"RateLimit", "RateLimit-Policy", "RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset", "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"}
+	all := []string{
+		"RateLimit", "RateLimit-Policy", "RateLimit-Limit", "RateLimit-Remaining",
+		"RateLimit-Reset", "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset",
+	}
 	for _, path := range []string{"/v1/check", "/v1/auth", "/v1/peek"} {
 		for forms, want := range map[string]string{
 			"":              `"demo";r=5;t=0|"demo";q=5;w=3600||||||`,
@@ -125,7 +146,8 @@ func TestHTTPHeaderForms(t *testing.T) {
 	}
 	rpctest.Page(h, "GET", "/v1/check?limit=demo&key=used&cost=2", "")
 	answer, _ := rpctest.Page(h, "GET", "/v1/check?limit=demo&key=used&cost=4&headers=triple", "")
-	if got := written(answer, "RateLimit-Remaining"); answer.StatusCode != 429 || len(got) != 1 || got[0] != "3" || answer.Header.Get("Retry-After") != "3600" ||
+	if got := written(answer, "RateLimit-Remaining"); answer.StatusCode != 429 || len(got) != 1 ||
+		got[0] != "3" || answer.Header.Get("Retry-After") != "3600" ||
 		written(answer, "RateLimit-Reset")[0] != "3600" {
 		t.Errorf("a denial: %d %v", answer.StatusCode, answer.Header)
 	}
@@ -133,20 +155,26 @@ func TestHTTPHeaderForms(t *testing.T) {
 
 // Promise: what a limit says besides yes and no is told to proxies too, by headers.
 func TestHTTPDelayAndShadow(t *testing.T) {
-	queue := limiter.Spec{Name: "queue", Algorithm: limiter.LeakyBucket, Limit: 1, Per: time.Hour, Burst: 2}
+	queue := limiter.Spec{
+		Name: "queue", Algorithm: limiter.LeakyBucket, Limit: 1, Per: time.Hour,
+		Burst: 2,
+	}
 	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t, queue, shadowed)})
 	for i, most := range []int64{0, 3_600_000, 7_200_000, 0} {
 		answer, body := rpctest.Page(h, "GET", "/v1/auth?limit=queue&key=k", "")
 		text := answer.Header.Get("Penstock-Delay-Ms")
 		delay, err := strconv.ParseInt(text, 10, 64)
-		if (i < 3) != (answer.StatusCode == 200) || (most == 0) != (text == "") || most > 0 && (err != nil || delay > most || delay < most-600_000) {
-			t.Errorf("%d: status %d, delay %q of at most %d: %s", i, answer.StatusCode, text, most, body)
+		if (i < 3) != (answer.StatusCode == 200) || (most == 0) != (text == "") || most > 0 &&
+			(err != nil || delay > most || delay < most-600_000) {
+			t.Errorf("%d: status %d, delay %q of at most %d: %s", i, answer.StatusCode, text, most,
+				body)
 		}
 	}
 	for i, want := range []string{"", "1"} {
 		answer, _ := rpctest.Page(h, "GET", "/v1/auth?limit=shadow&key=k&deny_body=never+seen", "")
 		if answer.StatusCode != 200 || answer.Header.Get("Penstock-Shadow") != want {
-			t.Errorf("%d: %d, Penstock-Shadow %q", i, answer.StatusCode, answer.Header.Get("Penstock-Shadow"))
+			t.Errorf("%d: %d, Penstock-Shadow %q", i, answer.StatusCode,
+				answer.Header.Get("Penstock-Shadow"))
 		}
 	}
 }

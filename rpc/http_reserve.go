@@ -49,7 +49,9 @@ type extendJSON struct {
 // reserveBody is POST /v1/reserve: all is set aside, or nothing. The status is 200 also if that was
 // denied.
 func (w *web) reserveBody(rw http.ResponseWriter, r *http.Request) {
-	body, err := readJSON[reserveJSON](rw, r, "a body has items, ttl_ms, holder or the fields of one item; an item has limit, inline, key, cost")
+	body, err := readJSON[reserveJSON](rw, r,
+		"a body has items, ttl_ms, holder or the fields of one item; an item has limit, inline, "+
+			"key, cost")
 	if err != nil {
 		writeFault(rw, bodyFault(err, false))
 		return
@@ -60,7 +62,8 @@ func (w *web) reserveBody(rw http.ResponseWriter, r *http.Request) {
 		return
 	}
 	out := make([]cluster.Decision, len(request.Items))
-	ids, allowed, err := reserve(w.Node, access.Of(r.Context()), request, out, body.TTLMs, body.Holder)
+	ids, allowed, err := reserve(w.Node, access.Of(r.Context()), request, out, body.TTLMs,
+		body.Holder)
 	if err != nil {
 		writeFault(rw, bodyFault(err, single))
 		return
@@ -79,7 +82,10 @@ func (w *web) reserveBody(rw http.ResponseWriter, r *http.Request) {
 func (w *web) settleBody(rw http.ResponseWriter, r *http.Request) {
 	body, err := readJSON[settleJSON](rw, r, "a settlement has id, actual, holder")
 	if err == nil && body.Actual == nil {
-		err = &cluster.InputError{Field: "actual", Reason: "is missing; say how much was used, 0 cancels"}
+		err = &cluster.InputError{
+			Field:  "actual",
+			Reason: "is missing; say how much was used, 0 cancels",
+		}
 	}
 	if err != nil {
 		writeFault(rw, bodyFault(err, false))
@@ -99,7 +105,9 @@ func (w *web) extendBody(rw http.ResponseWriter, r *http.Request) {
 }
 
 // atHold answers with the state of the hold's key.
-func (w *web) atHold(rw http.ResponseWriter, r *http.Request, id string, op cluster.Op, actual, ttlMs int64, holder string) {
+func (w *web) atHold(rw http.ResponseWriter, r *http.Request, id string, op cluster.Op, actual,
+	ttlMs int64, holder string,
+) {
 	d, err := atHold(w.Node, w.recorder(r), w.inlines, id, op, actual, ttlMs, holder, 0)
 	if err != nil {
 		writeFault(rw, bodyFault(err, true))

@@ -34,16 +34,19 @@ func TestHTTPBodiesAreReadToTheLetter(t *testing.T) {
 	} {
 		answer, text := rpctest.Page(h, "POST", "/v1/check", body)
 		var p problem
-		if err := json.Unmarshal([]byte(text), &p); err != nil || answer.StatusCode != 400 || p.Field != field {
+		if err := json.Unmarshal([]byte(text), &p); err != nil || answer.StatusCode != 400 ||
+			p.Field != field {
 			t.Errorf("%.90s: %d %.300s\nwant 400, field %q", body, answer.StatusCode, text, field)
 		}
 	}
 	for _, key := range []string{"k", "j", "k\ufffd"} {
-		if _, text := rpctest.Page(h, "GET", "/v1/peek?limit=demo&key="+key, ""); !strings.Contains(text, `"remaining":5`) {
+		if _, text := rpctest.Page(h, "GET", "/v1/peek?limit=demo&key="+key,
+			""); !strings.Contains(text, `"remaining":5`) {
 			t.Errorf("%q was charged: %s", key, text)
 		}
 	}
-	if answer, text := rpctest.Page(h, "POST", "/v1/check", `{"limit":"demo","key":"\ud83d\ude00 \\ud800 \u0041"}`); answer.StatusCode != 200 {
+	if answer, text := rpctest.Page(h, "POST", "/v1/check",
+		`{"limit":"demo","key":"\ud83d\ude00 \\ud800 \u0041"}`); answer.StatusCode != 200 {
 		t.Errorf("whole pairs and escaped backslashes are Unicode: %s", text)
 	}
 }
@@ -56,8 +59,10 @@ func TestHTTPRefusesOtherSites(t *testing.T) {
 			header, value string
 			status        int
 		}{{"Sec-Fetch-Site", "cross-site", 403}, {"Origin", "http://elsewhere.example", 403}, {"Sec-Fetch-Site", "same-origin", 200}} {
-			if answer, text := rpctest.Page(h, "POST", target, `{"limit":"demo","key":"k"}`, site.header, site.value, "Content-Type", "application/json"); answer.StatusCode != site.status {
-				t.Errorf("%s with %s: %s: %d %s", target, site.header, site.value, answer.StatusCode, text)
+			if answer, text := rpctest.Page(h, "POST", target, `{"limit":"demo","key":"k"}`,
+				site.header, site.value, "Content-Type", "application/json"); answer.StatusCode != site.status {
+				t.Errorf("%s with %s: %s: %d %s", target, site.header, site.value,
+					answer.StatusCode, text)
 			}
 		}
 	}
@@ -69,7 +74,8 @@ func TestHTTPDoorsShareMetrics(t *testing.T) {
 	c.Metrics = door.NewMetrics(c.Node)
 	rpctest.Page(NewHTTP(c), "GET", "/v1/check?limit=demo&key=secret", "")
 	_, text := rpctest.Page(NewAdmin(c), "GET", "/metrics", "")
-	if !strings.Contains(text, `penstock_http_request_seconds_count{path="check"} 1`+"\n") || strings.Contains(text, "secret") {
+	if !strings.Contains(text, `penstock_http_request_seconds_count{path="check"} 1`+"\n") ||
+		strings.Contains(text, "secret") {
 		t.Errorf("/metrics at the admin listener:\n%s", text)
 	}
 }
@@ -87,7 +93,8 @@ func TestHTTPAuthReadsNoBody(t *testing.T) {
 	}
 	defer c.Close()
 	c.SetDeadline(time.Now().Add(10 * time.Second))
-	io.WriteString(c, "POST /v1/auth?limit=demo&key=k HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n")
+	io.WriteString(c,
+		"POST /v1/auth?limit=demo&key=k HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n")
 	if line, err := bufio.NewReader(c).ReadString('\n'); !strings.HasPrefix(line, "HTTP/1.1 200") {
 		t.Errorf("%q, %v", line, err)
 	}
@@ -95,7 +102,10 @@ func TestHTTPAuthReadsNoBody(t *testing.T) {
 
 // Promise: a key names one client, and no request can make it name another one.
 func TestHTTPKeysNameOneClient(t *testing.T) {
-	w := newWeb(HTTPConfig{Node: rpctest.Alone(t), TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
+	w := newWeb(HTTPConfig{
+		Node:           rpctest.Alone(t),
+		TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
+	})
 	for _, row := range []struct {
 		template, peer string
 		headers        []string
@@ -115,12 +125,22 @@ func TestHTTPKeysNameOneClient(t *testing.T) {
 		{"{header:A}:{header:B}", "1.2.3.4:5", []string{"A", "x", "B", "y:z"}, "x:y%3Az"},
 		{"{header:A}:{header:B}", "1.2.3.4:5", []string{"A", "x%3Ay", "B", "z"}, "x%253Ay:z"},
 		{"{header:A}{header:B}", "1.2.3.4:5", []string{"A", "x", "B", "y"}, ""},
-		{"{method} {path}", "1.2.3.4:5", []string{"X-Forwarded-Method", "PUT", "X-Forwarded-Uri", "/a%2e/b/../c?q"}, "PUT /a./c"},
+		{"{method} {path}", "1.2.3.4:5", []string{
+			"X-Forwarded-Method", "PUT", "X-Forwarded-Uri",
+			"/a%2e/b/../c?q",
+		}, "PUT /a./c"},
 		{"{path}", "1.2.3.4:5", []string{"X-Original-URI", "//login"}, "/login"},
-		{"{path}", "1.2.3.4:5", []string{"X-Original-URI", "/login", "X-Forwarded-Uri", "/free"}, ""},
+		{
+			"{path}", "1.2.3.4:5",
+			[]string{"X-Original-URI", "/login", "X-Forwarded-Uri", "/free"},
+			"",
+		},
 		{"{ip}", "1.2.3.4:5", []string{"X-Forwarded-For", "9.9.9.9"}, "1.2.3.4"},
 		{"{ip}", "10.1.1.1:5", []string{"X-Forwarded-For", "6.6.6.6, 9.9.9.9"}, "9.9.9.9"},
-		{"{ip}", "10.1.1.1:5", []string{"X-Forwarded-For", "6.6.6.6", "X-Forwarded-For", "9.9.9.9:77, 10.2.2.2"}, "9.9.9.9"},
+		{"{ip}", "10.1.1.1:5", []string{
+			"X-Forwarded-For", "6.6.6.6", "X-Forwarded-For",
+			"9.9.9.9:77, 10.2.2.2",
+		}, "9.9.9.9"},
 		{"{ip}", "10.1.1.1:5", nil, "10.1.1.1"},
 		{"{ip}", "[2001:db8:1:2:3:4:5:6]:5", nil, "2001:db8:1:2::/64"},
 		{"{ip}", "[::ffff:1.2.3.4]:5", nil, "1.2.3.4"},
@@ -137,7 +157,8 @@ func TestHTTPKeysNameOneClient(t *testing.T) {
 		}
 		got, err := w.fill(row.template, r)
 		if (err != nil) != (row.want == "") || got != row.want {
-			t.Errorf("%s from %s with %v: %q, %v; want %q", row.template, row.peer, row.headers, got, err, row.want)
+			t.Errorf("%s from %s with %v: %q, %v; want %q", row.template, row.peer, row.headers,
+				got, err, row.want)
 		}
 	}
 }
@@ -156,7 +177,8 @@ func FuzzHTTPKeysStayApart(f *testing.F) {
 			return
 		}
 		again, err := json.Marshal([]any{body.Items, body.itemJSON})
-		if err != nil || strings.Contains(string(again), "\ufffd") && !strings.Contains(string(b), "\ufffd") && !strings.Contains(strings.ToLower(string(b)), `\ufffd`) {
+		if err != nil || strings.Contains(string(again), "\ufffd") && !strings.Contains(string(b),
+			"\ufffd") && !strings.Contains(strings.ToLower(string(b)), `\ufffd`) {
 			t.Fatalf("%q became %q, %v", b, again, err)
 		}
 	})

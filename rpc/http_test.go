@@ -20,9 +20,18 @@ import (
 )
 
 var (
-	perHour   = limiter.Spec{Name: "demo", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 5, Per: time.Hour}
-	bucket    = limiter.Spec{Name: `a "quoted\ bucket" ü`, Algorithm: limiter.GCRA, Limit: 2, Per: time.Second, Burst: 10}
-	shadowed  = limiter.Spec{Name: "shadow", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 1, Per: time.Hour, OnDeny: limiter.DenyShadow}
+	perHour = limiter.Spec{
+		Name: "demo", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit,
+		Limit: 5, Per: time.Hour,
+	}
+	bucket = limiter.Spec{
+		Name: `a "quoted\ bucket" ü`, Algorithm: limiter.GCRA, Limit: 2,
+		Per: time.Second, Burst: 10,
+	}
+	shadowed = limiter.Spec{
+		Name: "shadow", Algorithm: limiter.FixedWindow,
+		Anchor: limiter.FirstHit, Limit: 1, Per: time.Hour, OnDeny: limiter.DenyShadow,
+	}
 	httpSpecs = []limiter.Spec{perHour, bucket, shadowed}
 )
 
@@ -49,33 +58,42 @@ func TestHTTPCheck(t *testing.T) {
 		if err := json.Unmarshal([]byte(body), &d); err != nil {
 			t.Fatal(err)
 		}
-		if d.Allowed != (i < 5) || d.Remaining != remaining || d.Limit != 5 || d.Owner != "n1" || d.Source != "owner" || d.Name != "demo" {
+		if d.Allowed != (i < 5) || d.Remaining != remaining || d.Limit != 5 || d.Owner != "n1" ||
+			d.Source != "owner" || d.Name != "demo" {
 			t.Errorf("check %d: %+v", i+1, d)
 		}
-		if got := written(answer, "RateLimit-Policy"); len(got) != 1 || got[0] != `"demo";q=5;w=3600` {
+		if got := written(answer, "RateLimit-Policy"); len(got) != 1 ||
+			got[0] != `"demo";q=5;w=3600` {
 			t.Errorf("RateLimit-Policy: %q", got)
 		}
-		if got := written(answer, "RateLimit"); len(got) != 1 || got[0] != fmt.Sprintf(`"demo";r=%d;t=3600`, remaining) {
+		if got := written(answer, "RateLimit"); len(got) != 1 ||
+			got[0] != fmt.Sprintf(`"demo";r=%d;t=3600`, remaining) {
 			t.Errorf("RateLimit: %q", got)
 		}
 		retry := answer.Header.Get("Retry-After")
 		if i < 5 {
-			if retry != "" || d.RetryAfterMs != -1 || answer.Header.Get("Content-Type") != "application/json" {
-				t.Errorf("an admitted check has Retry-After %q, retry_after_ms %d, type %s", retry, d.RetryAfterMs, answer.Header.Get("Content-Type"))
+			if retry != "" || d.RetryAfterMs != -1 ||
+				answer.Header.Get("Content-Type") != "application/json" {
+				t.Errorf("an admitted check has Retry-After %q, retry_after_ms %d, type %s", retry,
+					d.RetryAfterMs, answer.Header.Get("Content-Type"))
 			}
 			continue
 		}
-		if retry != "3600" || d.RetryAfterMs < 3_590_000 || answer.Header.Get("Content-Type") != "application/problem+json" ||
-			d.Type != quotaExceeded || d.Status != 429 || len(d.Violated) != 1 || d.Violated[0] != "demo" {
+		if retry != "3600" || d.RetryAfterMs < 3_590_000 ||
+			answer.Header.Get("Content-Type") != "application/problem+json" ||
+			d.Type != quotaExceeded || d.Status != 429 || len(d.Violated) != 1 ||
+			d.Violated[0] != "demo" {
 			t.Errorf("Retry-After %q: %s", retry, body)
 		}
 	}
 	for range 6 { // HEAD charges nothing
-		if answer, body := rpctest.Page(h, "HEAD", "/v1/check?limit=demo&key=head", ""); answer.StatusCode != 405 || answer.Header.Get("Allow") != "GET, POST" {
+		if answer, body := rpctest.Page(h, "HEAD", "/v1/check?limit=demo&key=head",
+			""); answer.StatusCode != 405 || answer.Header.Get("Allow") != "GET, POST" {
 			t.Errorf("HEAD: %d %v %s", answer.StatusCode, answer.Header, body)
 		}
 	}
-	if answer, body := rpctest.Page(h, "GET", "/v1/check?limit=demo&key=head", ""); answer.StatusCode != 200 || !strings.Contains(body, `"remaining":4`) {
+	if answer, body := rpctest.Page(h, "GET", "/v1/check?limit=demo&key=head",
+		""); answer.StatusCode != 200 || !strings.Contains(body, `"remaining":4`) {
 		t.Errorf("after HEAD: %d %s", answer.StatusCode, body)
 	}
 }
@@ -85,20 +103,26 @@ func TestHTTPRateLimitOfABucket(t *testing.T) {
 	const query = "/v1/check?limit=a+%22quoted%5C+bucket%22+%C3%BC&key=k&cost="
 	// 10 at once, 2 a second: a full bucket takes 5 s to fill, and the next unit half a second.
 	answer, _ := rpctest.Page(h, "GET", query+"3", "")
-	if got := written(answer, "RateLimit-Policy")[0]; got != `"a \"quoted\\ bucket\" %C3%BC";q=10;w=5` {
+	if got := written(answer,
+		"RateLimit-Policy")[0]; got != `"a \"quoted\\ bucket\" %C3%BC";q=10;w=5` {
 		t.Errorf("RateLimit-Policy: %s", got)
 	}
 	if got := written(answer, "RateLimit")[0]; got != `"a \"quoted\\ bucket\" %C3%BC";r=7;t=1` {
 		t.Errorf("RateLimit: %s", got)
 	}
 	answer, body := rpctest.Page(h, "GET", query+"11", "")
-	if answer.StatusCode != 429 || answer.Header.Get("Retry-After") != "" || !strings.Contains(body, `"retry_after_ms":-1`) {
-		t.Errorf("more than the bucket ever holds: %d, Retry-After %q, %s", answer.StatusCode, answer.Header.Get("Retry-After"), body)
+	if answer.StatusCode != 429 || answer.Header.Get("Retry-After") != "" ||
+		!strings.Contains(body, `"retry_after_ms":-1`) {
+		t.Errorf("more than the bucket ever holds: %d, Retry-After %q, %s", answer.StatusCode,
+			answer.Header.Get("Retry-After"), body)
 	}
-	if answer, body = rpctest.Page(h, "GET", query+"9", ""); answer.StatusCode != 429 || answer.Header.Get("Retry-After") != "1" {
-		t.Errorf("2 too many at 2 a second: %d, Retry-After %q, %s", answer.StatusCode, answer.Header.Get("Retry-After"), body)
+	if answer, body = rpctest.Page(h, "GET", query+"9", ""); answer.StatusCode != 429 ||
+		answer.Header.Get("Retry-After") != "1" {
+		t.Errorf("2 too many at 2 a second: %d, Retry-After %q, %s", answer.StatusCode,
+			answer.Header.Get("Retry-After"), body)
 	}
-	if answer, body = rpctest.Page(h, "GET", query+"-3", ""); answer.StatusCode != 200 || !strings.Contains(body, `"remaining":10,`) {
+	if answer, body = rpctest.Page(h, "GET", query+"-3", ""); answer.StatusCode != 200 ||
+		!strings.Contains(body, `"remaining":10,`) {
 		t.Errorf("a refund: %d %s", answer.StatusCode, body)
 	}
 }
@@ -108,7 +132,8 @@ func TestHTTPShadow(t *testing.T) {
 	for i, want := range []string{"", "1"} {
 		answer, _ := rpctest.Page(h, "GET", "/v1/check?limit=shadow&key=k", "")
 		if answer.StatusCode != 200 || answer.Header.Get("Penstock-Shadow") != want {
-			t.Errorf("check %d: %d, Penstock-Shadow %q, want %q", i+1, answer.StatusCode, answer.Header.Get("Penstock-Shadow"), want)
+			t.Errorf("check %d: %d, Penstock-Shadow %q, want %q", i+1, answer.StatusCode,
+				answer.Header.Get("Penstock-Shadow"), want)
 		}
 	}
 }
@@ -126,13 +151,15 @@ func TestHTTPBody(t *testing.T) {
 	}
 	first := func(out map[string]any) map[string]any { return out["decisions"].([]any)[0].(map[string]any) }
 
-	out := post("/v1/check", `{"items":[{"limit":"demo","key":"a","cost":5},{"limit":"demo","key":"a"},{"limit":"demo","key":"b"}]}`)
+	out := post("/v1/check",
+		`{"items":[{"limit":"demo","key":"a","cost":5},{"limit":"demo","key":"a"},{"limit":"demo","key":"b"}]}`)
 	all := out["decisions"].([]any)
 	if out["allowed"] != false || len(all) != 3 || all[0].(map[string]any)["allowed"] != true ||
 		all[1].(map[string]any)["allowed"] != false || all[2].(map[string]any)["remaining"] != 4.0 {
 		t.Errorf("a batch: %v", out)
 	}
-	if out = post("/v1/check", `{"items":[{"limit":"demo","key":"c","cost":4},{"limit":"demo","key":"c","cost":2}],"atomic":true}`); out["allowed"] != false {
+	if out = post("/v1/check",
+		`{"items":[{"limit":"demo","key":"c","cost":4},{"limit":"demo","key":"c","cost":2}],"atomic":true}`); out["allowed"] != false {
 		t.Errorf("all or nothing: %v", out)
 	}
 	for _, d := range out["decisions"].([]any) {
@@ -140,7 +167,8 @@ func TestHTTPBody(t *testing.T) {
 			t.Errorf("%v: not what remains now", d)
 		}
 	}
-	if out = post("/v1/check", `{"limit":"demo","key":"c","cost":0}`); out["remaining"] != 5.0 || first(out)["remaining"] != 5.0 {
+	if out = post("/v1/check", `{"limit":"demo","key":"c","cost":0}`); out["remaining"] != 5.0 ||
+		first(out)["remaining"] != 5.0 {
 		t.Errorf("a denied atomic request charged something: %v", out)
 	}
 	inline := `{"key":"d","inline":{"algorithm":"gcra","limit":10,"per":"1m","burst":3}}`
@@ -179,7 +207,8 @@ func TestHTTPEveryAlgorithm(t *testing.T) {
 		{`"algorithm":"stated_bucket","burst":3`, 0, 1_200_000},
 	} {
 		for i := range 4 {
-			_, body := rpctest.Page(h, "POST", "/v1/check", fmt.Sprintf(`{"key":"k","inline":{"name":%q,"limit":3,"per":"1h",%s}}`, strings.ReplaceAll(c.inline, `"`, ""), c.inline))
+			_, body := rpctest.Page(h, "POST", "/v1/check",
+				fmt.Sprintf(`{"key":"k","inline":{"name":%q,"limit":3,"per":"1h",%s}}`, strings.ReplaceAll(c.inline, `"`, ""), c.inline))
 			var d decisionJSON
 			if err := json.Unmarshal([]byte(body), &d); err != nil {
 				t.Fatal(err)
@@ -191,7 +220,8 @@ func TestHTTPEveryAlgorithm(t *testing.T) {
 			case i == 2 && !near(d.DelayMs, c.third):
 				t.Errorf("%s: the third waits %d ms, want about %d", c.inline, d.DelayMs, c.third)
 			case i == 3 && c.retry > 0 && !near(d.RetryAfterMs, c.retry):
-				t.Errorf("%s: the fourth may retry after %d ms, want about %d", c.inline, d.RetryAfterMs, c.retry)
+				t.Errorf("%s: the fourth may retry after %d ms, want about %d", c.inline,
+					d.RetryAfterMs, c.retry)
 			}
 		}
 	}
@@ -203,7 +233,8 @@ func TestHTTPEveryAlgorithm(t *testing.T) {
 		`"algorithm":"sliding_counter","strict":true`: "inline.strict",
 		`"algorithm":"concurrent"`:                    "inline.algorithm",
 	} {
-		answer, body := rpctest.Page(h, "POST", "/v1/check", `{"key":"k","inline":{"limit":3,"per":"1h",`+inline+`}}`)
+		answer, body := rpctest.Page(h, "POST", "/v1/check",
+			`{"key":"k","inline":{"limit":3,"per":"1h",`+inline+`}}`)
 		if answer.StatusCode != 400 || !strings.Contains(body, fmt.Sprintf(`"field":%q`, field)) {
 			t.Errorf("%s: %s", inline, body)
 		}
@@ -216,7 +247,8 @@ func TestHTTPBadInput(t *testing.T) {
 	node := rpctest.Alone(t, httpSpecs...)
 	h := NewHTTP(HTTPConfig{Node: node, Admin: true})
 	items := func(n int) string {
-		return `{"items":[` + strings.TrimSuffix(strings.Repeat(`{"limit":"demo","key":"k"},`, n), ",") + `]}`
+		return `{"items":[` + strings.TrimSuffix(strings.Repeat(`{"limit":"demo","key":"k"},`, n),
+			",") + `]}`
 	}
 	for _, c := range []struct {
 		method, target, body string
@@ -243,18 +275,57 @@ func TestHTTPBadInput(t *testing.T) {
 		{"POST", "/v1/check", items(1001), 400, "items"},
 		{"POST", "/v1/check", items(1) + "{}", 400, "body"},
 		{"POST", "/v1/check", `{"items":[{"limit":"demo","key":"k"}],"key":"k"}`, 400, "items"},
-		{"POST", "/v1/check", `{"items":[{"limit":"demo","key":"k"},{"limit":"demo","key":""}]}`, 400, "items[1].key"},
-		{"POST", "/v1/check", `{"items":[{"limit":"demo","key":"k"},{"limit":"none","key":"k"}]}`, 404, "items[1].limit"},
-		{"POST", "/v1/check", `{"items":[{"limit":"demo","key":"k","cost":1e30}]}`, 400, "items[0].cost"},
-		{"POST", "/v1/check", `{"items":[{"limit":"demo","key":"k","cost":"1"}]}`, 400, "items[0].cost"},
+		{
+			"POST", "/v1/check", `{"items":[{"limit":"demo","key":"k"},{"limit":"demo","key":""}]}`,
+			400, "items[1].key",
+		},
+		{
+			"POST", "/v1/check",
+			`{"items":[{"limit":"demo","key":"k"},{"limit":"none","key":"k"}]}`,
+			404, "items[1].limit",
+		},
+		{
+			"POST", "/v1/check", `{"items":[{"limit":"demo","key":"k","cost":1e30}]}`, 400,
+			"items[0].cost",
+		},
+		{
+			"POST", "/v1/check", `{"items":[{"limit":"demo","key":"k","cost":"1"}]}`, 400,
+			"items[0].cost",
+		},
 		{"POST", "/v1/check", `{"items":[{"limit":"demo","key":"k","costs":1}]}`, 400, "costs"},
-		{"POST", "/v1/check", `{"items":[{"limit":"demo","inline":{"algorithm":"gcra","limit":1,"per":"1s"},"key":"k"}]}`, 400, "items[0].limit"},
-		{"POST", "/v1/check", `{"inline":{"algorithm":"gcra","limit":0,"per":"1s"},"key":"k"}`, 400, "inline.limit"},
-		{"POST", "/v1/check", `{"inline":{"algorithm":"gcra","limit":1,"per":"1y"},"key":"k"}`, 400, "inline.per"},
-		{"POST", "/v1/check", `{"inline":{"algorithm":"magic","limit":1,"per":"1s"},"key":"k"}`, 400, "inline.algorithm"},
-		{"POST", "/v1/check", `{"inline":{"algorithm":"gcra","limit":1,"per":"1s","on_error":"cry"},"key":"k"}`, 400, "inline.on_error"},
-		{"POST", "/v1/check", `{"inline":{"name":"demo","algorithm":"gcra","limit":1,"per":"1s"},"key":"k"}`, 400, "inline.name"},
-		{"POST", "/v1/check", `{"limit":"demo","key":"` + strings.Repeat("k", maxBody) + `"}`, 413, "body"},
+		{
+			"POST", "/v1/check",
+			`{"items":[{"limit":"demo","inline":{"algorithm":"gcra","limit":1,"per":"1s"},"key":"k"}]}`, 400, "items[0].limit",
+		},
+		{
+			"POST", "/v1/check", `{"inline":{"algorithm":"gcra","limit":0,"per":"1s"},"key":"k"}`,
+			400,
+			"inline.limit",
+		},
+		{
+			"POST", "/v1/check", `{"inline":{"algorithm":"gcra","limit":1,"per":"1y"},"key":"k"}`,
+			400,
+			"inline.per",
+		},
+		{
+			"POST", "/v1/check", `{"inline":{"algorithm":"magic","limit":1,"per":"1s"},"key":"k"}`,
+			400, "inline.algorithm",
+		},
+		{
+			"POST", "/v1/check",
+			`{"inline":{"algorithm":"gcra","limit":1,"per":"1s","on_error":"cry"},"key":"k"}`, 400,
+			"inline.on_error",
+		},
+		{
+			"POST", "/v1/check",
+			`{"inline":{"name":"demo","algorithm":"gcra","limit":1,"per":"1s"},"key":"k"}`, 400,
+			"inline.name",
+		},
+		{
+			"POST", "/v1/check", `{"limit":"demo","key":"` + strings.Repeat("k", maxBody) + `"}`,
+			413,
+			"body",
+		},
 		{"POST", "/v1/reset", `{"limit":"none","key":"k"}`, 404, "limit"},
 		{"GET", "/v1/auth?limit=demo&key={header:X-User}", "", 400, "key"},
 		{"GET", "/v1/auth?limit=demo&key={user}", "", 400, "key"},
@@ -277,8 +348,10 @@ func TestHTTPBadInput(t *testing.T) {
 			continue
 		}
 		if answer.StatusCode != c.status || p.Status != c.status || p.Field != c.field ||
-			answer.Header.Get("Content-Type") != "application/problem+json" || p.Title == "" || p.Detail == "" {
-			t.Errorf("%s %.80s %.80s:\n got %d, field %q: %s\nwant %d, field %q", c.method, c.target, c.body, answer.StatusCode, p.Field, body, c.status, c.field)
+			answer.Header.Get("Content-Type") != "application/problem+json" || p.Title == "" ||
+			p.Detail == "" {
+			t.Errorf("%s %.80s %.80s:\n got %d, field %q: %s\nwant %d, field %q", c.method,
+				c.target, c.body, answer.StatusCode, p.Field, body, c.status, c.field)
 		}
 		if c.status == 405 && answer.Header.Get("Allow") == "" {
 			t.Errorf("%s %s: no Allow", c.method, c.target)
@@ -292,14 +365,19 @@ func TestHTTPBadInput(t *testing.T) {
 func TestHTTPBadInputChargesNothingOnABusyKey(t *testing.T) {
 	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t, httpSpecs...)})
 	rpctest.Page(h, "GET", "/v1/check?limit=demo&key=k", "")
-	rpctest.Page(h, "POST", "/v1/check", `{"items":[{"limit":"demo","key":"k"},{"limit":"none","key":"k"}]}`)
-	if _, body := rpctest.Page(h, "GET", "/v1/peek?limit=demo&key=k", ""); !strings.Contains(body, `"remaining":4,`) {
+	rpctest.Page(h, "POST", "/v1/check",
+		`{"items":[{"limit":"demo","key":"k"},{"limit":"none","key":"k"}]}`)
+	if _, body := rpctest.Page(h, "GET", "/v1/peek?limit=demo&key=k", ""); !strings.Contains(body,
+		`"remaining":4,`) {
 		t.Errorf("the good item of a request in error was charged: %s", body)
 	}
 }
 
 func TestHTTPAuth(t *testing.T) {
-	trusted := []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("10.0.0.0/8")}
+	trusted := []netip.Prefix{
+		netip.MustParsePrefix("192.0.2.0/24"),
+		netip.MustParsePrefix("10.0.0.0/8"),
+	}
 	w := newWeb(HTTPConfig{Node: rpctest.Alone(t, httpSpecs...), TrustedProxies: trusted})
 	key := func(template, remote string, header ...string) string {
 		r := httptest.NewRequest("GET", "/v1/auth", nil)
@@ -318,17 +396,25 @@ func TestHTTPAuth(t *testing.T) {
 		{"text", key("all", client), "all"},
 		{"a header", key("u:{header:X-User}!", client, "X-User", "bo"), "u:bo!"},
 		{"who is connected", key("{ip}", client), "198.51.100.7"},
-		{"a stranger's X-Forwarded-For", key("{ip}", client, "X-Forwarded-For", "203.0.113.9"), "198.51.100.7"},
+		{
+			"a stranger's X-Forwarded-For", key("{ip}", client, "X-Forwarded-For", "203.0.113.9"),
+			"198.51.100.7",
+		},
 		{"a trusted proxy's", key("{ip}", proxy, "X-Forwarded-For", "203.0.113.9"), "203.0.113.9"},
-		{"what a client wrote before it", key("{ip}", proxy, "X-Forwarded-For", "6.6.6.6, 203.0.113.9"), "203.0.113.9"},
-		{"two trusted proxies", key("{ip}", proxy, "X-Forwarded-For", "6.6.6.6, 203.0.113.9, 10.1.1.1"), "203.0.113.9"},
-		{"two headers", key("{ip}", proxy, "X-Forwarded-For", "203.0.113.9", "X-Forwarded-For", "10.1.1.1"), "203.0.113.9"},
+		{"what a client wrote before it", key("{ip}", proxy, "X-Forwarded-For",
+			"6.6.6.6, 203.0.113.9"), "203.0.113.9"},
+		{"two trusted proxies", key("{ip}", proxy, "X-Forwarded-For",
+			"6.6.6.6, 203.0.113.9, 10.1.1.1"), "203.0.113.9"},
+		{"two headers", key("{ip}", proxy, "X-Forwarded-For", "203.0.113.9", "X-Forwarded-For",
+			"10.1.1.1"), "203.0.113.9"},
 		{"nonsense in it", key("{ip}", proxy, "X-Forwarded-For", "203.0.113.9, me"), "192.0.2.1"},
 		{"IPv6 by /64", key("{ip}", "[2001:db8:1:2:3:4:5:6]:1"), "2001:db8:1:2::/64"},
 		{"IPv4 in IPv6", key("{ip}", "[::ffff:198.51.100.7]:1"), "198.51.100.7"},
 		{"method and path", key("{method} {path}", client), "GET /v1/auth"},
-		{"of Traefik", key("{method} {path}", client, "X-Forwarded-Method", "PUT", "X-Forwarded-Uri", "/a/b?c=d"), "PUT /a/b"},
-		{"of nginx", key("{method} {path}", client, "X-Original-Method", "PUT", "X-Original-URI", "/a/b?c=d"), "PUT /a/b"},
+		{"of Traefik", key("{method} {path}", client, "X-Forwarded-Method", "PUT",
+			"X-Forwarded-Uri", "/a/b?c=d"), "PUT /a/b"},
+		{"of nginx", key("{method} {path}", client, "X-Original-Method", "PUT", "X-Original-URI",
+			"/a/b?c=d"), "PUT /a/b"},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, c.got, c.want)
@@ -338,12 +424,14 @@ func TestHTTPAuth(t *testing.T) {
 	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t, httpSpecs...)})
 	for i := range 6 {
 		want := map[bool]int{true: 200, false: 403}[i < 5]
-		answer, _ := rpctest.Page(h, "PUT", "/v1/auth?limit=demo&key={header:X-User}&deny_status=403", "", "X-User", "bo")
+		answer, _ := rpctest.Page(h, "PUT",
+			"/v1/auth?limit=demo&key={header:X-User}&deny_status=403", "", "X-User", "bo")
 		if answer.StatusCode != want || written(answer, "RateLimit") == nil {
 			t.Errorf("check %d: %d, want %d", i+1, answer.StatusCode, want)
 		}
 	}
-	if answer, _ := rpctest.Page(h, "GET", "/v1/auth?limit=demo&key={header:X-User}", "", "X-User", "bo"); answer.StatusCode != 429 {
+	if answer, _ := rpctest.Page(h, "GET", "/v1/auth?limit=demo&key={header:X-User}", "", "X-User",
+		"bo"); answer.StatusCode != 429 {
 		t.Errorf("without deny_status: %d", answer.StatusCode)
 	}
 }
@@ -351,8 +439,15 @@ func TestHTTPAuth(t *testing.T) {
 func TestHTTPHealthAndShow(t *testing.T) {
 	node := rpctest.Alone(t, httpSpecs...)
 	draining := false
-	h := NewHTTP(HTTPConfig{Node: node, Admin: true, Draining: func() bool { return draining }, Version: "v9", Started: time.Now()})
-	status := func(path string) int { a, _ := rpctest.Page(h, "GET", path, ""); return a.StatusCode }
+	h := NewHTTP(HTTPConfig{
+		Node: node, Admin: true, Draining: func() bool { return draining },
+		Version: "v9", Started: time.Now(),
+	})
+	status := func(path string) int {
+		a,
+			_ := rpctest.Page(h, "GET", path, "")
+		return a.StatusCode
+	}
 	if status("/healthz") != 200 || status("/readyz") != 200 {
 		t.Error("a node at work is not healthy or not ready")
 	}
@@ -365,17 +460,23 @@ func TestHTTPHealthAndShow(t *testing.T) {
 	if want := fmt.Sprintf(`{"members":[{"name":"n1","state":"active","role":"member","http_address":"127.0.0.1:7949","boot":"0000000000000001","limits":"%016x","self":true}],"ring":"%s","limits_disagreeing":[]}`+"\n", node.LimitsHash(), ringName(node.View())); body != want {
 		t.Errorf("members:\n%s\nwant\n%s", body, want)
 	}
-	if _, body = rpctest.Page(h, "GET", "/v1/ring?key=alice", ""); !strings.Contains(body, `"owner":"n1","heir":""`) {
+	if _, body = rpctest.Page(h, "GET", "/v1/ring?key=alice", ""); !strings.Contains(body,
+		`"owner":"n1","heir":""`) {
 		t.Errorf("ring: %s", body)
 	}
 	rpctest.Page(h, "GET", "/v1/check?limit=demo&key=secret-person", "")
 	rpctest.Page(h, "GET", "/v1/peek?limit=demo&key=secret-person", "")
 	rpctest.Page(h, "GET", "/v1/check?limit=demo&key=secret-person&cost=0", "")
-	if _, body = rpctest.Page(h, "GET", "/v1/status", ""); !strings.Contains(body, `"version":"v9"`) || !strings.Contains(body, `"keys":1`) || !strings.Contains(body, `"allowed":1`) {
+	if _, body = rpctest.Page(h, "GET", "/v1/status", ""); !strings.Contains(body,
+		`"version":"v9"`) || !strings.Contains(body, `"keys":1`) || !strings.Contains(body, `"allowed":1`) {
 		t.Errorf("status: %s", body)
 	}
 	_, body = rpctest.Page(h, "GET", "/metrics", "")
-	for _, want := range []string{"penstock_allowed_total 1\n", "penstock_denied_total 0\n", "penstock_peeks_total 2\n", "penstock_table_keys 1\n", "penstock_ready 1\n", `penstock_http_request_seconds_count{path="check"} 2`} {
+	for _, want := range []string{
+		"penstock_allowed_total 1\n", "penstock_denied_total 0\n",
+		"penstock_peeks_total 2\n", "penstock_table_keys 1\n", "penstock_ready 1\n",
+		`penstock_http_request_seconds_count{path="check"} 2`,
+	} {
 		if !strings.Contains(body, want) {
 			t.Errorf("metrics lack %q", want)
 		}
@@ -390,14 +491,19 @@ func TestHTTPMetricsOfPeers(t *testing.T) {
 	s := newStations(t, 2, five)
 	key := keyOf(s[1], 7200)
 	for range 3 {
-		if _, err := s[0].client.Check(context.Background(), &penstockv1.CheckRequest{Items: []*penstockv1.Item{rpctest.Item("five", key, 1)}}); err != nil {
+		if _, err := s[0].client.Check(context.Background(),
+			&penstockv1.CheckRequest{Items: []*penstockv1.Item{rpctest.Item("five", key, 1)}}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	metrics := door.NewMetrics(s[0].node)
 	s[0].peers.ShowIn(metrics)
-	_, body := rpctest.Page(NewAdmin(HTTPConfig{Node: s[0].node, Metrics: metrics}), "GET", "/metrics", "")
-	for _, want := range []string{"penstock_peer_asks_total ", "penstock_peer_streams_total 1\n", "penstock_forwarded_total 3\n"} {
+	_, body := rpctest.Page(NewAdmin(HTTPConfig{Node: s[0].node, Metrics: metrics}), "GET",
+		"/metrics", "")
+	for _, want := range []string{
+		"penstock_peer_asks_total ", "penstock_peer_streams_total 1\n",
+		"penstock_forwarded_total 3\n",
+	} {
 		if !strings.Contains(body, want) {
 			t.Errorf("metrics lack %q", want)
 		}
@@ -419,7 +525,8 @@ func TestHTTPRootLeadsToThePage(t *testing.T) {
 		{"another method", NewHTTP(HTTPConfig{Node: node, Admin: true}), "POST", 404},
 	} {
 		a, _ := rpctest.Page(c.door, c.method, "/", "")
-		if to := a.Header.Get("Location"); a.StatusCode != c.want || (to == "/ui/") != (c.want == 302) {
+		if to := a.Header.Get("Location"); a.StatusCode != c.want ||
+			(to == "/ui/") != (c.want == 302) {
 			t.Errorf("%s, %s: %d to %q; want %d", c.name, c.method, a.StatusCode, to, c.want)
 		}
 	}
@@ -432,10 +539,12 @@ func TestHTTPAdminMayHaveItsOwnListener(t *testing.T) {
 		a, _ := rpctest.Page(public, "GET", path, "")
 		b, _ := rpctest.Page(admin, "GET", path, "")
 		if a.StatusCode != 404 || b.StatusCode != 200 {
-			t.Errorf("%s: %d at the public door, %d at the admin's", path, a.StatusCode, b.StatusCode)
+			t.Errorf("%s: %d at the public door, %d at the admin's", path, a.StatusCode,
+				b.StatusCode)
 		}
 	}
-	if a, _ := rpctest.Page(public, "POST", "/v1/reset", `{"limit":"demo","key":"k"}`); a.StatusCode != 404 {
+	if a, _ := rpctest.Page(public, "POST", "/v1/reset",
+		`{"limit":"demo","key":"k"}`); a.StatusCode != 404 {
 		t.Errorf("the public door resets: %d", a.StatusCode)
 	}
 }
@@ -461,7 +570,8 @@ func TestHTTPToken(t *testing.T) {
 		{"/ui/../v1/top", "", 401},
 		{"/v1/top", "", 401},
 	} {
-		if a, _ := rpctest.Page(h, "GET", c.path, "", "Authorization", c.authorization); a.StatusCode != c.want {
+		if a, _ := rpctest.Page(h, "GET", c.path, "", "Authorization",
+			c.authorization); a.StatusCode != c.want {
 			t.Errorf("%s with %q: %d, want %d", c.path, c.authorization, a.StatusCode, c.want)
 		}
 	}
@@ -495,7 +605,8 @@ func TestHTTPCutsOffSlowAndLargeHeaders(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	fmt.Fprintf(conn, "GET /healthz HTTP/1.1\r\nHost: x\r\nX-Large: %s\r\n\r\n", strings.Repeat("x", 2*maxHeader))
+	fmt.Fprintf(conn, "GET /healthz HTTP/1.1\r\nHost: x\r\nX-Large: %s\r\n\r\n",
+		strings.Repeat("x", 2*maxHeader))
 	conn.SetReadDeadline(time.Now().Add(10 * time.Second))
 	answer, err := io.ReadAll(conn)
 	if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 431 ") {

@@ -22,7 +22,8 @@ import (
 
 // notInline are the fields of a Spec that no client sends, and why.
 var notInline = map[string]string{
-	"Override":  "overrides are for those who do not know their keys; a client sends the limit that the key has",
+	"Override": "overrides are for those who do not know their keys; a client sends the limit " +
+		"that the key has",
 	"Unlimited": "the same",
 	"Nameless":  "a door sets it for an inline limit without a name",
 	"Inline":    "a limit that a client sends is one, whatever it says",
@@ -54,7 +55,8 @@ func checkInline(t *testing.T, door string, changed map[string][]string) {
 	spec := reflect.TypeFor[limiter.Spec]()
 	for i := range spec.NumField() {
 		if name := spec.Field(i).Name; !reached[name] && notInline[name] == "" {
-			t.Errorf("%s: no field of an inline limit is for Spec.%s; there is: %v", door, name, slices.Sorted(maps.Keys(changed)))
+			t.Errorf("%s: no field of an inline limit is for Spec.%s; there is: %v", door, name,
+				slices.Sorted(maps.Keys(changed)))
 		}
 	}
 }
@@ -88,14 +90,18 @@ func TestInlineFieldsOfGRPC(t *testing.T) {
 // TestInlineEnums: each name of an enum of the wire is the value of the same name here, and one
 // that is unknown stays so.
 func TestInlineEnums(t *testing.T) {
-	for i, want := range []limiter.Calendar{0, limiter.Minutes, limiter.Hours, limiter.Days, limiter.Weeks, limiter.Months, limiter.Years} {
+	for i, want := range []limiter.Calendar{
+		0, limiter.Minutes, limiter.Hours, limiter.Days,
+		limiter.Weeks, limiter.Months, limiter.Years,
+	} {
 		if got := inlineSpec(&penstockv1.InlineLimit{Calendar: penstockv1.Calendar(i)}).Calendar; got != want {
 			t.Errorf("%v is %v", penstockv1.Calendar(i), got)
 		}
 	}
 	s := inlineSpec(&penstockv1.InlineLimit{
-		Consistency: penstockv1.Consistency_CONSISTENCY_REPLICATED, OnPartition: penstockv1.OnPartition_ON_PARTITION_OPEN,
-		OnDeny: penstockv1.OnDeny_ON_DENY_SHADOW, OnError: penstockv1.OnError_ON_ERROR_ALLOW,
+		Consistency: penstockv1.Consistency_CONSISTENCY_REPLICATED,
+		OnPartition: penstockv1.OnPartition_ON_PARTITION_OPEN,
+		OnDeny:      penstockv1.OnDeny_ON_DENY_SHADOW, OnError: penstockv1.OnError_ON_ERROR_ALLOW,
 	})
 	if s.Consistency != limiter.Replicated || s.OnPartition != limiter.PartitionOpen ||
 		s.OnDeny != limiter.DenyShadow || s.OnError != limiter.ErrorAllow {
@@ -115,7 +121,8 @@ func TestInlineEnums(t *testing.T) {
 		{OnError: -9},
 		{Anchor: 3},
 	} {
-		in.Name, in.Algorithm, in.Limit, in.PerMs = "x", penstockv1.Algorithm_ALGORITHM_FIXED_WINDOW, 1, 1000
+		in.Name, in.Algorithm, in.Limit, in.PerMs = "x",
+			penstockv1.Algorithm_ALGORITHM_FIXED_WINDOW, 1, 1000
 		if _, err := limiter.New(inlineSpec(in)); err == nil {
 			t.Errorf("%v was accepted", in)
 		}
@@ -130,7 +137,8 @@ func TestInlineFieldsOfJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	texts := map[string]string{
-		"algorithm": "gcra", "per": "month", "anchor": "first_hit", "on_error": "deny", "min_gap": "2s", "consistency": "replicated",
+		"algorithm": "gcra", "per": "month", "anchor": "first_hit", "on_error": "deny",
+		"min_gap": "2s", "consistency": "replicated",
 		"replication": "sync", "on_partition": "open", "on_deny": "shadow", "unsettled": "release",
 		"spread": "7%",
 	}
@@ -160,10 +168,17 @@ func TestInlineFieldsOfJSON(t *testing.T) {
 	checkInline(t, "JSON", changed)
 
 	for _, in := range []inlineJSON{
-		{OnError: "x"}, {Consistency: "x"}, {Replication: "x"}, {OnPartition: "x"}, {OnDeny: "delay"}, {Unsettled: "x"}, {Anchor: "x"},
+		{OnError: "x"},
+		{Consistency: "x"},
+		{Replication: "x"},
+		{OnPartition: "x"},
+		{OnDeny: "delay"},
+		{Unsettled: "x"},
+		{Anchor: "x"},
 	} {
 		in.Algorithm, in.Per = "gcra", "1m"
-		if _, err := in.spec(); err == nil || !strings.Contains(err.Error(), "is unknown; there is: ") {
+		if _, err := in.spec(); err == nil ||
+			!strings.Contains(err.Error(), "is unknown; there is: ") {
 			t.Errorf("%+v: %v", in, err)
 		}
 	}
@@ -180,11 +195,13 @@ func TestInlineBadInput(t *testing.T) {
 		grpc       *penstockv1.InlineLimit
 	}{
 		{
-			`"algorithm":"gcra","limit":0,"per":"1m"`, "limit: is 0; 1 to 1099511627776 are accepted",
+			`"algorithm":"gcra","limit":0,"per":"1m"`,
+			"limit: is 0; 1 to 1099511627776 are accepted",
 			&penstockv1.InlineLimit{Algorithm: 1, PerMs: 60_000},
 		},
 		{
-			`"algorithm":"gcra","limit":-5,"per":"1m"`, "limit: is -5; 1 to 1099511627776 are accepted",
+			`"algorithm":"gcra","limit":-5,"per":"1m"`,
+			"limit: is -5; 1 to 1099511627776 are accepted",
 			&penstockv1.InlineLimit{Algorithm: 1, Limit: -5, PerMs: 60_000},
 		},
 		{
@@ -193,21 +210,30 @@ func TestInlineBadInput(t *testing.T) {
 		},
 		{
 			`"algorithm":"sliding_counter","limit":1,"per":"30ms","buckets":31`,
-			"buckets: 31 do not divide 30ms into equal parts of at least 1ms; divisors from 1 to 30 are accepted",
+			"buckets: 31 do not divide 30ms into equal parts of at least 1ms; divisors from 1 " +
+				"to 30 are accepted",
 			&penstockv1.InlineLimit{Algorithm: 7, Limit: 1, PerMs: 30, Buckets: 31},
 		},
 		{
-			`"algorithm":"gcra","limit":1,"per":"366d","burst":1000`, "burst/limit×per must be at most 2^61 ns",
-			&penstockv1.InlineLimit{Algorithm: 1, Limit: 1, PerMs: limiter.MaxPer.Milliseconds(), Burst: 1000},
+			`"algorithm":"gcra","limit":1,"per":"366d","burst":1000`,
+			"burst/limit×per must be at most 2^61 ns",
+			&penstockv1.InlineLimit{
+				Algorithm: 1, Limit: 1, PerMs: limiter.MaxPer.Milliseconds(),
+				Burst: 1000,
+			},
 		},
 		{
-			`"algorithm":"gcra","limit":1,"per":"1s","burst":9000000000000000000`, "burst: is 9000000000000000000; 1 to 1099511627776 are accepted",
+			`"algorithm":"gcra","limit":1,"per":"1s","burst":9000000000000000000`,
+			"burst: is 9000000000000000000; 1 to 1099511627776 are accepted",
 			&penstockv1.InlineLimit{Algorithm: 1, Limit: 1, PerMs: 1000, Burst: 9e18},
 		},
 		{
 			`"algorithm":"fixed_window","limit":1,"per":"day","time_zone":"Mars/Olympus"`,
 			`time_zone: "Mars/Olympus" is unknown; names of the IANA database are accepted`,
-			&penstockv1.InlineLimit{Algorithm: 2, Limit: 1, Calendar: penstockv1.Calendar_CALENDAR_DAY, TimeZone: "Mars/Olympus"},
+			&penstockv1.InlineLimit{
+				Algorithm: 2, Limit: 1,
+				Calendar: penstockv1.Calendar_CALENDAR_DAY, TimeZone: "Mars/Olympus",
+			},
 		},
 		{
 			fixed + `,"max_debt":-1`, "max_debt: is -1; 0 to 1099511627776 are accepted",
@@ -215,14 +241,18 @@ func TestInlineBadInput(t *testing.T) {
 		},
 		{`"limit":1,"per":"1m"`, "algorithm: ", &penstockv1.InlineLimit{Limit: 1, PerMs: 1000}},
 	} {
-		answer, body := rpctest.Page(h, "POST", "/v1/check", `{"items":[{"inline":{`+c.json+`},"key":"k"}]}`)
+		answer, body := rpctest.Page(h, "POST", "/v1/check",
+			`{"items":[{"inline":{`+c.json+`},"key":"k"}]}`)
 		var p struct{ Detail string }
 		if err := json.Unmarshal([]byte(body), &p); err != nil || answer.StatusCode != 400 ||
-			!strings.HasPrefix(p.Detail, "items[0].inline.") || !strings.Contains(p.Detail, c.want) {
+			!strings.HasPrefix(p.Detail, "items[0].inline.") ||
+			!strings.Contains(p.Detail, c.want) {
 			t.Errorf("JSON %s: %s, want … %s", c.json, body, c.want)
 		}
-		_, err := s.Check(t.Context(), &penstockv1.CheckRequest{Items: []*penstockv1.Item{{Inline: c.grpc, Key: []byte("k")}}})
-		if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "items[0].inline.") ||
+		_, err := s.Check(t.Context(),
+			&penstockv1.CheckRequest{Items: []*penstockv1.Item{{Inline: c.grpc, Key: []byte("k")}}})
+		if status.Code(err) != codes.InvalidArgument ||
+			!strings.Contains(err.Error(), "items[0].inline.") ||
 			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("gRPC %v: %v, want … %s", c.grpc, err, c.want)
 		}
@@ -233,7 +263,8 @@ func TestInlineBadInput(t *testing.T) {
 // have no name of their own, of which none takes the place of another.
 func TestDoorsSayOverrides(t *testing.T) {
 	node := rpctest.Alone(t)
-	demo, err := limiter.New(perHour, limiter.Override{Key: "plan:pro/*", Limit: 50}, limiter.Override{Key: "10.0.0.0/8", Unlimited: true})
+	demo, err := limiter.New(perHour, limiter.Override{Key: "plan:pro/*", Limit: 50},
+		limiter.Override{Key: "10.0.0.0/8", Unlimited: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -250,16 +281,19 @@ func TestDoorsSayOverrides(t *testing.T) {
 	}
 
 	_, body := rpctest.Page(h, "GET", "/v1/check?limit=demo&key=plan:pro/alice", "")
-	if !strings.Contains(body, `"limit":50,"remaining":49`) || !strings.Contains(body, `"override":"plan:pro/*"`) {
+	if !strings.Contains(body, `"limit":50,"remaining":49`) ||
+		!strings.Contains(body, `"override":"plan:pro/*"`) {
 		t.Errorf("JSON: %s", body)
 	}
 	_, body = rpctest.Page(h, "GET", "/v1/check?limit=demo&key=bob", "")
 	if strings.Contains(body, "override") || strings.Contains(body, "restarted") {
 		t.Errorf("JSON, without: %s", body)
 	}
-	d := ask(rpctest.Item("demo", "10.1.2.3", 1), rpctest.Item("demo", "plan:pro/alice", 1), rpctest.Item("demo", "bob", 1))
+	d := ask(rpctest.Item("demo", "10.1.2.3", 1), rpctest.Item("demo", "plan:pro/alice", 1),
+		rpctest.Item("demo", "bob", 1))
 	if !d[0].Allowed || d[0].Limit != limiter.MaxLimit || d[0].Override != "10.0.0.0/8" ||
-		d[1].Remaining != 48 || d[1].Override != "plan:pro/*" || d[2].Limit != 5 || d[2].Override != "" {
+		d[1].Remaining != 48 || d[1].Override != "plan:pro/*" || d[2].Limit != 5 ||
+		d[2].Override != "" {
 		t.Errorf("gRPC: %v", d)
 	}
 
@@ -270,10 +304,12 @@ func TestDoorsSayOverrides(t *testing.T) {
 		t.Fatal(err)
 	}
 	node.SetLimits(cluster.Limits{"demo": l})
-	if _, body := rpctest.Page(h, "GET", "/v1/peek?limit=demo&key=bob", ""); !strings.Contains(body, `"restarted":true`) {
+	if _, body := rpctest.Page(h, "GET", "/v1/peek?limit=demo&key=bob", ""); !strings.Contains(body,
+		`"restarted":true`) {
 		t.Errorf("JSON: %s", body)
 	}
-	if d := ask(&penstockv1.Item{Limit: "demo", Key: []byte("bob")}); !d[0].Restarted || d[0].Remaining != 4 {
+	if d := ask(&penstockv1.Item{Limit: "demo", Key: []byte("bob")}); !d[0].Restarted ||
+		d[0].Remaining != 4 {
 		t.Errorf("gRPC: %v", d)
 	}
 	for i, name := range []string{"mine", "mine", "", ""} {

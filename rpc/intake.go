@@ -29,8 +29,8 @@ const (
 // intake bounds the memory of calls that are not complete, at a gRPC door. gRPC makes a goroutine
 // for a call when its header comes, and takes in as much of its message as the client sends, up to
 // the largest size; a client that ends neither would have all of that a thousand times a
-// connection. Here each connection has a weight: of its calls with requests that are not complete, and
-// of the bytes of unfinished messages. When all together weigh more than there is room for, the
+// connection. Here each connection has a weight: of its calls with requests that are not complete,
+// and of the bytes of unfinished messages. When all together weigh more than there is room for, the
 // heaviest connection is closed, then the next one: an attacker's, since clients that finish what
 // they begin weigh next to nothing.
 type intake struct {
@@ -91,7 +91,8 @@ func (d *intake) dropHeaviestLocked() bool {
 	n := d.closed.Add(1)
 	if now := time.Now(); now.Sub(d.logged) >= intakeLogged {
 		d.logged = now
-		d.log.Warn("a connection is closed: the unfinished calls of all clients take more than there is room for, and its take most",
+		d.log.Warn("a connection is closed: the unfinished calls of all clients take more than "+
+			"there is room for, and its take most",
 			"client", heaviest.RemoteAddr().String(), "bytes", most, "room_bytes", d.room, "closed_in_all", n)
 	}
 	return true
@@ -146,7 +147,10 @@ type openCall struct {
 const clientPreface = 24
 
 func newWeighedConn(conn, raw net.Conn, d *intake) *weighedConn {
-	c := &weighedConn{Conn: conn, raw: raw, door: d, in: frameWalk{skip: clientPreface}, calls: make(map[uint32]*openCall)}
+	c := &weighedConn{
+		Conn: conn, raw: raw, door: d, in: frameWalk{skip: clientPreface},
+		calls: make(map[uint32]*openCall),
+	}
 	d.mu.Lock()
 	d.conns[c] = struct{}{}
 	d.mu.Unlock()
@@ -155,7 +159,12 @@ func newWeighedConn(conn, raw net.Conn, d *intake) *weighedConn {
 
 // Origin is the name of the client at the other end, by its certificate or address.
 func (c *weighedConn) origin(info credentials.AuthInfo) string {
-	c.named.Do(func() { c.name = door.Caller{TLS: door.TLSState(info), Addr: c.RemoteAddr().String()}.Name() })
+	c.named.Do(func() {
+		c.name = door.Caller{
+			TLS:  door.TLSState(info),
+			Addr: c.RemoteAddr().String(),
+		}.Name()
+	})
 	return c.name
 }
 
@@ -366,6 +375,8 @@ func (w weighing) Clone() credentials.TransportCredentials {
 }
 
 // ClientHandshake is not for a door.
-func (w weighing) ClientHandshake(ctx context.Context, name string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (w weighing) ClientHandshake(ctx context.Context, name string,
+	raw net.Conn,
+) (net.Conn, credentials.AuthInfo, error) {
 	return w.TransportCredentials.ClientHandshake(ctx, name, raw)
 }

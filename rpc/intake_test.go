@@ -56,13 +56,21 @@ func (c *rawClient) open(method string) (stream uint32, err error) {
 	var b bytes.Buffer
 	enc := hpack.NewEncoder(&b)
 	for _, f := range [][2]string{
-		{":method", "POST"}, {":scheme", "http"}, {":path", method}, {":authority", "localhost"}, {"content-type", "application/grpc"}, {"te", "trailers"},
+		{":method", "POST"},
+		{":scheme", "http"},
+		{":path", method},
+		{":authority", "localhost"},
+		{"content-type", "application/grpc"},
+		{"te", "trailers"},
 	} {
 		enc.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]})
 	}
 	stream = c.next
 	c.next += 2
-	return stream, c.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: b.Bytes(), EndHeaders: true})
+	return stream, c.WriteHeaders(http2.HeadersFrameParam{
+		StreamID:      stream,
+		BlockFragment: b.Bytes(), EndHeaders: true,
+	})
 }
 
 // half begins a call, and sends a part of its message, which has size bytes.
@@ -72,7 +80,8 @@ func (c *rawClient) half(method string, size, sent int) error {
 		return err
 	}
 	message := make([]byte, 5+sent)
-	message[1], message[2], message[3], message[4] = byte(size>>24), byte(size>>16), byte(size>>8), byte(size)
+	message[1], message[2], message[3], message[4] = byte(size>>24), byte(size>>16), byte(size>>8),
+		byte(size)
 	return c.WriteData(stream, false, message)
 }
 
@@ -84,7 +93,8 @@ func (c *rawClient) ended() (stream uint32, err error) {
 			return 0, err
 		}
 		switch h := f.Header(); {
-		case h.Type == http2.FrameRSTStream, h.Type == http2.FrameHeaders && h.Flags.Has(http2.FlagHeadersEndStream):
+		case h.Type == http2.FrameRSTStream, h.Type == http2.FrameHeaders &&
+			h.Flags.Has(http2.FlagHeadersEndStream):
 			return h.StreamID, nil
 		}
 	}
@@ -108,7 +118,8 @@ func newOpenDoor(t testing.TB, c ServerConfig) (address string, in *intake) {
 
 func dial(t testing.TB, address string) penstockv1.RateLimiterClient {
 	t.Helper()
-	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("passthrough:///"+address,
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,11 +131,13 @@ func dial(t testing.TB, address string) penstockv1.RateLimiterClient {
 // client that finishes what it begins is not the one to pay for it.
 func TestUnfinishedCallsAreBounded(t *testing.T) {
 	const room = 4 << 20
-	address, door := newOpenDoor(t, ServerConfig{Unfinished: room, Logger: slog.New(slog.DiscardHandler)})
+	address, door := newOpenDoor(t,
+		ServerConfig{Unfinished: room, Logger: slog.New(slog.DiscardHandler)})
 	honest := dial(t, address)
 	check := func() {
 		t.Helper()
-		if _, err := honest.Check(rpctest.Patience(t), &penstockv1.CheckRequest{Items: []*penstockv1.Item{rpctest.Item("demo", "k", 1)}}, grpc.WaitForReady(true)); err != nil {
+		if _, err := honest.Check(rpctest.Patience(t),
+			&penstockv1.CheckRequest{Items: []*penstockv1.Item{rpctest.Item("demo", "k", 1)}}, grpc.WaitForReady(true)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -151,8 +164,10 @@ func TestUnfinishedCallsAreBounded(t *testing.T) {
 			})
 		}
 		attack.Wait()
-		rpctest.Eventually(t, kind.name+": connections are closed", func() bool { return door.closed.Load() > before })
-		rpctest.Eventually(t, kind.name+": there is room", func() bool { return door.used.Load() <= room })
+		rpctest.Eventually(t, kind.name+": connections are closed",
+			func() bool { return door.closed.Load() > before })
+		rpctest.Eventually(t, kind.name+": there is room",
+			func() bool { return door.used.Load() <= room })
 		check()
 	}
 }
@@ -163,7 +178,8 @@ func TestCompleteCallsWeighNothing(t *testing.T) {
 	client := dial(t, address)
 	for i := range 200 {
 		ctx := rpctest.Patience(t)
-		request := &penstockv1.CheckRequest{Items: []*penstockv1.Item{rpctest.Item("demo", fmt.Sprint(i), 1)}}
+		request := &penstockv1.CheckRequest{Items: []*penstockv1.Item{rpctest.Item("demo",
+			fmt.Sprint(i), 1)}}
 		for range i * i % 700 {
 			request.Items = append(request.Items, rpctest.Item("demo", fmt.Sprint(rand.Int64()), 1))
 		}
@@ -171,7 +187,8 @@ func TestCompleteCallsWeighNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := client.Check(rpctest.Patience(t), &penstockv1.CheckRequest{}); status.Code(err) != codes.InvalidArgument {
+	if _, err := client.Check(rpctest.Patience(t),
+		&penstockv1.CheckRequest{}); status.Code(err) != codes.InvalidArgument {
 		t.Fatal(err)
 	}
 	rpctest.Eventually(t, "nothing is left of the calls", func() bool { return door.used.Load() == 0 })
@@ -185,7 +202,10 @@ func TestCompleteCallsWeighNothing(t *testing.T) {
 		for k := range items {
 			items[k] = rpctest.Item("demo", fmt.Sprint(i, k), 1)
 		}
-		if err := stream.Send(&penstockv1.CheckStreamRequest{Tag: uint64(i), Check: &penstockv1.CheckRequest{Items: items}}); err != nil {
+		if err := stream.Send(&penstockv1.CheckStreamRequest{
+			Tag:   uint64(i),
+			Check: &penstockv1.CheckRequest{Items: items},
+		}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := stream.Recv(); err != nil {
@@ -201,11 +221,13 @@ func TestCompleteCallsWeighNothing(t *testing.T) {
 	if err := raw.half(checkMethod, 100, 10); err != nil {
 		t.Fatal(err)
 	}
-	rpctest.Eventually(t, "half a call weighs", func() bool { return door.used.Load() > streamWeight })
+	rpctest.Eventually(t, "half a call weighs",
+		func() bool { return door.used.Load() > streamWeight })
 	raw.WriteRSTStream(1, http2.ErrCodeCancel)
 	rpctest.Eventually(t, "a call that is taken back weighs nothing", func() bool { return door.used.Load() == 0 })
 	raw.half(checkMethod, 100, 10)
-	rpctest.Eventually(t, "half a call weighs", func() bool { return door.used.Load() > streamWeight })
+	rpctest.Eventually(t, "half a call weighs",
+		func() bool { return door.used.Load() > streamWeight })
 	raw.Close()
 	rpctest.Eventually(t, "a connection that is gone weighs nothing", func() bool { return door.used.Load() == 0 })
 	door.mu.Lock()
@@ -250,7 +272,8 @@ func TestRequestsHaveADeadline(t *testing.T) {
 	if ends, ok := ctx.(*undated).Context.Deadline(); !ok || time.Until(ends) > mostUnary {
 		t.Errorf("a call without a deadline ends at %v", ends)
 	}
-	if ctx, _ := a.handle(context.Background(), &tap.Info{FullMethodName: "/penstock.v1.RateLimiter/CheckStream"}); ctx != context.Background() {
+	if ctx, _ := a.handle(context.Background(),
+		&tap.Info{FullMethodName: "/penstock.v1.RateLimiter/CheckStream"}); ctx != context.Background() {
 		t.Error("a stream has a deadline")
 	}
 
@@ -292,7 +315,10 @@ func TestFrameWalk(t *testing.T) {
 	b.WriteString(http2.ClientPreface)
 	f := http2.NewFramer(&b, nil)
 	f.WriteSettings(http2.Setting{ID: http2.SettingMaxFrameSize, Val: 1 << 20})
-	f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte("abc"), EndHeaders: true})
+	f.WriteHeaders(http2.HeadersFrameParam{
+		StreamID: 1, BlockFragment: []byte("abc"),
+		EndHeaders: true,
+	})
 	f.WriteData(1, false, []byte("hello"))
 	f.WriteData(1, true, nil)
 	f.WriteRSTStream(3, http2.ErrCodeCancel)

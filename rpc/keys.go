@@ -31,19 +31,26 @@ type keyState struct {
 }
 
 func newKeyState(l *limiter.Limit, key string, d *limiter.Decision) keyState {
-	return keyState{Key: key, Limit: l.Name, Most: d.Limit, Used: d.Limit - d.Remaining, ResetAfterMs: door.Millis(d.ResetAfter)}
+	return keyState{
+		Key: key, Limit: l.Name, Most: d.Limit, Used: d.Limit - d.Remaining,
+		ResetAfterMs: door.Millis(d.ResetAfter),
+	}
 }
 
 func (k *keyState) message() *penstockv1.KeyState {
-	return &penstockv1.KeyState{Key: []byte(k.Key), LimitName: k.Limit, Limit: k.Most, Used: k.Used, ResetAfterMs: k.ResetAfterMs}
+	return &penstockv1.KeyState{
+		Key: []byte(k.Key), LimitName: k.Limit, Limit: k.Most, Used: k.Used,
+		ResetAfterMs: k.ResetAfterMs,
+	}
 }
 
 // topKeys are the keys that have used most.
 type topKeys struct {
-	Node    string     `json:"node"`
-	Keys    []keyState `json:"keys"`
-	Seen    int64      `json:"seen"`
-	Partial bool       `json:"partial"` // the caller would not wait until all keys had been looked at
+	Node string     `json:"node"`
+	Keys []keyState `json:"keys"`
+	Seen int64      `json:"seen"`
+	// the caller would not wait until all keys had been looked at
+	Partial bool `json:"partial"`
 }
 
 // top looks at all keys that node decides for, and returns those that have used most. It keeps
@@ -52,7 +59,8 @@ func top(ctx context.Context, node *cluster.Node, count int, limit string) topKe
 	out := topKeys{Node: node.ID(), Keys: []keyState{}}
 	most := func() {
 		slices.SortFunc(out.Keys, func(a, b keyState) int {
-			return cmp.Or(cmp.Compare(b.Used, a.Used), cmp.Compare(a.Limit, b.Limit), cmp.Compare(a.Key, b.Key))
+			return cmp.Or(cmp.Compare(b.Used, a.Used), cmp.Compare(a.Limit, b.Limit),
+				cmp.Compare(a.Key, b.Key))
 		})
 		out.Keys = out.Keys[:min(count, len(out.Keys))]
 	}
@@ -60,11 +68,12 @@ func top(ctx context.Context, node *cluster.Node, count int, limit string) topKe
 		if out.Partial = ctx.Err() != nil; out.Partial {
 			break
 		}
-		from, more = node.Keys("", from, maxListed, func(l *limiter.Limit, key string, d limiter.Decision) {
-			if out.Seen++; limit == "" || l.Name == limit {
-				out.Keys = append(out.Keys, newKeyState(l, key, &d))
-			}
-		})
+		from, more = node.Keys("", from, maxListed,
+			func(l *limiter.Limit, key string, d limiter.Decision) {
+				if out.Seen++; limit == "" || l.Name == limit {
+					out.Keys = append(out.Keys, newKeyState(l, key, &d))
+				}
+			})
 		if len(out.Keys) > 2*count {
 			most()
 		}
@@ -79,13 +88,18 @@ func readCount(n int64, usual int) (int, error) {
 		return usual, nil
 	}
 	if n < 1 || n > maxListed {
-		return 0, &cluster.InputError{Field: "count", Reason: fmt.Sprintf("is %d; 1 to %d are accepted", n, maxListed)}
+		return 0, &cluster.InputError{
+			Field:  "count",
+			Reason: fmt.Sprintf("is %d; 1 to %d are accepted", n, maxListed),
+		}
 	}
 	return int(n), nil
 }
 
 // Top lists the keys that have used most.
-func (a *admin) Top(ctx context.Context, in *penstockv1.TopRequest) (*penstockv1.TopResponse, error) {
+func (a *admin) Top(ctx context.Context,
+	in *penstockv1.TopRequest,
+) (*penstockv1.TopResponse, error) {
 	count, err := readCount(int64(in.Count), topDefault)
 	if err != nil {
 		return nil, door.StatusError(err)
@@ -99,13 +113,19 @@ func (a *admin) Top(ctx context.Context, in *penstockv1.TopRequest) (*penstockv1
 }
 
 // Keys lists a page of keys.
-func (a *admin) Keys(ctx context.Context, in *penstockv1.KeysRequest) (*penstockv1.KeysResponse, error) {
+func (a *admin) Keys(ctx context.Context,
+	in *penstockv1.KeysRequest,
+) (*penstockv1.KeysResponse, error) {
 	count, err := readCount(int64(in.Count), keysDefault)
 	var from limiter.Cursor
 	switch {
 	case err != nil:
 	case len(in.Prefix) > cluster.MaxKey:
-		err = &cluster.InputError{Field: "prefix", Reason: fmt.Sprintf("has %d bytes; at most %d are accepted", len(in.Prefix), cluster.MaxKey)}
+		err = &cluster.InputError{
+			Field: "prefix",
+			Reason: fmt.Sprintf("has %d bytes; at most %d are accepted", len(in.Prefix),
+				cluster.MaxKey),
+		}
 	case in.Cursor != "":
 		from, err = readCursor(in.Cursor)
 	}
@@ -115,10 +135,11 @@ func (a *admin) Keys(ctx context.Context, in *penstockv1.KeysRequest) (*penstock
 	out := &penstockv1.KeysResponse{Node: a.node.ID()}
 	more := true
 	for more && len(out.Keys) < count && ctx.Err() == nil {
-		from, more = a.node.Keys(string(in.Prefix), from, count-len(out.Keys), func(l *limiter.Limit, key string, d limiter.Decision) {
-			k := newKeyState(l, key, &d)
-			out.Keys = append(out.Keys, k.message())
-		})
+		from, more = a.node.Keys(string(in.Prefix), from, count-len(out.Keys),
+			func(l *limiter.Limit, key string, d limiter.Decision) {
+				k := newKeyState(l, key, &d)
+				out.Keys = append(out.Keys, k.message())
+			})
 	}
 	if more {
 		out.Next = fmt.Sprintf("%x.%x", from.Part, from.Mix)
@@ -127,8 +148,12 @@ func (a *admin) Keys(ctx context.Context, in *penstockv1.KeysRequest) (*penstock
 }
 
 func readCursor(text string) (c limiter.Cursor, err error) {
-	if _, err := fmt.Sscanf(text, "%x.%x", &c.Part, &c.Mix); err != nil || fmt.Sprintf("%x.%x", c.Part, c.Mix) != text {
-		return c, &cluster.InputError{Field: "cursor", Reason: fmt.Sprintf("%.40q was not given by this node; begin without a cursor", text)}
+	if _, err := fmt.Sscanf(text, "%x.%x", &c.Part, &c.Mix); err != nil ||
+		fmt.Sprintf("%x.%x", c.Part, c.Mix) != text {
+		return c, &cluster.InputError{
+			Field:  "cursor",
+			Reason: fmt.Sprintf("%.40q was not given by this node; begin without a cursor", text),
+		}
 	}
 	return c, nil
 }
@@ -154,7 +179,10 @@ func queryCount(q map[string]string, usual int, f *door.Fault) (int, *door.Fault
 	}
 	n, err := strconv.ParseInt(text, 10, 32)
 	if err != nil || n < 1 || n > maxListed {
-		return 0, &door.Fault{Status: http.StatusBadRequest, Field: "count", Text: fmt.Sprintf("count: %.40q is not a number from 1 to %d", text, maxListed)}
+		return 0, &door.Fault{
+			Status: http.StatusBadRequest, Field: "count",
+			Text: fmt.Sprintf("count: %.40q is not a number from 1 to %d", text, maxListed),
+		}
 	}
 	return int(n), nil
 }

@@ -13,7 +13,10 @@ import (
 // Promise: leased: what many clients of all nodes are admitted at once is the limit, to the unit.
 func TestLeasedLimitIsUsedUp(t *testing.T) {
 	for _, batch := range []int{1, 50} {
-		spec := limiter.Spec{Name: "leased", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 20_000, Per: time.Hour, Consistency: limiter.Leased}
+		spec := limiter.Spec{
+			Name: "leased", Algorithm: limiter.FixedWindow,
+			Anchor: limiter.FirstHit, Limit: 20_000, Per: time.Hour, Consistency: limiter.Leased,
+		}
 		s := newStations(t, 3, spec)
 		key := keyOf(s[2], 0)
 		var admitted, local atomic.Int64
@@ -23,7 +26,13 @@ func TestLeasedLimitIsUsedUp(t *testing.T) {
 				items, out := make([]cluster.Item, batch), make([]cluster.Decision, batch)
 				for round := range 3000 / batch {
 					for k := range items {
-						items[k] = cluster.Item{Limit: "leased", Key: key, Cost: 1, ID: cluster.ID{Origin: uint64(i + 1), Sequence: uint64(round*batch + k)}}
+						items[k] = cluster.Item{
+							Limit: "leased", Key: key, Cost: 1,
+							ID: cluster.ID{
+								Origin:   uint64(i + 1),
+								Sequence: uint64(round*batch + k),
+							},
+						}
 					}
 					if err := s[i%3].node.Check(&cluster.Request{Items: items}, out); err != nil {
 						t.Error(err)
@@ -42,7 +51,8 @@ func TestLeasedLimitIsUsedUp(t *testing.T) {
 		}
 		all.Wait()
 		if got := admitted.Load(); got > spec.Limit || got < spec.Limit*97/100 {
-			t.Errorf("batches of %d: admitted %d of %d, %d by leases", batch, got, spec.Limit, local.Load())
+			t.Errorf("batches of %d: admitted %d of %d, %d by leases", batch, got, spec.Limit,
+				local.Load())
 		}
 	}
 }

@@ -18,10 +18,14 @@ import (
 // limitMessage is s as inlineSpec reads it.
 func limitMessage(s *limiter.Spec) *penstockv1.InlineLimit {
 	out := &penstockv1.InlineLimit{
-		Name: s.Name, Algorithm: penstockv1.Algorithm(s.Algorithm), Limit: s.Limit, PerMs: s.Per.Milliseconds(), Burst: s.Burst,
-		CountRejected: s.CountRejected, OnError: penstockv1.OnError(s.OnError) + 1, MinGapMs: s.MinGap.Milliseconds(),
-		Refill: s.Refill, Strict: s.Strict, Drain: s.Drain, Buckets: int32(s.Buckets), Lenient: s.Lenient, ClientTime: s.ClientTime,
-		Sessions: s.Sessions, Calendar: penstockv1.Calendar(s.Calendar), TimeZone: s.TimeZone, MaxDebt: s.MaxDebt,
+		Name: s.Name, Algorithm: penstockv1.Algorithm(s.Algorithm), Limit: s.Limit,
+		PerMs: s.Per.Milliseconds(), Burst: s.Burst,
+		CountRejected: s.CountRejected, OnError: penstockv1.OnError(s.OnError) + 1,
+		MinGapMs: s.MinGap.Milliseconds(),
+		Refill:   s.Refill, Strict: s.Strict, Drain: s.Drain, Buckets: int32(s.Buckets),
+		Lenient: s.Lenient, ClientTime: s.ClientTime,
+		Sessions: s.Sessions, Calendar: penstockv1.Calendar(s.Calendar), TimeZone: s.TimeZone,
+		MaxDebt: s.MaxDebt,
 		Consistency: penstockv1.Consistency(
 			s.Consistency,
 		) + 1, Sync: s.Sync, OnPartition: penstockv1.OnPartition(s.OnPartition) + 1,
@@ -42,17 +46,25 @@ func limitMessage(s *limiter.Spec) *penstockv1.InlineLimit {
 // newInlineJSON is s as inlineJSON.spec reads it.
 func newInlineJSON(s *limiter.Spec) inlineJSON {
 	out := inlineJSON{
-		Name: s.Name, Algorithm: s.Algorithm.String(), Limit: s.Limit, Per: perText(s.Per), Burst: s.Burst, CountRejected: s.CountRejected,
-		Refill: s.Refill, Strict: s.Strict, Drain: s.Drain, Buckets: s.Buckets, Lenient: s.Lenient, ClientTime: s.ClientTime, Sessions: s.Sessions,
+		Name: s.Name, Algorithm: s.Algorithm.String(), Limit: s.Limit, Per: perText(s.Per),
+		Burst: s.Burst, CountRejected: s.CountRejected,
+		Refill: s.Refill, Strict: s.Strict, Drain: s.Drain, Buckets: s.Buckets, Lenient: s.Lenient,
+		ClientTime: s.ClientTime, Sessions: s.Sessions,
 		TimeZone: s.TimeZone, MaxDebt: s.MaxDebt, DryRun: s.DryRun,
-		OnError: inlineWords["on_error"][s.OnError], Consistency: inlineWords["consistency"][s.Consistency],
-		OnPartition: inlineWords["on_partition"][s.OnPartition], OnDeny: inlineWords["on_deny"][s.OnDeny], Unsettled: inlineWords["unsettled"][s.Unsettled],
+		OnError:     inlineWords["on_error"][s.OnError],
+		Consistency: inlineWords["consistency"][s.Consistency],
+		OnPartition: inlineWords["on_partition"][s.OnPartition],
+		OnDeny:      inlineWords["on_deny"][s.OnDeny],
+		Unsettled:   inlineWords["unsettled"][s.Unsettled],
 	}
 	if s.Calendar != 0 {
 		out.Per = s.Calendar.String()
 	}
 	if s.Anchor != limiter.DefaultAnchor(s.Algorithm) {
-		out.Anchor = map[limiter.Anchor]string{limiter.Epoch: "epoch", limiter.FirstHit: "first_hit"}[s.Anchor]
+		out.Anchor = map[limiter.Anchor]string{
+			limiter.Epoch:    "epoch",
+			limiter.FirstHit: "first_hit",
+		}[s.Anchor]
 	}
 	if s.MinGap != 0 {
 		out.MinGap = perText(s.MinGap)

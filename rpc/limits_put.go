@@ -135,7 +135,9 @@ func checked(
 	}
 	if limiter.IsCandidateName(s.Name) {
 		return nil, &cluster.InputError{
-			Field: "limit.name", Reason: fmt.Sprintf("%q is the name of a candidate's counters; choose another one", s.Name),
+			Field: "limit.name",
+			Reason: fmt.Sprintf("%q is the name of a candidate's counters; choose another one",
+				s.Name),
 		}
 	}
 	l, err := limiter.New(s, overrides...)
@@ -208,7 +210,8 @@ func (a *admin) DeleteLimit(
 		return nil, door.StatusError(err)
 	}
 	return &penstockv1.DeleteLimitResponse{
-		Node: a.node.ID(), Version: out.Version.String(), Reached: int32(out.Reached), Missing: out.Missing,
+		Node: a.node.ID(), Version: out.Version.String(), Reached: int32(out.Reached),
+		Missing: out.Missing,
 	}, nil
 }
 
@@ -221,7 +224,8 @@ func (a *admin) PromoteLimit(
 		return nil, door.StatusError(err)
 	}
 	return &penstockv1.PromoteLimitResponse{
-		Node: a.node.ID(), Version: out.Version.String(), Reached: int32(out.Reached), Missing: out.Missing,
+		Node: a.node.ID(), Version: out.Version.String(), Reached: int32(out.Reached),
+		Missing: out.Missing,
 	}, nil
 }
 
@@ -234,7 +238,8 @@ func (a *admin) RollbackLimit(
 		return nil, door.StatusError(err)
 	}
 	return &penstockv1.RollbackLimitResponse{
-		Node: a.node.ID(), Version: out.Version.String(), Reached: int32(out.Reached), Missing: out.Missing,
+		Node: a.node.ID(), Version: out.Version.String(), Reached: int32(out.Reached),
+		Missing: out.Missing,
 	}, nil
 }
 
@@ -245,7 +250,8 @@ func (a *admin) LimitHistory(
 	out := &penstockv1.LimitHistoryResponse{Node: a.node.ID()}
 	for _, e := range a.catalog.History(in.Name) {
 		out.Entries = append(out.Entries, &penstockv1.LimitEntry{
-			Name: e.Name, Version: e.Version.String(), Base: e.Base.String(), By: e.By, AtMs: e.AtMs, Definition: e.Limit,
+			Name: e.Name, Version: e.Version.String(), Base: e.Base.String(), By: e.By,
+			AtMs: e.AtMs, Definition: e.Limit,
 		})
 	}
 	return out, nil

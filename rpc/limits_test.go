@@ -21,15 +21,46 @@ import (
 // Promise: a limit that is listed can be put again, and is the same, over gRPC and HTTP.
 func TestLimitsThereAndBack(t *testing.T) {
 	for i, s := range []limiter.Spec{
-		{Algorithm: limiter.GCRA, Limit: 10, Per: 1500 * time.Millisecond, Burst: 20, OnError: limiter.ErrorDeny, DryRun: true, MaxDebt: 3},
-		{Algorithm: limiter.TokenBucket, Limit: 10, Per: time.Hour, Refill: 3, Anchor: limiter.Epoch},
-		{Algorithm: limiter.TokenBucket, Limit: 10, Per: 90 * time.Second, Anchor: limiter.FirstHit, Strict: true, Drain: true, ClientTime: true},
-		{Algorithm: limiter.FixedWindow, Limit: 10, Calendar: limiter.Months, Per: limiter.Months.Per(), TimeZone: "Europe/Berlin", Sync: true},
-		{Algorithm: limiter.FixedWindow, Limit: 10, Per: 24 * time.Hour, Anchor: limiter.FirstHit, CountRejected: true, OnDeny: limiter.DenyShadow},
-		{Algorithm: limiter.SlidingLog, Limit: 10, Per: time.Minute, MinGap: 2 * time.Second, OnPartition: limiter.PartitionOpen},
-		{Algorithm: limiter.SlidingCounter, Limit: 10, Per: time.Minute, Buckets: 30, Lenient: true, Unsettled: limiter.UnsettledRelease},
-		{Algorithm: limiter.SlidingWindow, Limit: 10, Per: time.Minute, Consistency: limiter.Leased, OnError: limiter.ErrorAllow},
-		{Algorithm: limiter.LeakyBucket, Limit: 10, Per: time.Second, Consistency: limiter.Replicated},
+		{
+			Algorithm: limiter.GCRA, Limit: 10, Per: 1500 * time.Millisecond, Burst: 20,
+			OnError: limiter.ErrorDeny, DryRun: true, MaxDebt: 3,
+		},
+		{
+			Algorithm: limiter.TokenBucket, Limit: 10, Per: time.Hour, Refill: 3,
+			Anchor: limiter.Epoch,
+		},
+		{
+			Algorithm: limiter.TokenBucket, Limit: 10, Per: 90 * time.Second,
+			Anchor: limiter.FirstHit,
+			Strict: true, Drain: true, ClientTime: true,
+		},
+		{
+			Algorithm: limiter.FixedWindow, Limit: 10, Calendar: limiter.Months,
+			Per: limiter.Months.Per(), TimeZone: "Europe/Berlin", Sync: true,
+		},
+		{
+			Algorithm: limiter.FixedWindow, Limit: 10, Per: 24 * time.Hour,
+			Anchor:        limiter.FirstHit,
+			CountRejected: true, OnDeny: limiter.DenyShadow,
+		},
+		{
+			Algorithm: limiter.SlidingLog, Limit: 10, Per: time.Minute, MinGap: 2 * time.Second,
+			OnPartition: limiter.PartitionOpen,
+		},
+		{
+			Algorithm: limiter.SlidingCounter, Limit: 10, Per: time.Minute, Buckets: 30,
+			Lenient:   true,
+			Unsettled: limiter.UnsettledRelease,
+		},
+		{
+			Algorithm: limiter.SlidingWindow, Limit: 10, Per: time.Minute,
+			Consistency: limiter.Leased,
+			OnError:     limiter.ErrorAllow,
+		},
+		{
+			Algorithm: limiter.LeakyBucket, Limit: 10, Per: time.Second,
+			Consistency: limiter.Replicated,
+		},
 		{Algorithm: limiter.StatedWindow, Limit: 10, Per: time.Second},
 		{Algorithm: limiter.StatedBucket, Limit: 10, Per: time.Second},
 		{Algorithm: limiter.Concurrency, Limit: 10, Per: time.Second},
@@ -114,17 +145,24 @@ func TestPutLimit(t *testing.T) {
 			t.Errorf("%v: put %v", l.Limit.Name, l.Put)
 		}
 	}
-	for name, want := range map[string]codes.Code{"demo": codes.FailedPrecondition, "nothing": codes.NotFound, "": codes.NotFound, "new": codes.OK} {
+	for name, want := range map[string]codes.Code{
+		"demo":    codes.FailedPrecondition,
+		"nothing": codes.NotFound, "": codes.NotFound, "new": codes.OK,
+	} {
 		if _, err := a.DeleteLimit(ctx, &penstockv1.DeleteLimitRequest{Name: name}); status.Code(
 			err,
 		) != want {
 			t.Errorf("delete %q: %v", name, err)
 		}
 	}
-	if r, _ := rpctest.Page(h, "GET", "/v1/check?limit=new&key=k", ""); r.StatusCode != http.StatusNotFound {
+	if r, _ := rpctest.Page(h, "GET", "/v1/check?limit=new&key=k",
+		""); r.StatusCode != http.StatusNotFound {
 		t.Error("a limit that was deleted is there")
 	}
-	for _, in := range []*penstockv1.PutLimitRequest{{}, {Limit: &penstockv1.InlineLimit{Name: "x"}}} {
+	for _, in := range []*penstockv1.PutLimitRequest{
+		{},
+		{Limit: &penstockv1.InlineLimit{Name: "x"}},
+	} {
 		if _, err := a.PutLimit(ctx, in); status.Code(err) != codes.InvalidArgument {
 			t.Errorf("%v: %v", in, err)
 		}

@@ -74,7 +74,8 @@ func knownMembers(n *cluster.Node, v *cluster.View, r Roster) (list []knownMembe
 		}
 		ago := f.Ago.Milliseconds()
 		list = append(list, knownMember{
-			Member: f.Member, state: stateFailed, version: r.Version(f.Member), limits: hashText(f.Limits), failedAgo: &ago,
+			Member: f.Member, state: stateFailed, version: r.Version(f.Member),
+			limits: hashText(f.Limits), failedAgo: &ago,
 		})
 	}
 	return list
@@ -82,7 +83,8 @@ func knownMembers(n *cluster.Node, v *cluster.View, r Roster) (list []knownMembe
 
 func (k *knownMember) json() memberJSON {
 	return memberJSON{
-		Name: k.ID, State: k.state, Role: k.Role.String(), Version: k.version, Peer: k.PeerAddr, GRPC: k.GRPCAddr, HTTP: k.HTTPAddr,
+		Name: k.ID, State: k.state, Role: k.Role.String(), Version: k.version, Peer: k.PeerAddr,
+		GRPC: k.GRPCAddr, HTTP: k.HTTPAddr,
 		Boot: fmt.Sprintf(
 			"%016x",
 			k.Boot,
@@ -92,7 +94,9 @@ func (k *knownMember) json() memberJSON {
 
 func (k *knownMember) message() *penstockv1.Member {
 	return &penstockv1.Member{
-		Name: k.ID, State: k.state, Role: k.Role.String(), Version: k.version, PeerAddress: k.PeerAddr, GrpcAddress: k.GRPCAddr,
-		HttpAddress: k.HTTPAddr, Boot: k.Boot, Self: k.self, Limits: k.limits, FailedAgoMs: k.failedAgo, Zone: k.Zone,
+		Name: k.ID, State: k.state, Role: k.Role.String(), Version: k.version,
+		PeerAddress: k.PeerAddr, GrpcAddress: k.GRPCAddr,
+		HttpAddress: k.HTTPAddr, Boot: k.Boot, Self: k.self, Limits: k.limits,
+		FailedAgoMs: k.failedAgo, Zone: k.Zone,
 	}
 }

@@ -28,16 +28,26 @@ func TestChangesAreRecorded(t *testing.T) {
 	for _, step := range []struct{ client, method, path, body, want string }{
 		{"shop", "GET", "/v1/check?limit=five&key=" + key + "&cost=3", "", ""},
 		{"shop", "POST", "/v1/reset", `{"limit":"five","key":"` + key + `"}`, ""}, // it may not
-		{"till", "POST", "/v1/reset", `{"limit":"five","key":"` + key + `"}`, `till reset five {"remaining":2} {"remaining":5,"reset":true}`},
-		{"root", "PUT", "/v1/limits", `{"name":"x","algorithm":"gcra","limit":1,"per":"1s"}`, `root put limit x null "limit":1,`},
-		{"root", "PUT", "/v1/limits", `{"name":"x","algorithm":"gcra","limit":2,"per":"1s"}`, `root put limit x "limit":1, "limit":2,`},
+		{
+			"till", "POST", "/v1/reset", `{"limit":"five","key":"` + key + `"}`,
+			`till reset five {"remaining":2} {"remaining":5,"reset":true}`,
+		},
+		{
+			"root", "PUT", "/v1/limits", `{"name":"x","algorithm":"gcra","limit":1,"per":"1s"}`,
+			`root put limit x null "limit":1,`,
+		},
+		{
+			"root", "PUT", "/v1/limits", `{"name":"x","algorithm":"gcra","limit":2,"per":"1s"}`,
+			`root put limit x "limit":1, "limit":2,`,
+		},
 		{"root", "DELETE", "/v1/limits?name=x", "", `root delete limit x "limit":2, null`},
 		{"root", "DELETE", "/v1/limits?name=x", "", ""}, // it is gone
 		{"root", "POST", "/v1/drain", "", `root drain nobody is there`},
 		{"till", "GET", "/v1/check?limit=five&key=" + key + "&cost=-1", "", ""},
 	} {
 		lines.Reset()
-		rpctest.Page(h, step.method, step.path, step.body, "Authorization", "Bearer "+step.client+"-0123456789abcdef")
+		rpctest.Page(h, step.method, step.path, step.body, "Authorization",
+			"Bearer "+step.client+"-0123456789abcdef")
 		got := strings.TrimSpace(lines.String())
 		if step.want == "" {
 			if got != "" {
@@ -50,21 +60,26 @@ func TestChangesAreRecorded(t *testing.T) {
 			t.Fatalf("%s %s: %q: %v", step.method, step.path, got, err)
 		}
 		text := func(v any) string { b, _ := json.Marshal(v); return string(b) }
-		told := fmt.Sprintf("%s %s %s before %s after %s %s", strings.Fields(e.Who)[0], e.Action, e.Target, text(e.Before), text(e.After), e.Error)
+		told := fmt.Sprintf("%s %s %s before %s after %s %s", strings.Fields(e.Who)[0], e.Action,
+			e.Target, text(e.Before), text(e.After), e.Error)
 		for part := range strings.FieldsSeq(step.want) {
 			if !strings.Contains(told, part) {
 				t.Errorf("%s %s: %s; want %s", step.method, step.path, told, step.want)
 			}
 		}
-		if e.Time.IsZero() || e.From == "" || strings.Contains(got, "secret-of") || strings.Contains(got, "0123456789abcdef") {
+		if e.Time.IsZero() || e.From == "" || strings.Contains(got, "secret-of") ||
+			strings.Contains(got, "0123456789abcdef") {
 			t.Errorf("%s %s: no time, no address, or a secret: %s", step.method, step.path, got)
 		}
 	}
-	answer, body := rpctest.Page(h, "GET", "/v1/audit?count=2", "", "Authorization", "Bearer view-0123456789abcdef")
-	if answer.StatusCode != http.StatusOK || strings.Count(body, `"action"`) != 2 || strings.Index(body, `"drain"`) > strings.Index(body, `"delete limit"`) {
+	answer, body := rpctest.Page(h, "GET", "/v1/audit?count=2", "", "Authorization",
+		"Bearer view-0123456789abcdef")
+	if answer.StatusCode != http.StatusOK || strings.Count(body, `"action"`) != 2 ||
+		strings.Index(body, `"drain"`) > strings.Index(body, `"delete limit"`) {
 		t.Errorf("%d %s; want the drain, and the deletion before it", answer.StatusCode, body)
 	}
-	if answer, _ := rpctest.Page(h, "GET", "/v1/audit", "", "Authorization", "Bearer shop-0123456789abcdef"); answer.StatusCode != http.StatusForbidden {
+	if answer, _ := rpctest.Page(h, "GET", "/v1/audit", "", "Authorization",
+		"Bearer shop-0123456789abcdef"); answer.StatusCode != http.StatusForbidden {
 		t.Errorf("a client without admin: read gets %d", answer.StatusCode)
 	}
 }
@@ -80,13 +95,16 @@ func TestOtherDoorsRecordResets(t *testing.T) {
 		c.In.ReadString('\n')
 	}
 	c.Says("DEL k absent", ":1\r\n")
-	if got := lines.String(); strings.Count(got, `"action":"reset"`) != 1 || !strings.Contains(got, "cl.throttle") {
+	if got := lines.String(); strings.Count(got, `"action":"reset"`) != 1 ||
+		!strings.Contains(got, "cl.throttle") {
 		t.Errorf("DEL: %s", got)
 	}
 	lines.Reset()
 	h := NewHTTP(HTTPConfig{Node: s.node, Audit: book})
-	rpctest.Page(h, "POST", "/v1/GetRateLimits", `{"requests":[{"name":"x","unique_key":"k","behavior":8,"limit":5,"duration":1000},{"name":"x","unique_key":"k","hits":1,"limit":5,"duration":1000}]}`)
-	if got := lines.String(); strings.Count(got, `"action":"reset"`) != 1 || !strings.Contains(got, `"target":"x"`) {
+	rpctest.Page(h, "POST", "/v1/GetRateLimits",
+		`{"requests":[{"name":"x","unique_key":"k","behavior":8,"limit":5,"duration":1000},{"name":"x","unique_key":"k","hits":1,"limit":5,"duration":1000}]}`)
+	if got := lines.String(); strings.Count(got, `"action":"reset"`) != 1 ||
+		!strings.Contains(got, `"target":"x"`) {
 		t.Errorf("RESET_REMAINING: %s", got)
 	}
 }
@@ -101,7 +119,8 @@ func TestSettlementsOfAdministratorsAreRecorded(t *testing.T) {
 	})
 	for _, row := range []struct{ client, recorded string }{{"shop", ""}, {"root", "settle"}} {
 		as := func(client, path, body string) string {
-			answer, text := rpctest.Page(h, "POST", path, body, "Authorization", "Bearer "+client+"-0123456789abcdef")
+			answer, text := rpctest.Page(h, "POST", path, body, "Authorization",
+				"Bearer "+client+"-0123456789abcdef")
 			if answer.StatusCode != http.StatusOK {
 				t.Fatalf("%s %s: %d %s", client, path, answer.StatusCode, text)
 			}
@@ -120,10 +139,12 @@ func TestSettlementsOfAdministratorsAreRecorded(t *testing.T) {
 				t.Fatalf("%v: %q", err, lines)
 			}
 		}
-		if e.Action != row.recorded || row.recorded == "" && lines.Len() > 0 || strings.Contains(lines.String(), "shop/") {
+		if e.Action != row.recorded || row.recorded == "" && lines.Len() > 0 ||
+			strings.Contains(lines.String(), "shop/") {
 			t.Errorf("a settlement by %s is recorded as %q", row.client, lines)
 		}
-		if row.recorded != "" && (e.Target != "five" || e.Key != audit.HashKey("shop/secret") || !strings.HasPrefix(e.Who, "root")) {
+		if row.recorded != "" && (e.Target != "five" || e.Key != audit.HashKey("shop/secret") ||
+			!strings.HasPrefix(e.Who, "root")) {
 			t.Errorf("the entry is %+v", e)
 		}
 	}

@@ -48,9 +48,16 @@ func holdToken(it *cluster.Item, id cluster.ID) string {
 func readToken(token string, inlines *door.Inlines) (cluster.Item, error) {
 	it := cluster.Item{Hold: new(cluster.HoldTerms)}
 	if token == "" {
-		return it, &cluster.InputError{Field: "id", Reason: "is missing; give the id that a reservation was answered with"}
+		return it, &cluster.InputError{
+			Field:  "id",
+			Reason: "is missing; give the id that a reservation was answered with",
+		}
 	}
-	wrong := &cluster.InputError{Field: "id", Reason: fmt.Sprintf("%.20q… is not the id of a hold, as a reservation is answered with", token)}
+	wrong := &cluster.InputError{
+		Field: "id",
+		Reason: fmt.Sprintf("%.20q… is not the id of a hold, as a reservation is answered with",
+			token),
+	}
 	b, err := base64.RawURLEncoding.DecodeString(token)
 	if err != nil || len(token) > maxToken {
 		return it, wrong
@@ -72,7 +79,8 @@ func readToken(token string, inlines *door.Inlines) (cluster.Item, error) {
 			it.Key = string(f.Bytes)
 		}
 	}
-	if f.Err != nil || it.Key == "" || it.Hold.ID == (cluster.ID{}) || (it.Limit == "") == (it.Inline == nil) {
+	if f.Err != nil || it.Key == "" || it.Hold.ID == (cluster.ID{}) ||
+		(it.Limit == "") == (it.Inline == nil) {
 		return it, wrong
 	}
 	return it, nil
@@ -95,12 +103,17 @@ func tokenInlineLimit(b []byte, inlines *door.Inlines) (*limiter.Limit, error) {
 func randomID() cluster.ID {
 	var b [16]byte
 	rand.Read(b[:]) // never fails: it would end the process
-	return cluster.ID{Origin: binary.LittleEndian.Uint64(b[:])>>1 | 1, Sequence: binary.LittleEndian.Uint64(b[8:])}
+	return cluster.ID{
+		Origin:   binary.LittleEndian.Uint64(b[:])>>1 | 1,
+		Sequence: binary.LittleEndian.Uint64(b[8:]),
+	}
 }
 
 // reserve makes a reservation of items: all or none. It returns their ids, empty where nothing is
 // set aside.
-func reserve(n *cluster.Node, who *access.Ticket, r *cluster.Request, out []cluster.Decision, ttlMs int64, holder string) (ids []string, allowed bool, err error) {
+func reserve(n *cluster.Node, who *access.Ticket, r *cluster.Request, out []cluster.Decision,
+	ttlMs int64, holder string,
+) (ids []string, allowed bool, err error) {
 	r.Atomic = true
 	terms := &cluster.HoldTerms{TTL: door.FromMillis(ttlMs), Holder: holder}
 	for i := range r.Items {
@@ -133,7 +146,9 @@ func reserve(n *cluster.Node, who *access.Ticket, r *cluster.Request, out []clus
 }
 
 // atHold settles or extends the hold of that id.
-func atHold(n *cluster.Node, rec door.Recorder, inlines *door.Inlines, id string, op cluster.Op, actual, ttlMs int64, holder string, deadline limiter.Instant) (d cluster.Decision, err error) {
+func atHold(n *cluster.Node, rec door.Recorder, inlines *door.Inlines, id string, op cluster.Op,
+	actual, ttlMs int64, holder string, deadline limiter.Instant,
+) (d cluster.Decision, err error) {
 	it, err := readToken(id, inlines)
 	if err != nil {
 		n.Stats().Refused.Add(1)
@@ -175,26 +190,37 @@ func holdFault(code codes.Code, status int, text string) *door.Fault {
 	return &door.Fault{Code: code, Status: status, Field: field, Text: text}
 }
 
-var errUnreached = holdFault(codes.Unavailable, http.StatusServiceUnavailable, "id: the node that keeps this hold could not be reached; try again, a repeat has no further effect")
+var errUnreached = holdFault(codes.Unavailable, http.StatusServiceUnavailable,
+	"id: the node that keeps this hold could not be reached; try again, a repeat has no further "+
+		"effect")
 
-var errSettled = holdFault(codes.FailedPrecondition, http.StatusGone, "id: this hold has been settled already")
+var errSettled = holdFault(codes.FailedPrecondition, http.StatusGone,
+	"id: this hold has been settled already")
 
 var holdFaults = map[limiter.HoldState]*door.Fault{
-	limiter.HoldRanOut:  holdFault(codes.FailedPrecondition, http.StatusGone, "id: this hold has run out, and was charged as its limit says; report what was used beyond that"),
-	limiter.HoldUnknown: holdFault(codes.NotFound, http.StatusNotFound, "id: there is no hold of this id, or not any more"),
-	limiter.HoldOther:   holdFault(codes.AlreadyExists, http.StatusConflict, "id: this hold was settled with another amount before; or its id is another hold's"),
-	limiter.HoldForeign: holdFault(codes.PermissionDenied, http.StatusForbidden, "holder: this hold is another holder's"),
+	limiter.HoldRanOut: holdFault(codes.FailedPrecondition, http.StatusGone,
+		"id: this hold has run out, and was charged as its limit says; report what was used "+
+			"beyond that"),
+	limiter.HoldUnknown: holdFault(codes.NotFound, http.StatusNotFound,
+		"id: there is no hold of this id, or not any more"),
+	limiter.HoldOther: holdFault(codes.AlreadyExists, http.StatusConflict,
+		"id: this hold was settled with another amount before; or its id is another hold's"),
+	limiter.HoldForeign: holdFault(codes.PermissionDenied, http.StatusForbidden,
+		"holder: this hold is another holder's"),
 	limiter.HoldsOfNode: holdFault(
 		codes.ResourceExhausted, http.StatusTooManyRequests,
-		fmt.Sprintf("items: %d holds are open on one node, which is the most; settle some, or let them run out earlier", limiter.MaxHolds),
+		fmt.Sprintf("items: %d holds are open on one node, which is the most; settle some, or "+
+			"let them run out earlier", limiter.MaxHolds),
 	),
 	limiter.HoldsOfLimit: holdFault(
 		codes.ResourceExhausted, http.StatusTooManyRequests,
-		fmt.Sprintf("items: this limit has %d holds open on one node, which is the most; settle some, or let them run out earlier", limiter.MaxHoldsOfLimit),
+		fmt.Sprintf("items: this limit has %d holds open on one node, which is the most; settle "+
+			"some, or let them run out earlier", limiter.MaxHoldsOfLimit),
 	),
 	limiter.HoldsOfHolder: holdFault(
 		codes.ResourceExhausted, http.StatusTooManyRequests,
-		fmt.Sprintf("holder: has %d holds of this limit open on one node, which is the most; settle some, or name holders", limiter.MaxHoldsOfHolder),
+		fmt.Sprintf("holder: has %d holds of this limit open on one node, which is the most; "+
+			"settle some, or name holders", limiter.MaxHoldsOfHolder),
 	),
 }
 
@@ -209,7 +235,8 @@ func HoldError(op cluster.Op, d *cluster.Decision) error {
 
 func holdError(op cluster.Op, d *cluster.Decision) error {
 	switch {
-	case op != cluster.OpReserve && d.Source == cluster.SourceFallback && d.Hold == limiter.HoldNone:
+	case op != cluster.OpReserve && d.Source == cluster.SourceFallback &&
+		d.Hold == limiter.HoldNone:
 		return errUnreached
 	case op == cluster.OpExtend && d.Hold == limiter.HoldSettled:
 		return errSettled
@@ -221,7 +248,9 @@ func holdError(op cluster.Op, d *cluster.Decision) error {
 }
 
 // Reserve opens holds.
-func (s *rateLimiter) Reserve(ctx context.Context, in *penstockv1.ReserveRequest) (*penstockv1.ReserveResponse, error) {
+func (s *rateLimiter) Reserve(ctx context.Context,
+	in *penstockv1.ReserveRequest,
+) (*penstockv1.ReserveResponse, error) {
 	c := checkCalls.Get().(*checkCall)
 	defer c.free()
 	c.from = door.Caller{Context: ctx}
@@ -244,9 +273,11 @@ func (s *rateLimiter) Reserve(ctx context.Context, in *penstockv1.ReserveRequest
 	return out, nil
 }
 
-// lend makes leases of the items, each by itself. A client that cannot be lent anything, for whatever reason,
-// asks for each request.
-func (s *rateLimiter) lend(c *checkCall, in *penstockv1.ReserveRequest) (*penstockv1.ReserveResponse, error) {
+// lend makes leases of the items, each by itself. A client that cannot be lent anything, for
+// whatever reason, asks for each request.
+func (s *rateLimiter) lend(c *checkCall,
+	in *penstockv1.ReserveRequest,
+) (*penstockv1.ReserveResponse, error) {
 	terms := &cluster.HoldTerms{TTL: door.FromMillis(in.TtlMs), Holder: in.Holder}
 	for i := range c.request.Items {
 		it := &c.request.Items[i]
@@ -278,8 +309,11 @@ func (s *rateLimiter) lend(c *checkCall, in *penstockv1.ReserveRequest) (*pensto
 }
 
 // Settle says what was used.
-func (s *rateLimiter) Settle(ctx context.Context, in *penstockv1.SettleRequest) (*penstockv1.SettleResponse, error) {
-	d, err := atHold(s.node, door.RecorderOf(ctx, s.audit), s.inlines, in.Id, cluster.OpSettle, in.Actual, 0, in.Holder, s.deadline(ctx))
+func (s *rateLimiter) Settle(ctx context.Context,
+	in *penstockv1.SettleRequest,
+) (*penstockv1.SettleResponse, error) {
+	d, err := atHold(s.node, door.RecorderOf(ctx, s.audit), s.inlines, in.Id, cluster.OpSettle,
+		in.Actual, 0, in.Holder, s.deadline(ctx))
 	if err != nil {
 		return nil, door.StatusError(err)
 	}
@@ -287,8 +321,11 @@ func (s *rateLimiter) Settle(ctx context.Context, in *penstockv1.SettleRequest) 
 }
 
 // Extend is a sign of life.
-func (s *rateLimiter) Extend(ctx context.Context, in *penstockv1.ExtendRequest) (*penstockv1.ExtendResponse, error) {
-	d, err := atHold(s.node, door.RecorderOf(ctx, s.audit), s.inlines, in.Id, cluster.OpExtend, 0, in.TtlMs, in.Holder, s.deadline(ctx))
+func (s *rateLimiter) Extend(ctx context.Context,
+	in *penstockv1.ExtendRequest,
+) (*penstockv1.ExtendResponse, error) {
+	d, err := atHold(s.node, door.RecorderOf(ctx, s.audit), s.inlines, in.Id, cluster.OpExtend, 0,
+		in.TtlMs, in.Holder, s.deadline(ctx))
 	if err != nil {
 		return nil, door.StatusError(err)
 	}

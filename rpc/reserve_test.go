@@ -17,7 +17,10 @@ import (
 	"penstock/rpc/rpctest"
 )
 
-var tokensPerHour = limiter.Spec{Name: "tokens", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 1000, Per: time.Hour, MaxDebt: 500}
+var tokensPerHour = limiter.Spec{
+	Name: "tokens", Algorithm: limiter.FixedWindow,
+	Anchor: limiter.FirstHit, Limit: 1000, Per: time.Hour, MaxDebt: 500,
+}
 
 // Promise: reserve through one node, settle through another; less is released, more is charged,
 // again is once.
@@ -25,7 +28,10 @@ func TestReserveAndSettle(t *testing.T) {
 	s := newStations(t, 2, tokensPerHour, five)
 	key := keyOf(s[1], 0)
 	ctx := rpctest.Patience(t)
-	inline := &penstockv1.InlineLimit{Name: "mine", Algorithm: penstockv1.Algorithm_ALGORITHM_GCRA, Limit: 1000, PerMs: 3_600_000, Burst: 1000}
+	inline := &penstockv1.InlineLimit{
+		Name: "mine", Algorithm: penstockv1.Algorithm_ALGORITHM_GCRA,
+		Limit: 1000, PerMs: 3_600_000, Burst: 1000,
+	}
 	for _, row := range []struct {
 		item      *penstockv1.Item
 		actual    int64
@@ -35,17 +41,27 @@ func TestReserveAndSettle(t *testing.T) {
 		{rpctest.Item("tokens", key, 400), 600, 300},
 		{&penstockv1.Item{Inline: inline, Key: []byte(key), Cost: new(int64(500))}, 200, 800},
 	} {
-		out, err := s[0].client.Reserve(ctx, &penstockv1.ReserveRequest{Items: []*penstockv1.Item{row.item, rpctest.Item("five", key, 1)}, TtlMs: 60_000, Holder: "a proxy"})
-		if err != nil || !out.Allowed || len(out.Holds) != 2 || out.Holds[0].Id == "" || out.Holds[0].Id == out.Holds[1].Id {
+		out, err := s[0].client.Reserve(ctx,
+			&penstockv1.ReserveRequest{Items: []*penstockv1.Item{row.item, rpctest.Item("five", key, 1)}, TtlMs: 60_000, Holder: "a proxy"})
+		if err != nil || !out.Allowed || len(out.Holds) != 2 || out.Holds[0].Id == "" ||
+			out.Holds[0].Id == out.Holds[1].Id {
 			t.Fatalf("%v, %v", out, err)
 		}
-		if _, err := s[1].client.Extend(ctx, &penstockv1.ExtendRequest{Id: out.Holds[0].Id, TtlMs: 120_000}); err != nil {
+		if _, err := s[1].client.Extend(ctx, &penstockv1.ExtendRequest{
+			Id:    out.Holds[0].Id,
+			TtlMs: 120_000,
+		}); err != nil {
 			t.Fatal(err)
 		}
 		for _, node := range []*station{s[1], s[0], s[1]} {
-			got, err := node.client.Settle(ctx, &penstockv1.SettleRequest{Id: out.Holds[0].Id, Actual: row.actual, Holder: "a proxy"})
-			if err != nil || !got.Decision.Allowed || got.Decision.Remaining > row.remaining || got.Decision.Remaining < row.remaining-1 || got.Decision.Owner != "n2" {
-				t.Fatalf("settled with %d at %s: %v, %v; want remaining %d", row.actual, node.member.ID, got, err, row.remaining)
+			got, err := node.client.Settle(ctx, &penstockv1.SettleRequest{
+				Id:     out.Holds[0].Id,
+				Actual: row.actual, Holder: "a proxy",
+			})
+			if err != nil || !got.Decision.Allowed || got.Decision.Remaining > row.remaining ||
+				got.Decision.Remaining < row.remaining-1 || got.Decision.Owner != "n2" {
+				t.Fatalf("settled with %d at %s: %v, %v; want remaining %d", row.actual,
+					node.member.ID, got, err, row.remaining)
 			}
 		}
 		for want, in := range map[codes.Code]*penstockv1.SettleRequest{
@@ -60,12 +76,13 @@ func TestReserveAndSettle(t *testing.T) {
 	}
 }
 
-// Promise: a client that asks about a hold hears that its keeper was not reached, unless the node that has
-// promised it knows.
+// Promise: a client that asks about a hold hears that its keeper was not reached, unless the node
+// that has promised it knows.
 func TestHoldsWithoutWhoKeepsThem(t *testing.T) {
 	alone := cluster.Decision{Source: cluster.SourceFallback, Degraded: true}
 	for state, want := range map[limiter.HoldState]error{
-		limiter.HoldNone: errUnreached, limiter.HoldSettled: nil, limiter.HoldRanOut: holdFaults[limiter.HoldRanOut],
+		limiter.HoldNone: errUnreached, limiter.HoldSettled: nil,
+		limiter.HoldRanOut: holdFaults[limiter.HoldRanOut],
 	} {
 		alone.Hold = state
 		if err := holdError(cluster.OpSettle, &alone); err != want {
@@ -82,33 +99,47 @@ func TestReserveRefuses(t *testing.T) {
 	s := newStations(t, 1, tokensPerHour)[0]
 	ctx := rpctest.Patience(t)
 	for want, in := range map[string]*penstockv1.ReserveRequest{
-		"ttl_ms: is 0; 100 (100ms) to":        {Items: []*penstockv1.Item{rpctest.Item("tokens", "k", 1)}},
-		"ttl_ms: is 86400001;":                {Items: []*penstockv1.Item{rpctest.Item("tokens", "k", 1)}, TtlMs: 86_400_001},
-		"items[0].cost: is 1001; of limit":    {Items: []*penstockv1.Item{rpctest.Item("tokens", "k", 1001)}, TtlMs: 1000},
-		"items[0].cost: is 0;":                {Items: []*penstockv1.Item{rpctest.Item("tokens", "k", 0)}, TtlMs: 1000},
-		"items[0].limit: no limit is named":   {Items: []*penstockv1.Item{rpctest.Item("none", "k", 1)}, TtlMs: 1000},
-		"holder: has 200 bytes;":              {Items: []*penstockv1.Item{rpctest.Item("tokens", "k", 1)}, TtlMs: 1000, Holder: strings.Repeat("h", 200)},
-		"items: has 0 items; 1 to 1000":       {TtlMs: 1000},
-		"items[0].terms: are for a take; a h": {Items: []*penstockv1.Item{{Limit: "tokens", Key: []byte("k"), Report: true}}, TtlMs: 1000},
+		"ttl_ms: is 0; 100 (100ms) to": {Items: []*penstockv1.Item{rpctest.Item("tokens",
+			"k", 1)}},
+		"ttl_ms: is 86400001;": {Items: []*penstockv1.Item{rpctest.Item("tokens",
+			"k", 1)}, TtlMs: 86_400_001},
+		"items[0].cost: is 1001; of limit": {Items: []*penstockv1.Item{rpctest.Item("tokens",
+			"k", 1001)}, TtlMs: 1000},
+		"items[0].cost: is 0;": {Items: []*penstockv1.Item{rpctest.Item("tokens",
+			"k", 0)}, TtlMs: 1000},
+		"items[0].limit: no limit is named": {Items: []*penstockv1.Item{rpctest.Item("none", "k",
+			1)}, TtlMs: 1000},
+		"holder: has 200 bytes;": {Items: []*penstockv1.Item{rpctest.Item("tokens",
+			"k", 1)}, TtlMs: 1000, Holder: strings.Repeat("h", 200)},
+		"items: has 0 items; 1 to 1000": {TtlMs: 1000},
+		"items[0].terms: are for a take; a h": {Items: []*penstockv1.Item{{
+			Limit: "tokens",
+			Key:   []byte("k"), Report: true,
+		}}, TtlMs: 1000},
 	} {
 		_, err := s.client.Reserve(ctx, in)
-		if text := status.Convert(err).Message(); !strings.HasPrefix(strings.TrimPrefix(text, "items[0]."), strings.TrimPrefix(want, "items[0].")) {
+		if text := status.Convert(err).Message(); !strings.HasPrefix(strings.TrimPrefix(text,
+			"items[0]."), strings.TrimPrefix(want, "items[0].")) {
 			t.Errorf("want %s…; got %v", want, err)
 		}
 	}
 	for want, id := range map[codes.Code]string{
 		codes.InvalidArgument: "no id",
-		codes.NotFound:        holdToken(&cluster.Item{Limit: "tokens", Key: "k"}, cluster.ID{Origin: 1, Sequence: 2}),
+		codes.NotFound: holdToken(&cluster.Item{Limit: "tokens", Key: "k"},
+			cluster.ID{Origin: 1, Sequence: 2}),
 	} {
-		if _, err := s.client.Settle(ctx, &penstockv1.SettleRequest{Id: id}); status.Code(err) != want {
+		if _, err := s.client.Settle(ctx,
+			&penstockv1.SettleRequest{Id: id}); status.Code(err) != want {
 			t.Errorf("settle %q: %v, want %v", id, err, want)
 		}
 	}
-	out, err := s.client.Reserve(ctx, &penstockv1.ReserveRequest{Items: []*penstockv1.Item{rpctest.Item("tokens", "k", 600), rpctest.Item("tokens", "k", 600)}, TtlMs: 1000})
+	out, err := s.client.Reserve(ctx,
+		&penstockv1.ReserveRequest{Items: []*penstockv1.Item{rpctest.Item("tokens", "k", 600), rpctest.Item("tokens", "k", 600)}, TtlMs: 1000})
 	if err != nil || out.Allowed || out.Holds[0].Id != "" || out.Holds[1].Id != "" {
 		t.Errorf("more than there is: %v, %v", out, err)
 	}
-	if got, err := s.client.Peek(ctx, &penstockv1.PeekRequest{Items: []*penstockv1.Item{rpctest.Item("tokens", "k", 0)}}); err != nil || got.Decisions[0].Remaining != 1000 {
+	if got, err := s.client.Peek(ctx,
+		&penstockv1.PeekRequest{Items: []*penstockv1.Item{rpctest.Item("tokens", "k", 0)}}); err != nil || got.Decisions[0].Remaining != 1000 {
 		t.Errorf("something is set aside: %v, %v", got, err)
 	}
 }
@@ -116,13 +147,19 @@ func TestReserveRefuses(t *testing.T) {
 // Promise: a client with too many holds open is told so, with what to do, and others are not.
 func TestTooManyHolds(t *testing.T) {
 	node := rpctest.Alone(t, tokensPerHour)
-	l := rpctest.MustLimit(limiter.Spec{Name: "inline", Algorithm: limiter.GCRA, Limit: 1 << 30, Per: time.Hour})
+	l := rpctest.MustLimit(limiter.Spec{
+		Name: "inline", Algorithm: limiter.GCRA, Limit: 1 << 30,
+		Per: time.Hour,
+	})
 	terms := &cluster.HoldTerms{TTL: time.Minute, Holder: "greedy"}
 	r, out := new(cluster.Request), make([]cluster.Decision, 1000)
 	for opened := 0; opened < limiter.MaxHoldsOfHolder; opened += len(r.Items) {
 		r.Items, r.Atomic, r.Deadline = r.Items[:0], true, 0
 		for range min(1000, limiter.MaxHoldsOfHolder-opened) {
-			r.Items = append(r.Items, cluster.Item{Inline: l, Key: "k", Cost: 1, Op: cluster.OpReserve, Hold: terms, ID: randomID()})
+			r.Items = append(r.Items, cluster.Item{
+				Inline: l, Key: "k", Cost: 1,
+				Op: cluster.OpReserve, Hold: terms, ID: randomID(),
+			})
 		}
 		if err := node.Check(r, out[:len(r.Items)]); err != nil || out[0].Hold != limiter.HoldOpen {
 			t.Fatalf("%+v, %v", out[0], err)
@@ -134,7 +171,10 @@ func TestTooManyHolds(t *testing.T) {
 		r, text := rpctest.Page(h, "POST", "/v1/reserve", body)
 		return r.StatusCode, text
 	}
-	if code, text := ask("greedy"); code != 429 || !strings.Contains(text, "holder: has 16384 holds of this limit open on one node, which is the most; settle some") {
+	if code, text := ask("greedy"); code != 429 ||
+		!strings.Contains(text,
+			"holder: has 16384 holds of this limit open on one node, which is the most; settle "+
+				"some") {
 		t.Errorf("%d %s", code, text)
 	}
 	if code, text := ask("another"); code != 200 || !strings.Contains(text, `"allowed":true`) {
@@ -156,20 +196,24 @@ func TestReserveOverHTTP(t *testing.T) {
 		return answer
 	}
 	one := post("/v1/reserve", `{"limit":"tokens","key":"a","cost":400,"ttl_ms":60000}`, 200)
-	if one["allowed"] != true || one["remaining"] != 600.0 || one["id"] == "" || len(one["holds"].([]any)) != 1 {
+	if one["allowed"] != true || one["remaining"] != 600.0 || one["id"] == "" ||
+		len(one["holds"].([]any)) != 1 {
 		t.Errorf("%v", one)
 	}
 	post("/v1/extend", fmt.Sprintf(`{"id":%q,"ttl_ms":120000}`, one["id"]), 200)
 	for range 2 {
-		if got := post("/v1/settle", fmt.Sprintf(`{"id":%q,"actual":150}`, one["id"]), 200); got["remaining"] != 850.0 {
+		if got := post("/v1/settle", fmt.Sprintf(`{"id":%q,"actual":150}`, one["id"]),
+			200); got["remaining"] != 850.0 {
 			t.Errorf("%v", got)
 		}
 	}
-	both := post("/v1/reserve", `{"items":[{"limit":"tokens","key":"a","cost":800},{"limit":"demo","key":"a"}],"ttl_ms":60000,"holder":"me"}`, 200)
+	both := post("/v1/reserve",
+		`{"items":[{"limit":"tokens","key":"a","cost":800},{"limit":"demo","key":"a"}],"ttl_ms":60000,"holder":"me"}`, 200)
 	if both["allowed"] != true || len(both["holds"].([]any)) != 2 || both["id"] != nil {
 		t.Errorf("%v", both)
 	}
-	if no := post("/v1/reserve", `{"limit":"tokens","key":"a","cost":400,"ttl_ms":60000}`, 200); no["allowed"] != false || no["id"] != "" {
+	if no := post("/v1/reserve", `{"limit":"tokens","key":"a","cost":400,"ttl_ms":60000}`,
+		200); no["allowed"] != false || no["id"] != "" {
 		t.Errorf("%v", no)
 	}
 	for _, row := range []struct {
@@ -188,8 +232,16 @@ func TestReserveOverHTTP(t *testing.T) {
 		{"/v1/extend", fmt.Sprintf(`{"id":%q,"ttl_ms":0}`, one["id"]), 400, "ttl_ms"},
 		{"/v1/reserve", `{"limit":"tokens","key":"a","cost":400}`, 400, "ttl_ms"},
 		{"/v1/reserve", `{"ttl_ms":1000}`, 400, "items"},
-		{"/v1/reserve", `{"items":[{"limit":"tokens","key":"a","cost":5000}],"ttl_ms":1000}`, 400, "items[0].cost"},
-		{"/v1/reserve", `{"items":[{"limit":"tokens","key":"a"}],"ttl_ms":1000,"atomic":true}`, 400, "atomic"},
+		{
+			"/v1/reserve", `{"items":[{"limit":"tokens","key":"a","cost":5000}],"ttl_ms":1000}`,
+			400,
+			"items[0].cost",
+		},
+		{
+			"/v1/reserve", `{"items":[{"limit":"tokens","key":"a"}],"ttl_ms":1000,"atomic":true}`,
+			400,
+			"atomic",
+		},
 	} {
 		if got := post(row.path, row.body, row.status); got["field"] != row.field {
 			t.Errorf("%s %s: %v; want field %q", row.path, row.body, got, row.field)
@@ -217,7 +269,8 @@ func FuzzHoldToken(f *testing.F) {
 		}
 		it.ID = it.Hold.ID
 		again, err := readToken(holdToken(&it, it.ID), &inlines)
-		if err != nil || again.Key != it.Key || again.Limit != it.Limit || again.Inline != it.Inline || *again.Hold != *it.Hold {
+		if err != nil || again.Key != it.Key || again.Limit != it.Limit ||
+			again.Inline != it.Inline || *again.Hold != *it.Hold {
 			t.Fatalf("%q became %+v, %v; was %+v", token, again, err, it)
 		}
 	})

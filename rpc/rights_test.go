@@ -51,33 +51,67 @@ func TestRightsOverHTTP(t *testing.T) {
 		lacks                      string // empty: it may
 	}{
 		{"shop", "GET", "/v1/check?limit=five&key=shop/1", "", ""},
-		{"shop", "GET", "/v1/check?limit=five&key=bank/1", "", `check for this key; its keys begin with ["shop/"]`},
+		{
+			"shop", "GET", "/v1/check?limit=five&key=bank/1", "",
+			`check for this key; its keys begin with ["shop/"]`,
+		},
 		{"shop", "GET", "/v1/check?limit=six&key=shop/1", "", `check for the limit "six"`},
 		{"shop", "GET", "/v1/check?limit=five&key=shop/1&cost=-1", "", "refund"},
 		{"till", "GET", "/v1/check?limit=five&key=shop/1&cost=-1", "", ""},
 		{"shop", "GET", "/v1/auth?limit=five&key=shop/1", "", ""},
-		{"shop", "GET", "/v1/auth?limit=five&key=bank/1", "", `check for this key; its keys begin with ["shop/"]`},
-		{"shop", "GET", "/v1/peek?limit=five&key=bank/1", "", `check for this key; its keys begin with ["shop/"]`},
+		{
+			"shop", "GET", "/v1/auth?limit=five&key=bank/1", "",
+			`check for this key; its keys begin with ["shop/"]`,
+		},
+		{
+			"shop", "GET", "/v1/peek?limit=five&key=bank/1", "",
+			`check for this key; its keys begin with ["shop/"]`,
+		},
 		{"view", "GET", "/v1/peek?limit=five&key=bank/1", "", ""},
 		{"view", "GET", "/v1/check?limit=five&key=shop/1", "", "check"},
-		{"shop", "POST", "/v1/check", `{"items":[{"limit":"five","key":"shop/1"},{"limit":"five","key":"bank/1"}]}`, `check for this key; its keys begin with ["shop/"]`},
+		{
+			"shop", "POST", "/v1/check",
+			`{"items":[{"limit":"five","key":"shop/1"},{"limit":"five","key":"bank/1"}]}`,
+			`check for this key; its keys begin with ["shop/"]`,
+		},
 		{"shop", "POST", "/v1/check", inlineBody, "check: {inline: true}"},
 		{"free", "POST", "/v1/check", inlineBody, ""},
 		{"free", "GET", "/v1/check?limit=five&key=shop/1", "", `check for the limit "five"`},
-		{"shop", "POST", "/v1/reserve", `{"limit":"five","key":"bank/1","ttl_ms":1000}`, `check for this key; its keys begin with ["shop/"]`},
+		{
+			"shop", "POST", "/v1/reserve", `{"limit":"five","key":"bank/1","ttl_ms":1000}`,
+			`check for this key; its keys begin with ["shop/"]`,
+		},
 		{"shop", "POST", "/v1/reserve", `{"limit":"five","key":"shop/2","ttl_ms":1000}`, ""},
 		{"shop", "POST", "/v1/reset", `{"limit":"five","key":"shop/1"}`, "refund"},
 		{"till", "POST", "/v1/reset", `{"limit":"five","key":"shop/1"}`, ""},
-		{"till", "POST", "/v1/reset", `{"limit":"five","key":"bank/1"}`, `check for this key; its keys begin with ["shop/"]`},
+		{
+			"till", "POST", "/v1/reset", `{"limit":"five","key":"bank/1"}`,
+			`check for this key; its keys begin with ["shop/"]`,
+		},
 		{"root", "POST", "/v1/reset", `{"limit":"five","key":"bank/1"}`, ""},
-		{"shop", "POST", "/v1/GetRateLimits", `{"requests":[{"name":"x","unique_key":"shop/1","hits":1,"limit":5,"duration":1000}]}`, "check: {inline: true}"},
-		{"free", "POST", "/v1/GetRateLimits", `{"requests":[{"name":"x","unique_key":"shop/1","hits":1,"limit":5,"duration":1000}]}`, ""},
-		{"free", "POST", "/v1/GetRateLimits", `{"requests":[{"name":"x","unique_key":"shop/1","hits":-1,"limit":5,"duration":1000}]}`, "refund"},
+		{
+			"shop", "POST", "/v1/GetRateLimits",
+			`{"requests":[{"name":"x","unique_key":"shop/1","hits":1,"limit":5,"duration":1000}]}`,
+			"check: {inline: true}",
+		},
+		{
+			"free", "POST", "/v1/GetRateLimits",
+			`{"requests":[{"name":"x","unique_key":"shop/1","hits":1,"limit":5,"duration":1000}]}`,
+			"",
+		},
+		{
+			"free", "POST", "/v1/GetRateLimits",
+			`{"requests":[{"name":"x","unique_key":"shop/1","hits":-1,"limit":5,"duration":1000}]}`,
+			"refund",
+		},
 		{"shop", "GET", "/v1/members", "", "admin: read"},
 		{"view", "GET", "/v1/members", "", ""},
 		{"view", "HEAD", "/v1/limits", "", ""},
 		{"view", "GET", "/v1/limits", "", ""},
-		{"view", "PUT", "/v1/limits", `{"name":"x","algorithm":"gcra","limit":1,"per":"1s"}`, "admin: write"},
+		{
+			"view", "PUT", "/v1/limits", `{"name":"x","algorithm":"gcra","limit":1,"per":"1s"}`,
+			"admin: write",
+		},
 		{"root", "PUT", "/v1/limits", `{"name":"x","algorithm":"gcra","limit":1,"per":"1s"}`, ""},
 		{"view", "DELETE", "/v1/limits?name=x", "", "admin: write"},
 		{"root", "DELETE", "/v1/limits?name=x", "", ""},
@@ -185,7 +219,8 @@ func TestRightsOverGRPC(t *testing.T) {
 		return func(ctx context.Context) error {
 			_, err := limiter.Check(
 				ctx,
-				&penstockv1.CheckRequest{Items: []*penstockv1.Item{rpctest.Item("five", key, cost)}},
+				&penstockv1.CheckRequest{Items: []*penstockv1.Item{rpctest.Item("five", key,
+					cost)}},
 			)
 			return err
 		}
@@ -297,17 +332,23 @@ func TestRightsOverRedis(t *testing.T) {
 	s := newStations(t, 1)[0]
 	clients := clientsFor(
 		t,
-		clientFile+"- {name: mine, token: mine-0123456789abcdef, check: {inline: true, keys: [m/]}}\n",
+		clientFile+"- {name: mine, token: mine-0123456789abcdef, check: {inline: true, keys: "+
+			"[m/]}}\n",
 	)
-	c := rpctest.TalkTo(t, rpctest.Serve(t, redis.New(redis.Config{Node: s.node, Clients: clients})))
+	c := rpctest.TalkTo(t, rpctest.Serve(t,
+		redis.New(redis.Config{Node: s.node, Clients: clients})))
 	const noPerm = "-NOPERM authorization: the client "
 	c.Says("AUTH shop-0123456789abcdef", "+OK\r\n")
 	c.Says("CL.THROTTLE k 5 10 60", noPerm+`"shop" lacks the right check: {inline: true}`)
 	c.In.ReadString('\n')
-	c.Says("AUTH shop mine-0123456789abcdef", "-WRONGPASS invalid username-password pair or user is disabled.\r\n")
+	c.Says("AUTH shop mine-0123456789abcdef",
+		"-WRONGPASS invalid username-password pair or user is disabled.\r\n")
 	c.Says("AUTH mine mine-0123456789abcdef", "+OK\r\n")
 	c.Says("RL.REDUCE m/1 5 60", ":5\r\n")
-	for _, line := range []string{"RL.REDUCE n/1 5 60", "CL.THROTTLE n/1 5 10 60", "RL.GET n/1 5 60", "TTL n/1", "EXISTS m/1 n/1"} {
+	for _, line := range []string{
+		"RL.REDUCE n/1 5 60", "CL.THROTTLE n/1 5 10 60",
+		"RL.GET n/1 5 60", "TTL n/1", "EXISTS m/1 n/1",
+	} {
 		c.Says(line, noPerm+`"mine" lacks the right check for this key`)
 		c.In.ReadString('\n')
 	}

@@ -14,7 +14,9 @@ import (
 )
 
 // checkRuled decides on a request by what is known of it.
-func checkRuled(n *cluster.Node, who *access.Ticket, attributes map[string]string, cost int64, id cluster.ID, deadline limiter.Instant) (rules.Match, []cluster.Decision, error) {
+func checkRuled(n *cluster.Node, who *access.Ticket, attributes map[string]string, cost int64,
+	id cluster.ID, deadline limiter.Instant,
+) (rules.Match, []cluster.Decision, error) {
 	request, m, err := n.Match(attributes, cost)
 	if err != nil {
 		return m, nil, err
@@ -36,19 +38,26 @@ func (s *rateLimiter) checkMessage(deadline limiter.Instant, c *checkCall) error
 	if len(in.Attributes) == 0 {
 		if in.Cost != nil || in.Id != nil {
 			s.node.Stats().Refused.Add(1)
-			return &cluster.InputError{Field: "cost", Reason: "and id of a request are for one with attributes; items have their own"}
+			return &cluster.InputError{
+				Field:  "cost",
+				Reason: "and id of a request are for one with attributes; items have their own",
+			}
 		}
 		return s.decide(deadline, in.Items, in.Atomic, cluster.OpTake, c)
 	}
 	if len(in.Items) > 0 {
 		s.node.Stats().Refused.Add(1)
-		return &cluster.InputError{Field: "attributes", Reason: "are given together with items; give one of the two"}
+		return &cluster.InputError{
+			Field:  "attributes",
+			Reason: "are given together with items; give one of the two",
+		}
 	}
 	cost := int64(1)
 	if in.Cost != nil {
 		cost = *in.Cost
 	}
-	m, out, err := checkRuled(s.node, c.from.Ticket(), in.Attributes, cost, cluster.ID{Origin: in.Id.GetOrigin(), Sequence: in.Id.GetSequence()}, deadline)
+	m, out, err := checkRuled(s.node, c.from.Ticket(), in.Attributes, cost,
+		cluster.ID{Origin: in.Id.GetOrigin(), Sequence: in.Id.GetSequence()}, deadline)
 	if err != nil {
 		return ofRules(err)
 	}
@@ -59,13 +68,19 @@ func (s *rateLimiter) checkMessage(deadline limiter.Instant, c *checkCall) error
 
 func encodeVerdict(out []cluster.Decision) *penstockv1.Verdict {
 	v := cluster.VerdictOf(out)
-	return &penstockv1.Verdict{Allowed: v.Allowed, RefusedBy: v.RefusedBy, RetryAfterMs: door.Millis(v.RetryAfter)}
+	return &penstockv1.Verdict{
+		Allowed: v.Allowed, RefusedBy: v.RefusedBy,
+		RetryAfterMs: door.Millis(v.RetryAfter),
+	}
 }
 
 // ofRules says an error of Node.Check without the items, which the caller has not made.
 func ofRules(err error) error {
 	if input, ok := err.(*cluster.InputError); ok && strings.HasPrefix(input.Field, "items") {
-		return &cluster.InputError{Field: "attributes", Reason: fmt.Sprintf("mean items of which one is wrong: %v", input)}
+		return &cluster.InputError{
+			Field:  "attributes",
+			Reason: fmt.Sprintf("mean items of which one is wrong: %v", input),
+		}
 	}
 	return err
 }
@@ -80,7 +95,10 @@ type verdictJSON struct {
 
 func newVerdictJSON(out []cluster.Decision) *verdictJSON {
 	v := cluster.VerdictOf(out)
-	return &verdictJSON{Allowed: v.Allowed, RefusedBy: append([]string{}, v.RefusedBy...), RetryAfterMs: door.Millis(v.RetryAfter)}
+	return &verdictJSON{
+		Allowed: v.Allowed, RefusedBy: append([]string{}, v.RefusedBy...),
+		RetryAfterMs: door.Millis(v.RetryAfter),
+	}
 }
 
 // newRuledJSON answers attributes.
@@ -97,13 +115,18 @@ func (w *web) ruledBody(r *http.Request, body *bodyJSON) (answer decisionsJSON, 
 	one.Cost = nil
 	if body.Items != nil || one != (itemJSON{}) {
 		w.Node.Stats().Refused.Add(1)
-		return answer, &cluster.InputError{Field: "attributes", Reason: "stand beside items, limit, key or another field of an item; with them there is only cost"}
+		return answer, &cluster.InputError{
+			Field: "attributes",
+			Reason: "stand beside items, limit, key or another field of an item; with them " +
+				"there is only cost",
+		}
 	}
 	cost := int64(1)
 	if body.Cost != nil {
 		cost = *body.Cost
 	}
-	m, out, err := checkRuled(w.Node, access.Of(r.Context()), body.Attributes, cost, cluster.ID{}, 0)
+	m, out, err := checkRuled(w.Node, access.Of(r.Context()), body.Attributes, cost, cluster.ID{},
+		0)
 	if err != nil {
 		return answer, ofRules(err)
 	}

@@ -29,14 +29,18 @@ import (
 
 // ServerConfig makes the gRPC door for clients. Node and Clock are required.
 type ServerConfig struct {
-	Node      *cluster.Node
-	Clock     *clock.Clock                // the node's
-	TLS       *tls.Config                 // nil: plaintext. See ServerTLS
-	AuthToken string                      // clients must send it as bearer token, except to ask for health; empty: anyone may ask
-	Draining  func() bool                 // while it is true, health says NOT_SERVING; nil: never
-	Drain     func(context.Context) error // takes the node out of its cluster while it goes on running; nil: it cannot
-	Inlines   *door.Inlines               // the limits that requests bring along, shared by the doors of a node; nil: those of this door alone
-	Doors     []Door                      // further services of the same listener
+	Node  *cluster.Node
+	Clock *clock.Clock // the node's
+	TLS   *tls.Config  // nil: plaintext. See ServerTLS
+	// clients must send it as bearer token, except to ask for health; empty: anyone may ask
+	AuthToken string
+	Draining  func() bool // while it is true, health says NOT_SERVING; nil: never
+	// takes the node out of its cluster while it goes on running; nil: it cannot
+	Drain func(context.Context) error
+	// the limits that requests bring along, shared by the doors of a node; nil: those of this door
+	// alone
+	Inlines *door.Inlines
+	Doors   []Door // further services of the same listener
 	// AdminElsewhere leaves penstock.v1.Admin out: another listener has it, or none. See NewAdmin.
 	AdminElsewhere bool
 	// Clients are those that may ask, with their rights. nil: AuthToken alone decides.
@@ -48,8 +52,8 @@ type ServerConfig struct {
 	// Catalog keeps the limits that are put into the whole cluster, shared by the doors of a node;
 	// nil: they are this door's alone.
 	Catalog *catalog.Catalog
-	// Gate refuses requests while there are too many, shared by the doors of a node. nil: it lets in
-	// all.
+	// Gate refuses requests while there are too many, shared by the doors of a node. nil: it lets
+	// in all.
 	Gate *fair.Gate
 	// Unfinished is how many bytes calls with incomplete requests may take, of all clients.
 	// Default: 128 MiB.
@@ -94,7 +98,10 @@ func newServer(c ServerConfig) (*door.Server, *intake) {
 	if c.Metrics != nil {
 		weighed.showIn(c.Metrics)
 	}
-	calls := &admit{clients: door.ClientsOf(c.Clients, c.AuthToken), single: make(map[string]bool), gate: c.Gate}
+	calls := &admit{
+		clients: door.ClientsOf(c.Clients, c.AuthToken), single: make(map[string]bool),
+		gate: c.Gate,
+	}
 	s := grpc.NewServer(append(door.ServerOptions(c.TLS),
 		grpc.Creds(weighing{door.Credentials(c.TLS), weighed}),
 		grpc.InTapHandle(calls.handle),
@@ -104,19 +111,25 @@ func newServer(c ServerConfig) (*door.Server, *intake) {
 		grpc.MaxRecvMsgSize(maxRequest),
 	)...)
 	registerRateLimiter(s, &rateLimiter{
-		node: c.Node, clock: c.Clock, inlines: inlines, ending: ending, guarded: calls.clients != nil, audit: c.Audit, gate: c.Gate,
+		node: c.Node, clock: c.Clock, inlines: inlines, ending: ending,
+		guarded: calls.clients != nil, audit: c.Audit, gate: c.Gate,
 		seconds: c.Metrics.Checks("grpc"),
 	})
 	gubernator.Register(s, &gubernator.Door{
-		Node: c.Node, Clock: c.Clock, Inlines: inlines, Draining: c.Draining, Audit: c.Audit, Seconds: c.Metrics.Checks("gubernator"),
+		Node: c.Node, Clock: c.Clock, Inlines: inlines, Draining: c.Draining, Audit: c.Audit,
+		Seconds: c.Metrics.Checks("gubernator"),
 	})
 	if !c.AdminElsewhere {
-		penstockv1.RegisterAdminServer(s, &admin{node: c.Node, drain: c.Drain, audit: c.Audit, roster: c.Roster, catalog: orAlone(c.Catalog, c.Node)})
+		penstockv1.RegisterAdminServer(s, &admin{
+			node: c.Node, drain: c.Drain, audit: c.Audit,
+			roster: c.Roster, catalog: orAlone(c.Catalog, c.Node),
+		})
 	}
 	for _, further := range c.Doors {
 		further.Register(s, ending)
 	}
-	healthv1.RegisterHealthServer(s, &health{node: c.Node, services: slices.Collect(maps.Keys(s.GetServiceInfo())), draining: c.Draining, ending: ending})
+	healthv1.RegisterHealthServer(s,
+		&health{node: c.Node, services: slices.Collect(maps.Keys(s.GetServiceInfo())), draining: c.Draining, ending: ending})
 	reflection.Register(s)
 	calls.learn(s)
 	return door.NewServer(s, ending), weighed
@@ -136,7 +149,9 @@ type rateLimiter struct {
 }
 
 // Check charges items.
-func (s *rateLimiter) Check(ctx context.Context, in *penstockv1.CheckRequest) (*penstockv1.CheckResponse, error) {
+func (s *rateLimiter) Check(ctx context.Context,
+	in *penstockv1.CheckRequest,
+) (*penstockv1.CheckResponse, error) {
 	c := &checkCall{in: in}
 	if err := s.serve(ctx, c); err != nil {
 		return nil, err
@@ -156,7 +171,9 @@ func (s *rateLimiter) serve(ctx context.Context, c *checkCall) error {
 }
 
 // Peek answers as Check would, and changes nothing.
-func (s *rateLimiter) Peek(ctx context.Context, in *penstockv1.PeekRequest) (*penstockv1.PeekResponse, error) {
+func (s *rateLimiter) Peek(ctx context.Context,
+	in *penstockv1.PeekRequest,
+) (*penstockv1.PeekResponse, error) {
 	c := &checkCall{from: door.Caller{Context: ctx}}
 	if err := s.decide(s.deadline(ctx), in.Items, false, cluster.OpPeek, c); err != nil {
 		return nil, door.StatusError(err)
@@ -165,7 +182,9 @@ func (s *rateLimiter) Peek(ctx context.Context, in *penstockv1.PeekRequest) (*pe
 }
 
 // Reset forgets keys.
-func (s *rateLimiter) Reset(ctx context.Context, in *penstockv1.ResetRequest) (*penstockv1.ResetResponse, error) {
+func (s *rateLimiter) Reset(ctx context.Context,
+	in *penstockv1.ResetRequest,
+) (*penstockv1.ResetResponse, error) {
 	c := &checkCall{from: door.Caller{Context: ctx}}
 	if err := s.decide(s.deadline(ctx), in.Items, false, cluster.OpReset, c); err != nil {
 		return nil, door.StatusError(err)
@@ -193,7 +212,9 @@ func (s *rateLimiter) charge(c *checkCall) error {
 }
 
 // decide is every call of this service that the library has read: decode, Node.Check.
-func (s *rateLimiter) decide(deadline limiter.Instant, in []*penstockv1.Item, atomic bool, op cluster.Op, c *checkCall) error {
+func (s *rateLimiter) decide(deadline limiter.Instant, in []*penstockv1.Item, atomic bool,
+	op cluster.Op, c *checkCall,
+) error {
 	if err := c.decode(in, op, s.inlines); err != nil {
 		s.node.Stats().Refused.Add(1)
 		return err

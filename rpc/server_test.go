@@ -29,7 +29,10 @@ func TestCheckPeekReset(t *testing.T) {
 	ctx := rpctest.Patience(t)
 	for _, entry := range s {
 		key := keyOf(s[0], map[string]int{"n1": 0, "n2": 1}[entry.member.ID])
-		source := map[string]penstockv1.Source{"n1": penstockv1.Source_SOURCE_OWNER, "n2": penstockv1.Source_SOURCE_FORWARDED}[entry.member.ID]
+		source := map[string]penstockv1.Source{
+			"n1": penstockv1.Source_SOURCE_OWNER,
+			"n2": penstockv1.Source_SOURCE_FORWARDED,
+		}[entry.member.ID]
 		for _, row := range []struct {
 			do        string
 			cost      int64
@@ -68,8 +71,10 @@ func TestCheckPeekReset(t *testing.T) {
 				t.Fatalf("%s: %s: %v", entry.member.ID, row.do, err)
 			}
 			if d[0].Allowed != row.allowed || d[0].Remaining != row.remaining || d[0].Limit != 5 ||
-				d[0].LimitName != "five" || d[0].Owner != "n1" || d[0].Source != source || d[0].Degraded {
-				t.Errorf("%s: %s %d: %v; want allowed %t, remaining %d", entry.member.ID, row.do, row.cost, d[0], row.allowed, row.remaining)
+				d[0].LimitName != "five" || d[0].Owner != "n1" || d[0].Source != source ||
+				d[0].Degraded {
+				t.Errorf("%s: %s %d: %v; want allowed %t, remaining %d", entry.member.ID, row.do,
+					row.cost, d[0], row.allowed, row.remaining)
 			}
 			if wait := d[0].RetryAfterMs; (wait > 0) != (!row.allowed && row.cost <= 5) {
 				t.Errorf("%s: %s %d: retry after %d ms", entry.member.ID, row.do, row.cost, wait)
@@ -98,7 +103,8 @@ func TestRepeatedRequestIsChargedOnce(t *testing.T) {
 	it.Id = &penstockv1.RequestId{Origin: 42, Sequence: 1}
 	for range 3 {
 		for _, entry := range s {
-			out, err := entry.client.Check(rpctest.Patience(t), &penstockv1.CheckRequest{Items: []*penstockv1.Item{it}})
+			out, err := entry.client.Check(rpctest.Patience(t),
+				&penstockv1.CheckRequest{Items: []*penstockv1.Item{it}})
 			if err != nil || out.Decisions[0].Remaining != 4 {
 				t.Errorf("at %s: %v, %v; want 4 remaining", entry.member.ID, out, err)
 			}
@@ -143,10 +149,14 @@ func TestBatchAndAtomic(t *testing.T) {
 			t.Errorf("request %d: %d left of ten, want %d", i, got, want)
 		}
 	}
-	spread := []*penstockv1.Item{rpctest.Item("five", keyOf(s[1], 7001), 3), rpctest.Item("five", keyOf(s[2], 7001), 3)}
+	spread := []*penstockv1.Item{
+		rpctest.Item("five", keyOf(s[1], 7001), 3),
+		rpctest.Item("five", keyOf(s[2], 7001), 3),
+	}
 	for i, want := range []int64{2, 2} {
 		out, err := s[0].client.Check(ctx, &penstockv1.CheckRequest{Items: spread, Atomic: true})
-		if err != nil || out.Decisions[0].Allowed != (i == 0) || out.Decisions[1].Allowed != (i == 0) {
+		if err != nil || out.Decisions[0].Allowed != (i == 0) ||
+			out.Decisions[1].Allowed != (i == 0) {
 			t.Errorf("request %d of two owners: %v, %v", i, out, err)
 		}
 		for _, it := range spread { // charged or still set aside, it counts as spent
@@ -160,13 +170,17 @@ func TestBatchAndAtomic(t *testing.T) {
 // Promise: all or nothing. A limit that never denies its caller must not keep the others from being
 // charged, also where the owner learns of the limit by the wire.
 func TestShadowHasNoSayInAtomicOverTheWire(t *testing.T) {
-	dry := limiter.Spec{Name: "dry", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 1, Per: time.Hour, DryRun: true}
+	dry := limiter.Spec{
+		Name: "dry", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit,
+		Limit: 1, Per: time.Hour, DryRun: true,
+	}
 	s := newStations(t, 2, five, dry)
 	key := keyOf(s[1], 7100)
 	allowed := 0
 	for range 8 {
 		out, err := s[0].client.Check(rpctest.Patience(t), &penstockv1.CheckRequest{
-			Items: []*penstockv1.Item{rpctest.Item("five", key, 1), rpctest.Item("dry", key, 1)}, Atomic: true,
+			Items:  []*penstockv1.Item{rpctest.Item("five", key, 1), rpctest.Item("dry", key, 1)},
+			Atomic: true,
 		})
 		if err != nil || out.Decisions[0].Source != penstockv1.Source_SOURCE_FORWARDED {
 			t.Fatalf("%v, %v", out, err)
@@ -181,7 +195,10 @@ func TestShadowHasNoSayInAtomicOverTheWire(t *testing.T) {
 }
 
 func inline(change func(*penstockv1.InlineLimit)) *penstockv1.InlineLimit {
-	in := &penstockv1.InlineLimit{Algorithm: penstockv1.Algorithm_ALGORITHM_FIXED_WINDOW, Limit: 3, PerMs: 60_000, Anchor: penstockv1.Anchor_ANCHOR_FIRST_HIT}
+	in := &penstockv1.InlineLimit{
+		Algorithm: penstockv1.Algorithm_ALGORITHM_FIXED_WINDOW, Limit: 3,
+		PerMs: 60_000, Anchor: penstockv1.Anchor_ANCHOR_FIRST_HIT,
+	}
 	change(in)
 	return in
 }
@@ -189,19 +206,25 @@ func inline(change func(*penstockv1.InlineLimit)) *penstockv1.InlineLimit {
 func TestInlineLimit(t *testing.T) {
 	s := newStations(t, 2, five)
 	for i := range 4 {
-		out, err := s[i%2].client.Check(rpctest.Patience(t), &penstockv1.CheckRequest{Items: []*penstockv1.Item{
-			{Inline: inline(func(*penstockv1.InlineLimit) {}), Key: []byte("a")},
-			{Inline: inline(func(in *penstockv1.InlineLimit) { in.Name = "mine" }), Key: []byte("a")},
-			{Inline: inline(func(in *penstockv1.InlineLimit) {
-				in.Name, in.Algorithm, in.Burst, in.Anchor = "bucket", penstockv1.Algorithm_ALGORITHM_GCRA, 2, 0
-			}), Key: []byte("a")},
-		}})
+		out, err := s[i%2].client.Check(rpctest.Patience(t),
+			&penstockv1.CheckRequest{Items: []*penstockv1.Item{
+				{Inline: inline(func(*penstockv1.InlineLimit) {}), Key: []byte("a")},
+				{
+					Inline: inline(func(in *penstockv1.InlineLimit) { in.Name = "mine" }),
+					Key:    []byte("a"),
+				},
+				{Inline: inline(func(in *penstockv1.InlineLimit) {
+					in.Name, in.Algorithm, in.Burst, in.Anchor = "bucket",
+						penstockv1.Algorithm_ALGORITHM_GCRA, 2, 0
+				}), Key: []byte("a")},
+			}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for k, d := range out.Decisions {
 			want := []string{"inline", "mine", "bucket"}[k]
-			if d.LimitName != want || d.Allowed != (i < int(d.Limit)) || d.Limit != []int64{3, 3, 2}[k] {
+			if d.LimitName != want || d.Allowed != (i < int(d.Limit)) ||
+				d.Limit != []int64{3, 3, 2}[k] {
 				t.Errorf("request %d: %v, want limit %s", i, d, want)
 			}
 		}
@@ -229,21 +252,70 @@ func TestBadInput(t *testing.T) {
 		text  string
 	}{
 		{"no items", nil, codes.InvalidArgument, "items: has 0 items"},
-		{"1001 items", slices.Repeat([]*penstockv1.Item{good}, 1001), codes.InvalidArgument, "items: has 1001 items"},
-		{"empty key", []*penstockv1.Item{good, rpctest.Item("five", "", 1)}, codes.InvalidArgument, "items[1].key: is empty"},
-		{"2 KiB key", []*penstockv1.Item{good, rpctest.Item("five", strings.Repeat("k", 2048), 1)}, codes.InvalidArgument, "items[1].key: has 2048 bytes"},
-		{"unknown limit", []*penstockv1.Item{good, rpctest.Item("six", "a", 1)}, codes.NotFound, `items[1].limit: no limit is named "six"`},
-		{"no limit", []*penstockv1.Item{good, rpctest.Item("", "a", 1)}, codes.InvalidArgument, "items[1].limit: is missing"},
-		{"two limits", []*penstockv1.Item{{Limit: "five", Inline: inline(func(*penstockv1.InlineLimit) {}), Key: []byte("a")}}, codes.InvalidArgument, "items[0].limit: is given together"},
-		{"limit of 0", bad(inline(func(in *penstockv1.InlineLimit) { in.Limit = 0 })), codes.InvalidArgument, "items[2].inline.limit: is 0"},
-		{"no window", bad(inline(func(in *penstockv1.InlineLimit) { in.PerMs = 0 })), codes.InvalidArgument, "items[2].inline.per: is 0s"},
+		{
+			"1001 items", slices.Repeat([]*penstockv1.Item{good}, 1001), codes.InvalidArgument,
+			"items: has 1001 items",
+		},
+		{
+			"empty key",
+			[]*penstockv1.Item{good, rpctest.Item("five", "", 1)},
+			codes.InvalidArgument,
+			"items[1].key: is empty",
+		},
+		{
+			"2 KiB key",
+			[]*penstockv1.Item{good, rpctest.Item("five", strings.Repeat("k", 2048), 1)},
+			codes.InvalidArgument, "items[1].key: has 2048 bytes",
+		},
+		{
+			"unknown limit",
+			[]*penstockv1.Item{good, rpctest.Item("six", "a", 1)},
+			codes.NotFound,
+			`items[1].limit: no limit is named "six"`,
+		},
+		{
+			"no limit",
+			[]*penstockv1.Item{good, rpctest.Item("", "a", 1)},
+			codes.InvalidArgument,
+			"items[1].limit: is missing",
+		},
+		{"two limits", []*penstockv1.Item{{
+			Limit:  "five",
+			Inline: inline(func(*penstockv1.InlineLimit) {}), Key: []byte("a"),
+		}}, codes.InvalidArgument, "items[0].limit: is given together"},
+		{
+			"limit of 0", bad(inline(func(in *penstockv1.InlineLimit) { in.Limit = 0 })),
+			codes.InvalidArgument, "items[2].inline.limit: is 0",
+		},
+		{
+			"no window", bad(inline(func(in *penstockv1.InlineLimit) { in.PerMs = 0 })),
+			codes.InvalidArgument, "items[2].inline.per: is 0s",
+		},
 		{"a window longer than time", bad(inline(func(in *penstockv1.InlineLimit) { in.PerMs = 1 << 62 })), codes.InvalidArgument, "items[2].inline.per: is 2562047h"},
-		{"no algorithm", bad(inline(func(in *penstockv1.InlineLimit) { in.Algorithm = 0 })), codes.InvalidArgument, "items[2].inline.algorithm"},
-		{"unknown algorithm", bad(inline(func(in *penstockv1.InlineLimit) { in.Algorithm = 257 })), codes.InvalidArgument, "items[2].inline.algorithm"},
-		{"unknown anchor", bad(inline(func(in *penstockv1.InlineLimit) { in.Anchor = 3 })), codes.InvalidArgument, "items[2].inline.anchor"},
-		{"unknown on_error", bad(inline(func(in *penstockv1.InlineLimit) { in.OnError = -1 })), codes.InvalidArgument, "items[2].inline.on_error"},
-		{"long name", bad(inline(func(in *penstockv1.InlineLimit) { in.Name = strings.Repeat("n", 257) })), codes.InvalidArgument, "items[2].inline.name: has 257 bytes"},
-		{"name of a limit", bad(inline(func(in *penstockv1.InlineLimit) { in.Name = "five" })), codes.InvalidArgument, "items[2].inline.name"},
+		{
+			"no algorithm", bad(inline(func(in *penstockv1.InlineLimit) { in.Algorithm = 0 })),
+			codes.InvalidArgument, "items[2].inline.algorithm",
+		},
+		{
+			"unknown algorithm", bad(inline(func(in *penstockv1.InlineLimit) { in.Algorithm = 257 })),
+			codes.InvalidArgument, "items[2].inline.algorithm",
+		},
+		{
+			"unknown anchor", bad(inline(func(in *penstockv1.InlineLimit) { in.Anchor = 3 })),
+			codes.InvalidArgument, "items[2].inline.anchor",
+		},
+		{
+			"unknown on_error", bad(inline(func(in *penstockv1.InlineLimit) { in.OnError = -1 })),
+			codes.InvalidArgument, "items[2].inline.on_error",
+		},
+		{"long name", bad(inline(func(in *penstockv1.InlineLimit) {
+			in.Name = strings.Repeat("n",
+				257)
+		})), codes.InvalidArgument, "items[2].inline.name: has 257 bytes"},
+		{
+			"name of a limit", bad(inline(func(in *penstockv1.InlineLimit) { in.Name = "five" })),
+			codes.InvalidArgument, "items[2].inline.name",
+		},
 	} {
 		check := func(how string, code codes.Code, text string) {
 			if code != c.code || !strings.Contains(text, c.text) {
@@ -256,7 +328,10 @@ func TestBadInput(t *testing.T) {
 		check("Peek", status.Code(err), status.Convert(err).Message())
 		_, err = s[0].client.Reset(rpctest.Patience(t), &penstockv1.ResetRequest{Items: c.items})
 		check("Reset", status.Code(err), status.Convert(err).Message())
-		if err := stream.Send(&penstockv1.CheckStreamRequest{Tag: uint64(i), Check: &penstockv1.CheckRequest{Items: c.items}}); err != nil {
+		if err := stream.Send(&penstockv1.CheckStreamRequest{
+			Tag:   uint64(i),
+			Check: &penstockv1.CheckRequest{Items: c.items},
+		}); err != nil {
 			t.Fatal(err)
 		}
 		out, err := stream.Recv()
@@ -270,8 +345,10 @@ func TestBadInput(t *testing.T) {
 			t.Errorf("requests in error charged: %d left of 5", left)
 		}
 	}
-	huge := &penstockv1.CheckRequest{Items: []*penstockv1.Item{rpctest.Item("five", strings.Repeat("k", maxRequest), 1)}}
-	if _, err := s[0].client.Check(rpctest.Patience(t), huge); status.Code(err) != codes.ResourceExhausted {
+	huge := &penstockv1.CheckRequest{Items: []*penstockv1.Item{rpctest.Item("five",
+		strings.Repeat("k", maxRequest), 1)}}
+	if _, err := s[0].client.Check(rpctest.Patience(t),
+		huge); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("a request of more than %d bytes: %v", maxRequest, err)
 	}
 }
@@ -306,10 +383,15 @@ func TestExpiredRequestIsNotCharged(t *testing.T) {
 	door := &rateLimiter{node: s.node, clock: s.clock, inlines: new(door.Inlines)}
 	ctx, cancel := context.WithDeadline(context.Background(), time.Now())
 	defer cancel()
-	if _, err := door.Check(ctx, &penstockv1.CheckRequest{Items: []*penstockv1.Item{rpctest.Item("five", "a", 1)}}); status.Code(err) != codes.DeadlineExceeded {
+	if _, err := door.Check(ctx,
+		&penstockv1.CheckRequest{Items: []*penstockv1.Item{rpctest.Item("five", "a", 1)}}); status.Code(err) != codes.DeadlineExceeded {
 		t.Errorf("ended with %v, want DeadlineExceeded", err)
 	}
-	out := answerOnStream(t, door, &penstockv1.CheckStreamRequest{TimeoutMs: -1, Check: &penstockv1.CheckRequest{Items: []*penstockv1.Item{rpctest.Item("five", "a", 1)}}})
+	out := answerOnStream(t, door, &penstockv1.CheckStreamRequest{
+		TimeoutMs: -1,
+		Check: &penstockv1.CheckRequest{Items: []*penstockv1.Item{rpctest.Item("five", "a",
+			1)}},
+	})
 	if codes.Code(out.Error.GetCode()) != codes.DeadlineExceeded {
 		t.Errorf("a stream's request with a negative timeout: %v", out)
 	}
@@ -329,9 +411,12 @@ func TestStream(t *testing.T) {
 	const requests = 1000
 	go func() {
 		for i := range requests {
-			stream.Send(&penstockv1.CheckStreamRequest{Tag: uint64(i), Check: &penstockv1.CheckRequest{
-				Items: []*penstockv1.Item{rpctest.Item("big", keyOf(s[i%2], 0), 1)},
-			}, TimeoutMs: 60_000})
+			stream.Send(&penstockv1.CheckStreamRequest{
+				Tag: uint64(i),
+				Check: &penstockv1.CheckRequest{
+					Items: []*penstockv1.Item{rpctest.Item("big", keyOf(s[i%2], 0), 1)},
+				}, TimeoutMs: 60_000,
+			})
 		}
 	}()
 	seen := map[uint64]bool{}
@@ -386,7 +471,8 @@ func TestHealth(t *testing.T) {
 	want("", healthv1.HealthCheckResponse_SERVING)
 	want("penstock.v1.RateLimiter", healthv1.HealthCheckResponse_SERVING)
 	told(healthv1.HealthCheckResponse_SERVING)
-	if _, err := health.Check(ctx, &healthv1.HealthCheckRequest{Service: "x"}); status.Code(err) != codes.NotFound {
+	if _, err := health.Check(ctx,
+		&healthv1.HealthCheckRequest{Service: "x"}); status.Code(err) != codes.NotFound {
 		t.Errorf("health of an unknown service: %v", err)
 	}
 	leaving := s.member
@@ -411,7 +497,8 @@ func TestDrainingIsNotServing(t *testing.T) {
 func TestNotJoined(t *testing.T) {
 	s := newStation(t, "n1", 1, testCluster)
 	admin := penstockv1.NewAdminClient(s.conn)
-	_, check := s.client.Check(rpctest.Patience(t), &penstockv1.CheckRequest{Items: []*penstockv1.Item{rpctest.Item("five", "a", 1)}})
+	_, check := s.client.Check(rpctest.Patience(t),
+		&penstockv1.CheckRequest{Items: []*penstockv1.Item{rpctest.Item("five", "a", 1)}})
 	_, members := admin.Members(rpctest.Patience(t), &penstockv1.MembersRequest{})
 	_, ring := admin.Ring(rpctest.Patience(t), &penstockv1.RingRequest{Key: []byte("a")})
 	for call, err := range map[string]error{"Check": check, "Members": members, "Ring": ring} {
@@ -430,18 +517,21 @@ func TestMembersAndRing(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, m := range out.Members {
-		if m.Name != s[i].member.ID || m.State != "active" || m.Role != "member" || m.PeerAddress != s[i].member.PeerAddr ||
+		if m.Name != s[i].member.ID || m.State != "active" || m.Role != "member" ||
+			m.PeerAddress != s[i].member.PeerAddr ||
 			m.Boot != uint64(i+1) || m.Self != (i == 1) {
 			t.Errorf("member %d: %v", i, m)
 		}
 	}
 	key := keyOf(s[2], 0)
 	where, err := admin.Ring(ctx, &penstockv1.RingRequest{Key: []byte(key)})
-	if err != nil || where.Owner != "n3" || where.Heir == "" || where.Heir == "n3" || where.Ring != out.Ring || len(out.Ring) != 16 {
+	if err != nil || where.Owner != "n3" || where.Heir == "" || where.Heir == "n3" ||
+		where.Ring != out.Ring || len(out.Ring) != 16 {
 		t.Errorf("ring of a key of n3: %v, %v", where, err)
 	}
 	for _, bad := range []string{"", strings.Repeat("k", 1025)} {
-		if _, err := admin.Ring(ctx, &penstockv1.RingRequest{Key: []byte(bad)}); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "key: ") {
+		if _, err := admin.Ring(ctx,
+			&penstockv1.RingRequest{Key: []byte(bad)}); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "key: ") {
 			t.Errorf("ring of a key of %d bytes: %v", len(bad), err)
 		}
 	}
@@ -452,7 +542,8 @@ func TestToken(t *testing.T) {
 	s := newStations(t, 1, five)[0]
 	const secret = "a-token-of-some-length"
 	addr := s.open(NewServer(ServerConfig{Node: s.node, Clock: s.clock, AuthToken: secret}))
-	conn, err := grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("passthrough:///"+addr,
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -472,7 +563,8 @@ func TestToken(t *testing.T) {
 		if header != "" {
 			ctx = metadata.AppendToOutgoingContext(ctx, "authorization", header)
 		}
-		_, err := client.Check(ctx, &penstockv1.CheckRequest{Items: []*penstockv1.Item{rpctest.Item("five", "a", 0)}})
+		_, err := client.Check(ctx,
+			&penstockv1.CheckRequest{Items: []*penstockv1.Item{rpctest.Item("five", "a", 0)}})
 		if status.Code(err) != code {
 			t.Errorf("Check with %q: %v, want %s", header, err, code)
 		}
@@ -485,7 +577,8 @@ func TestToken(t *testing.T) {
 			t.Errorf("CheckStream with %q: %v, want %s", header, err, code)
 		}
 	}
-	if _, err := healthv1.NewHealthClient(conn).Check(rpctest.Patience(t), &healthv1.HealthCheckRequest{}); err != nil {
+	if _, err := healthv1.NewHealthClient(conn).Check(rpctest.Patience(t),
+		&healthv1.HealthCheckRequest{}); err != nil {
 		t.Errorf("health without a token: %v", err)
 	}
 }
@@ -503,7 +596,10 @@ func TestReflection(t *testing.T) {
 		t.Fatal(err)
 	}
 	names := fmt.Sprint(out.GetListServicesResponse().GetService())
-	for _, want := range []string{"penstock.v1.RateLimiter", "penstock.v1.Admin", "grpc.health.v1.Health"} {
+	for _, want := range []string{
+		"penstock.v1.RateLimiter", "penstock.v1.Admin",
+		"grpc.health.v1.Health",
+	} {
 		if !strings.Contains(names, want) {
 			t.Errorf("%s is missing in %s", want, names)
 		}

@@ -35,7 +35,10 @@ const (
 // checkStream serves one CheckStream until the client or the door ends it.
 func checkStream(door any, stream grpc.ServerStream) error {
 	s := door.(*rateLimiter)
-	t := &talk{door: s, stream: stream, calls: make(chan *streamCall), slots: make(chan struct{}, maxInFlight)}
+	t := &talk{
+		door: s, stream: stream, calls: make(chan *streamCall),
+		slots: make(chan struct{}, maxInFlight),
+	}
 	over := make(chan error, 1)
 	go func() { over <- t.read() }()
 	var err error
@@ -106,7 +109,8 @@ func (t *talk) answer(c *streamCall) {
 func (s *rateLimiter) answer(c *streamCall) {
 	timeout := cluster.DefaultDeadline
 	if c.timeoutMs != 0 {
-		timeout = time.Duration(min(max(c.timeoutMs, 0), maxTimeout.Milliseconds())) * time.Millisecond
+		timeout = time.Duration(min(max(c.timeoutMs, 0),
+			maxTimeout.Milliseconds())) * time.Millisecond
 	}
 	began := time.Now()
 	err := s.answerOne(s.clock.At(began).Add(timeout), &c.checkCall)
@@ -148,7 +152,8 @@ func (c *streamCall) Read(b []byte) bool {
 		switch {
 		case f.Wire == protowire.VarintType && f.Num == 1:
 			c.tag = f.Value
-		case f.Wire == protowire.BytesType && f.Num == 2 && !asked: // or there are two halves of one
+		// or there are two halves of one
+		case f.Wire == protowire.BytesType && f.Num == 2 && !asked:
 			if asked = c.readItems(f.Bytes); !asked {
 				return false
 			}
@@ -195,7 +200,10 @@ func (c *streamCall) write(codec wire.Codec) (mem.BufferSlice, error) {
 	w.Close(at)
 	if w.Unforeseen {
 		w.Free()
-		return codec.CodecV2.Marshal(&penstockv1.CheckStreamResponse{Tag: c.tag, Check: c.response()})
+		return codec.CodecV2.Marshal(&penstockv1.CheckStreamResponse{
+			Tag:   c.tag,
+			Check: c.response(),
+		})
 	}
 	return w.Slice(), nil
 }

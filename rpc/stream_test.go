@@ -52,13 +52,21 @@ func (b *burst) SendMsg(m any) error {
 func TestStreamKeepsFewGoroutines(t *testing.T) {
 	node := rpctest.Alone(t, perHour)
 	synctest.Test(t, func(t *testing.T) {
-		b := &burst{ctx: t.Context(), left: 100, taken: make(chan struct{}), ended: make(chan struct{})}
-		k := &talk{door: &rateLimiter{node: node, clock: clock.New(), inlines: new(door.Inlines)}, stream: b, calls: make(chan *streamCall), slots: make(chan struct{}, maxInFlight)}
+		b := &burst{
+			ctx: t.Context(), left: 100, taken: make(chan struct{}),
+			ended: make(chan struct{}),
+		}
+		k := &talk{
+			door:   &rateLimiter{node: node, clock: clock.New(), inlines: new(door.Inlines)},
+			stream: b, calls: make(chan *streamCall), slots: make(chan struct{}, maxInFlight),
+		}
 		over := make(chan error)
 		go func() { over <- k.read() }()
 		synctest.Wait()
-		if got, idle, held := b.answers.Load(), k.idle.Load(), len(k.slots); got != 100 || idle != maxIdle || held != 0 {
-			t.Errorf("%d answers, %d goroutines wait, %d requests are under way; want 100, %d, 0", got, idle, held, maxIdle)
+		if got, idle, held := b.answers.Load(), k.idle.Load(), len(k.slots); got != 100 ||
+			idle != maxIdle || held != 0 {
+			t.Errorf("%d answers, %d goroutines wait, %d requests are under way; want 100, %d, 0",
+				got, idle, held, maxIdle)
 		}
 		close(b.ended)
 		if err := <-over; err != io.EOF {

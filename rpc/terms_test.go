@@ -17,8 +17,14 @@ import (
 // Promise: what a request asks for besides a cost counts alike at all doors, a limit that has it
 // not says so, and nothing is charged then.
 func TestTermsAtEachDoor(t *testing.T) {
-	visit := limiter.Spec{Name: "visit", Algorithm: limiter.TokenBucket, Anchor: limiter.FirstHit, Limit: 5, Per: time.Minute, ClientTime: true, MaxDebt: 2}
-	session := limiter.Spec{Name: "session", Algorithm: limiter.TokenBucket, Anchor: limiter.FirstHit, Limit: 5, Per: time.Minute, ClientTime: true, Sessions: true}
+	visit := limiter.Spec{
+		Name: "visit", Algorithm: limiter.TokenBucket, Anchor: limiter.FirstHit,
+		Limit: 5, Per: time.Minute, ClientTime: true, MaxDebt: 2,
+	}
+	session := limiter.Spec{
+		Name: "session", Algorithm: limiter.TokenBucket,
+		Anchor: limiter.FirstHit, Limit: 5, Per: time.Minute, ClientTime: true, Sessions: true,
+	}
 	node := rpctest.Alone(t, visit, session, perHour)
 	h := NewHTTP(HTTPConfig{Node: node})
 	byGRPC := &rateLimiter{node: node, clock: clock.New(), inlines: new(door.Inlines)}
@@ -29,36 +35,71 @@ func TestTermsAtEachDoor(t *testing.T) {
 		allowed                       bool
 		remaining, drained, sessionMs int64
 	}{
-		{"cost=3&at_ms=0", `"cost":3,"at_ms":0`, &penstockv1.Item{Cost: new(int64(3)), AtMs: new(int64(0))}, true, 2, 0, 0},
-		{"cost=4&at_ms=7&drain=true", `"cost":4,"at_ms":7,"drain":true`, &penstockv1.Item{Cost: new(int64(4)), AtMs: new(int64(7)), Drain: true}, false, 0, 2, 0},
-		{"at_ms=59999&strict=true", `"at_ms":59999,"strict":true`, &penstockv1.Item{AtMs: new(minute - 1), Strict: true}, false, 0, 0, 0},
-		{"cost=0&at_ms=60000", `"cost":0,"at_ms":60000`, &penstockv1.Item{Cost: new(int64(0)), AtMs: &minute}, true, 0, 0, 0},
-		{"cost=9&at_ms=119999&report=true&drain=false", `"cost":9,"at_ms":119999,"report":true`, &penstockv1.Item{Cost: new(int64(9)), AtMs: new(2*minute - 1), Report: true}, true, 0, 0, 0},
-		{"cost=4&at_ms=179999", `"cost":4,"at_ms":179999`, &penstockv1.Item{Cost: new(int64(4)), AtMs: new(3*minute - 1)}, false, 3, 0, 0}, // it owed 2
-		{"at_ms=60000", `"at_ms":60000`, &penstockv1.Item{Limit: "session", AtMs: &minute}, true, 4, 0, minute},
+		{"cost=3&at_ms=0", `"cost":3,"at_ms":0`, &penstockv1.Item{
+			Cost: new(int64(3)),
+			AtMs: new(int64(0)),
+		}, true, 2, 0, 0},
+		{
+			"cost=4&at_ms=7&drain=true", `"cost":4,"at_ms":7,"drain":true`,
+			&penstockv1.Item{Cost: new(int64(4)), AtMs: new(int64(7)), Drain: true}, false, 0, 2, 0,
+		},
+		{
+			"at_ms=59999&strict=true", `"at_ms":59999,"strict":true`,
+			&penstockv1.Item{AtMs: new(minute - 1), Strict: true}, false, 0, 0, 0,
+		},
+		{"cost=0&at_ms=60000", `"cost":0,"at_ms":60000`, &penstockv1.Item{
+			Cost: new(int64(0)),
+			AtMs: &minute,
+		}, true, 0, 0, 0},
+		{
+			"cost=9&at_ms=119999&report=true&drain=false", `"cost":9,"at_ms":119999,"report":true`,
+			&penstockv1.Item{Cost: new(int64(9)), AtMs: new(2*minute - 1), Report: true}, true, 0,
+			0, 0,
+		},
+		// it owed 2
+		{"cost=4&at_ms=179999", `"cost":4,"at_ms":179999`, &penstockv1.Item{
+			Cost: new(int64(4)),
+			AtMs: new(3*minute - 1),
+		}, false, 3, 0, 0},
+		{
+			"at_ms=60000", `"at_ms":60000`, &penstockv1.Item{Limit: "session", AtMs: &minute}, true,
+			4,
+			0, minute,
+		},
 	} {
 		limit := "visit"
 		if row.sessionMs != 0 {
 			limit = "session"
 		}
 		row.it.Limit, row.it.Key = limit, []byte("grpc")
-		out, err := byGRPC.Check(t.Context(), &penstockv1.CheckRequest{Items: []*penstockv1.Item{row.it}})
+		out, err := byGRPC.Check(t.Context(),
+			&penstockv1.CheckRequest{Items: []*penstockv1.Item{row.it}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		d := out.Decisions[0]
-		got := []decisionJSON{{Allowed: d.Allowed, Remaining: d.Remaining, Drained: d.Drained, SessionMs: d.SessionMs}}
+		got := []decisionJSON{{
+			Allowed: d.Allowed, Remaining: d.Remaining, Drained: d.Drained,
+			SessionMs: d.SessionMs,
+		}}
 		for _, text := range []string{
 			second(rpctest.Page(h, "GET", "/v1/check?key=query&limit="+limit+"&"+row.query, "")),
-			second(rpctest.Page(h, "POST", "/v1/check", `{"key":"body","limit":"`+limit+`",`+row.json+`}`)),
+			second(rpctest.Page(h, "POST", "/v1/check",
+				`{"key":"body","limit":"`+limit+`",`+row.json+`}`)),
 		} {
 			var d decisionJSON
 			if err := json.Unmarshal([]byte(text), &d); err != nil {
 				t.Fatal(err)
 			}
-			got = append(got, decisionJSON{Allowed: d.Allowed, Remaining: d.Remaining, Drained: d.Drained, SessionMs: d.SessionMs})
+			got = append(got, decisionJSON{
+				Allowed: d.Allowed, Remaining: d.Remaining,
+				Drained: d.Drained, SessionMs: d.SessionMs,
+			})
 		}
-		want := decisionJSON{Allowed: row.allowed, Remaining: row.remaining, Drained: row.drained, SessionMs: row.sessionMs}
+		want := decisionJSON{
+			Allowed: row.allowed, Remaining: row.remaining, Drained: row.drained,
+			SessionMs: row.sessionMs,
+		}
 		for i, door := range []string{"gRPC", "a query", "a body"} {
 			if got[i] != want {
 				t.Errorf("%s, %s: %+v, want %+v", row.query, door, got[i], want)
@@ -77,12 +118,14 @@ func TestTermsAtEachDoor(t *testing.T) {
 			second(rpctest.Page(h, "POST", "/v1/check", `{"limit":"demo","key":"k",`+row.json+`}`)),
 		} {
 			var p problem
-			if err := json.Unmarshal([]byte(answer), &p); err != nil || p.Status != 400 || p.Field != row.field || !strings.HasPrefix(p.Detail, row.field+": ") {
+			if err := json.Unmarshal([]byte(answer), &p); err != nil || p.Status != 400 ||
+				p.Field != row.field || !strings.HasPrefix(p.Detail, row.field+": ") {
 				t.Errorf("%s: %s", row.query, answer)
 			}
 		}
 	}
-	if text := second(rpctest.Page(h, "GET", "/v1/peek?limit=demo&key=k", "")); !strings.Contains(text, `"remaining":5,`) {
+	if text := second(rpctest.Page(h, "GET", "/v1/peek?limit=demo&key=k",
+		"")); !strings.Contains(text, `"remaining":5,`) {
 		t.Errorf("requests in error were charged: %s", text)
 	}
 }

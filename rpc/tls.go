@@ -176,7 +176,8 @@ func (f *credentialFiles) warnLocked(now time.Time) {
 		return
 	}
 	f.warned = now
-	slog.Warn("a certificate expires soon; put a new one in its place, it is read without a restart",
+	slog.Warn("a certificate expires soon; put a new one in its place, it is read without a "+
+		"restart",
 		"cert", f.Cert, "expires", c.NotAfter.UTC().Format(time.RFC3339))
 }
 
@@ -216,7 +217,8 @@ func (f *credentialFiles) load() (set credentialSet, err error) {
 
 func loadPair(cert, key string) (tls.Certificate, error) {
 	if cert == "" || key == "" {
-		return tls.Certificate{}, fmt.Errorf("certificate %q and key %q: give both files or none", cert, key)
+		return tls.Certificate{}, fmt.Errorf("certificate %q and key %q: give both files or none",
+			cert, key)
 	}
 	certPEM, err := os.ReadFile(cert)
 	if err != nil {
@@ -244,9 +246,11 @@ func parsePair(
 func checkDates(path string, c *x509.Certificate, now time.Time) error {
 	switch {
 	case now.After(c.NotAfter):
-		return fmt.Errorf("certificate %s: expired at %s; give a new one", path, c.NotAfter.UTC().Format(time.RFC3339))
+		return fmt.Errorf("certificate %s: expired at %s; give a new one", path,
+			c.NotAfter.UTC().Format(time.RFC3339))
 	case now.Before(c.NotBefore):
-		return fmt.Errorf("certificate %s: is not good before %s; check the clock of this machine", path, c.NotBefore.UTC().Format(time.RFC3339))
+		return fmt.Errorf("certificate %s: is not good before %s; check the clock of this machine",
+			path, c.NotBefore.UTC().Format(time.RFC3339))
 	}
 	return nil
 }

@@ -225,7 +225,8 @@ func TestExpiryIsToldInTime(t *testing.T) {
 		lasts time.Duration
 		want  int
 	}{{warnBefore + time.Hour, 0}, {warnBefore - time.Hour, 2}} {
-		a.Sign("n", &x509.Certificate{NotBefore: time.Now(), NotAfter: time.Now().Add(c.lasts)}, a.Cert, a.Key)
+		a.Sign("n", &x509.Certificate{NotBefore: time.Now(), NotAfter: time.Now().Add(c.lasts)},
+			a.Cert, a.Key)
 		said.Reset()
 		f, err := TLSFiles{Cert: a.Path("n.pem"), Key: a.Path("n.key")}.open()
 		if err != nil {
@@ -260,7 +261,8 @@ func TestPeersSpeakTLS13(t *testing.T) {
 		t.Errorf("two nodes: %v", err)
 	}
 	client.MaxVersion = tls.VersionTLS12
-	if _, err := shake(t, PeerTLS(server), client); err == nil || !strings.Contains(err.Error(), "protocol version") {
+	if _, err := shake(t, PeerTLS(server), client); err == nil ||
+		!strings.Contains(err.Error(), "protocol version") {
 		t.Errorf("TLS 1.2: %v, want that the version is refused", err)
 	}
 }
@@ -272,7 +274,10 @@ func TestTLSErrorsNameTheFile(t *testing.T) {
 	a.Issue("n2", "n2")
 	a.Write("empty.pem", nil)
 	dated := func(file string, from, to time.Duration) {
-		a.Sign(file, &x509.Certificate{NotBefore: time.Now().Add(from), NotAfter: time.Now().Add(to)}, a.Cert, a.Key)
+		a.Sign(file, &x509.Certificate{
+			NotBefore: time.Now().Add(from),
+			NotAfter:  time.Now().Add(to),
+		}, a.Cert, a.Key)
 	}
 	dated("old", -2*time.Hour, -time.Hour)
 	dated("early", time.Hour, 2*time.Hour)
@@ -290,10 +295,12 @@ func TestTLSErrorsNameTheFile(t *testing.T) {
 		if c.ca != "" {
 			ca = a.Path(c.ca)
 		}
-		if _, err := ServerTLS(a.Path(c.cert), a.Path(c.key), ca); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := ServerTLS(a.Path(c.cert), a.Path(c.key), ca); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v", c, err)
 		}
-		if _, err := ClientTLS(a.Path(c.cert), a.Path(c.key), ca); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := ClientTLS(a.Path(c.cert), a.Path(c.key), ca); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
@@ -315,7 +322,8 @@ func TestServerWritesToItsTLS(t *testing.T) {
 	}
 	server.NextProtos, server.MinVersion = nil, 0
 	c, err := server.GetConfigForClient(nil)
-	if err != nil || !slices.Equal(c.NextProtos, []string{"h2", "http/1.1"}) || c.MinVersion != tls.VersionTLS12 || c.GetConfigForClient != nil {
+	if err != nil || !slices.Equal(c.NextProtos, []string{"h2", "http/1.1"}) ||
+		c.MinVersion != tls.VersionTLS12 || c.GetConfigForClient != nil {
 		t.Errorf("%v, %+v", err, c)
 	}
 }
@@ -336,7 +344,10 @@ func TestPeersOverTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	to := s[1].member
-	to.PeerAddr = s[1].open(peer.NewServer(peer.ServerConfig{Node: s[1].node, Cluster: testCluster, Clock: s[1].clock, TLS: server}))
+	to.PeerAddr = s[1].open(peer.NewServer(peer.ServerConfig{
+		Node: s[1].node, Cluster: testCluster,
+		Clock: s[1].clock, TLS: server,
+	}))
 	call := func(c *tls.Config) cluster.Call {
 		peers := peer.NewLines(peer.LinesConfig{
 			ID: "n1", Boot: 1, Cluster: testCluster, Clock: s[0].clock, TLS: c,
@@ -346,7 +357,10 @@ func TestPeersOverTLS(t *testing.T) {
 		deadline := s[0].clock.Now().Add(time.Minute)
 		calls := []cluster.Call{{To: to, Deadline: deadline, Ask: &cluster.Ask{
 			Hop: 1, Deadline: deadline,
-			Items: []cluster.AskItem{{Limit: rpctest.MustLimit(five), Key: keyOf(s[1], 0), Cost: 1}},
+			Items: []cluster.AskItem{{
+				Limit: rpctest.MustLimit(five), Key: keyOf(s[1], 0),
+				Cost: 1,
+			}},
 		}}}
 		peers.Call(calls)
 		return calls[0]
@@ -354,17 +368,20 @@ func TestPeersOverTLS(t *testing.T) {
 	if c := call(client); c.Err != nil || !c.Answer.Items[0].Decision.Allowed {
 		t.Errorf("over TLS: %+v", c)
 	}
-	if c := call(nil); !errors.Is(c.Err, cluster.ErrUnsent) || !strings.Contains(c.Err.Error(), "peer n2") {
+	if c := call(nil); !errors.Is(c.Err, cluster.ErrUnsent) ||
+		!strings.Contains(c.Err.Error(), "peer n2") {
 		t.Errorf("a call without TLS ended with %v; want one that was not sent, and peer n2", c.Err)
 	}
 
 	public := s[0].open(NewServer(ServerConfig{Node: s[0].node, Clock: s[0].clock, TLS: server}))
-	conn, err := grpc.NewClient("passthrough:///"+public, grpc.WithTransportCredentials(credentials.NewTLS(client)))
+	conn, err := grpc.NewClient("passthrough:///"+public,
+		grpc.WithTransportCredentials(credentials.NewTLS(client)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if _, err := healthv1.NewHealthClient(conn).Check(rpctest.Patience(t), &healthv1.HealthCheckRequest{}); status.Code(err) != codes.OK {
+	if _, err := healthv1.NewHealthClient(conn).Check(rpctest.Patience(t),
+		&healthv1.HealthCheckRequest{}); status.Code(err) != codes.OK {
 		t.Errorf("the public door over TLS: %v", err)
 	}
 }

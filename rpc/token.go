@@ -108,7 +108,8 @@ func (a *admit) learn(s *grpc.Server) {
 	for service, info := range s.GetServiceInfo() {
 		for _, m := range info.Methods {
 			name := "/" + service + "/" + m.Name
-			a.single[name] = !m.IsClientStream && !m.IsServerStream && name != penstockv1.Admin_Drain_FullMethodName
+			a.single[name] = !m.IsClientStream && !m.IsServerStream &&
+				name != penstockv1.Admin_Drain_FullMethodName
 		}
 	}
 }

@@ -30,7 +30,8 @@ const (
 
 // ends reports whether the sender sends nothing more on the frame's stream.
 func (f frameHead) ends() bool {
-	return f.kind == frameReset || (f.kind == frameData || f.kind == frameHeaders) && f.flags&flagEndStream != 0
+	return f.kind == frameReset || (f.kind == frameData || f.kind == frameHeaders) &&
+		f.flags&flagEndStream != 0
 }
 
 // walk calls begun for each frame with its header complete in b, data for each piece of a payload
@@ -48,7 +49,10 @@ func (w *frameWalk) walk(b []byte, to frameSink) {
 				return
 			}
 			w.left = int(w.head[0])<<16 | int(w.head[1])<<8 | int(w.head[2])
-			w.frame = frameHead{w.head[3], w.head[4], binary.BigEndian.Uint32(w.head[5:]) & (1<<31 - 1)}
+			w.frame = frameHead{
+				w.head[3], w.head[4],
+				binary.BigEndian.Uint32(w.head[5:]) & (1<<31 - 1),
+			}
 			to.begun(w.frame)
 		}
 		n := min(w.left, len(b))
