@@ -30,17 +30,21 @@ var arrows = map[string]string{
 	"limiter/policy -> limiter/rules": "… and its rules a *rules.Set",
 	"limiter/rules -> limiter":        "rules name limits, and match as overrides do",
 
-	"cluster -> limiter":        "the owner of a key decides",
-	"cluster -> limiter/rules":  "who is asked finds the limits of a request by what is known of it",
-	"cluster -> ring":           "the owner of a key is found",
-	"cluster -> cluster/debts":  "what a node admits without the holder of a key is charged later",
-	"cluster -> cluster/dedup":  "a take that is delivered twice is charged once",
-	"cluster -> cluster/denial": "a key that is denied again and again is not asked for each time",
+	"cluster -> limiter":         "the owner of a key decides",
+	"cluster -> limiter/rules":   "who is asked finds the limits of a request by what is known of it",
+	"cluster -> ring":            "the owner of a key is found",
+	"cluster -> cluster/breaker": "a peer that does not answer is not waited for",
+	"cluster -> cluster/charges": "what was charged to replicated limits is told in each tick",
+	"cluster -> cluster/debts":   "what a node admits without the holder of a key is charged later",
+	"cluster -> cluster/dedup":   "a take that is delivered twice is charged once",
+	"cluster -> cluster/denial":  "a key that is denied again and again is not asked for each time",
 
 	"cluster -> cluster/lease": "a hot key is decided from units that its holder has lent",
 
 	"cluster -> cluster/ownership": "a node hears what members agree on",
 
+	"cluster/breaker -> limiter":     "pauses end at instants",
+	"cluster/charges -> limiter":     "a charge is one under a limit",
 	"cluster/debts -> limiter":       "a debt is a take under a limit",
 	"cluster/debts -> cluster/dedup": "a report has an id, so it is charged once",
 	"cluster/dedup -> limiter":       "an answer is a decision, and instants are limiter's",
@@ -230,7 +234,9 @@ var walls = map[string]string{
 	"cluster -> *": "cluster stands on limiter, its rules, ring and its own rooms " +
 		"alone",
 
-	"cluster/debts -> *": "the debts own their state: they say what is owed, and the node sends it",
+	"cluster/breaker -> *": "a breaker owns its state: it knows no peer and no view",
+	"cluster/charges -> *": "the charges own their state: the node tells them",
+	"cluster/debts -> *":   "the debts own their state: they say what is owed, and the node sends it",
 	"cluster/dedup -> *": "the memory of answers owns its state: it knows no node, no view and " +
 		"no network",
 	"cluster/lease -> *": "the leases own their state: they return what is to be said, and the " +
@@ -384,7 +390,8 @@ var testModules = map[string]string{
 // production, in a test and in the simulator. Rooms below them (limiter/policy, cluster/gossip) are
 // not meant.
 var pure = []string{
-	"limiter", "ring", "cluster", "cluster/debts", "cluster/dedup",
+	"limiter", "ring", "cluster", "cluster/breaker", "cluster/charges", "cluster/debts",
+	"cluster/dedup",
 	"cluster/denial", "cluster/lease", "cluster/ownership",
 }
 

@@ -55,7 +55,7 @@ func (fw *forwarder) address(
 		}
 		it, c := &r.items[i], s.about(t).call
 		if o := view.Owner(it.hash); !r.cautious && o != t && o >= 0 && o != view.Self {
-			asks[c].Relay = asks[c].Relay || view.peers[o].gone() || view.peers[o].open(now)
+			asks[c].Relay = asks[c].Relay || view.peers[o].gone() || view.peers[o].Open(now)
 		}
 		if it.Tell || it.givesBack() {
 			asks[c].From = fw.boot
@@ -90,7 +90,7 @@ func (s *sorted) sort(
 		to := s.about(t)
 		if !to.known {
 			to.known = true
-			if to.open = !view.peers[t].pass(now); !to.open {
+			if to.open = !view.peers[t].Pass(now); !to.open {
 				to.call = len(going)
 				going = append(going, t)
 			}

@@ -41,7 +41,7 @@ func (fw *forwarder) aim(now limiter.Instant, view *route, r *batch, it *flight,
 		} else if t >= 0 && view.peers[t].gone() { // both have left, and this View has not heard so: others may have
 			t = view.elsewhereThan(t, hop)
 		}
-	case view.peers[t].open(now):
+	case view.peers[t].Open(now):
 		silent := t
 		if t = view.heir(ring.Partition(it.hash)); t == view.Self {
 			t = view.elsewhereThan(silent, hop) // another member may reach it
@@ -72,7 +72,7 @@ func (fw *forwarder) aimAgain(
 		}
 		named := old.member(t)
 		if k := fresh.findAny(named.ID); k >= 0 && fresh.member(k).Boot == named.Boot &&
-			!fresh.peers[k].gone() && !fresh.peers[k].open(now) {
+			!fresh.peers[k].gone() && !fresh.peers[k].Open(now) {
 			targets[i] = k
 		}
 	}
@@ -138,7 +138,7 @@ func (fw *forwarder) askNext(
 	case target == view.Self && hop < namesMe:
 	case target == view.Self, target < 0, view.peers[target].gone():
 		target, it.namer = fw.elsewhere(now, view, r, it, asked, hop), 0
-	case view.peers[target].open(now):
+	case view.peers[target].Open(now):
 		return nobody
 	case namer == 0: // the node that was asked is no party to it
 	case took >= farAway: // there is no time for others

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"penstock/cluster/breaker"
 	"penstock/cluster/dedup"
 	"penstock/cluster/ownership"
 	"penstock/limiter"
@@ -578,7 +579,7 @@ func TestOnError(t *testing.T) {
 		}
 	}
 	w.meet = nil
-	w.Wait(w.now.Add(breakerPauseMax))
+	w.Wait(w.now.Add(breaker.MaxPause))
 	if d := w.take("n1", "local", key); d.Degraded || d.Remaining != 9-3-1 {
 		t.Errorf("owner is back: degraded %t, remaining %d; want false, 5: it has heard of three that a share admitted", d.Degraded, d.Remaining)
 	}
@@ -635,8 +636,8 @@ func TestBreakerKeepsCallsAway(t *testing.T) {
 	for range 10 {
 		w.take("n1", "five", key)
 	}
-	if calls != breakerTrips {
-		t.Errorf("%d calls to a silent peer, want %d", calls, breakerTrips)
+	if calls != breaker.Trips {
+		t.Errorf("%d calls to a silent peer, want %d", calls, breaker.Trips)
 	}
 	if got := w.nodes["n1"].Unreachable(); len(got) != 1 || got[0] != "n2" {
 		t.Errorf("unreachable: %v, want [n2]", got)
@@ -644,14 +645,14 @@ func TestBreakerKeepsCallsAway(t *testing.T) {
 	w.nodes["n1"].SetView(w.view("n1",
 		w.members(3))) // the same peers: what is known of them stays known
 	w.take("n1", "five", key)
-	if calls != breakerTrips {
-		t.Errorf("%d calls after a new view, want %d", calls, breakerTrips)
+	if calls != breaker.Trips {
+		t.Errorf("%d calls after a new view, want %d", calls, breaker.Trips)
 	}
-	w.now = w.now.Add(breakerPause) // and no tick meanwhile: its probe would be the one call
+	w.now = w.now.Add(breaker.Pause) // and no tick meanwhile: its probe would be the one call
 	w.take("n1", "five", key)
 	w.take("n1", "five", key)
-	if calls != breakerTrips+1 {
-		t.Errorf("%d calls after one pause, want %d", calls, breakerTrips+1)
+	if calls != breaker.Trips+1 {
+		t.Errorf("%d calls after one pause, want %d", calls, breaker.Trips+1)
 	}
 	w.meet = nil
 	w.now = w.now.Add(200 * time.Millisecond)
@@ -958,7 +959,7 @@ func TestImpatientClientsTripNoBreaker(t *testing.T) {
 		w.now = c.Deadline
 		c.Err = errors.New("no answer before the deadline")
 	}
-	for range 2 * breakerTrips {
+	for range 2 * breaker.Trips {
 		out := make([]Decision, 1)
 		r := &Request{
 			Deadline: w.now.Add(20 * time.Microsecond),
@@ -981,7 +982,7 @@ func TestBrokenConnectionTripsNoBreaker(t *testing.T) {
 	key := w.key("n2", 0)
 	lost := 0
 	w.meet = func(c *Call, deliver func() *Answer) {
-		if c.To.ID == "n2" && lost < 2*breakerTrips {
+		if c.To.ID == "n2" && lost < 2*breaker.Trips {
 			lost++
 			c.Err = fmt.Errorf("%w: reset", ErrBroken)
 			return
@@ -989,7 +990,7 @@ func TestBrokenConnectionTripsNoBreaker(t *testing.T) {
 		c.Answer = deliver()
 	}
 	if d := w.take("n1", "five", key); d.Source != SourceForwarded || d.Degraded ||
-		lost != 2*breakerTrips {
+		lost != 2*breaker.Trips {
 		t.Errorf("after %d broken connections: %+v", lost, d)
 	}
 }

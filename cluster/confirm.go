@@ -139,7 +139,7 @@ func (cf *confirmer) copiesOf(now limiter.Instant, list []charged) (calls []Call
 			case p == nil:
 				of[i][k] = alone
 				continue
-			case p.open(now):
+			case p.Open(now):
 				of[i][k] = unreceived
 				continue
 			case known:

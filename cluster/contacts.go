@@ -119,10 +119,10 @@ func (ct *contacts) note(sent, now limiter.Instant, p *peer, c *Call) {
 		// A node that asks for an answer within microseconds learns nothing of the peer by not
 		// getting one.
 	case c.Err != nil && now > c.Deadline.Add(tickEvery): // this node was stopped itself
-		p.fail(now)
+		p.Fail(now)
 	case c.Err == nil:
 		p.answered(sent, now, c.Answer.CutOff)
-		p.succeed()
+		p.Succeed()
 		if was := p.leaves.Load(); was != c.Answer.Leaving {
 			p.leaves.Store(c.Answer.Leaving)
 			if was {
@@ -139,13 +139,13 @@ func (ct *contacts) note(sent, now limiter.Instant, p *peer, c *Call) {
 			ct.parts.mu.Unlock()
 		}
 		ct.agreed.isGone(p)
-		p.trip(now)
+		p.Trip(now)
 	case errors.Is(c.Err, ErrBroken):
 		p.miss(sent)
 		ct.suspect(now, p)
 	default:
 		p.miss(sent)
-		p.fail(now)
+		p.Fail(now)
 	}
 }
 

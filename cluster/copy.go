@@ -113,7 +113,7 @@ func (cp *copier) startPushesLocked() {
 		due := o.due || len(o.ended) > 0 || len(o.charges) > 0 || len(o.pending) > 0 ||
 			len(o.gift) > 0 || o.last != nil ||
 			len(o.settled)+len(o.opened) > 0
-		if due && !o.busy && !p.open(now) {
+		if due && !o.busy && !p.Open(now) {
 			o.busy = true
 			cp.clock.AfterFunc(0, func() { cp.push(p) })
 		}
@@ -188,7 +188,7 @@ func (cp *copier) answeredLocked(now limiter.Instant, p *peer, m *Move, c *Call)
 		cp.ungiveLocked(p, m)
 		return false
 	}
-	return c.Err != nil && !p.open(now)
+	return c.Err != nil && !p.Open(now)
 }
 
 // moveCall is a call that says a copy of m to p, in one piece of memory.

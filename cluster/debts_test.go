@@ -105,7 +105,7 @@ func TestWhatSeveralMayHaveChargedIsNotOwed(t *testing.T) {
 	for _, byTheHeir := range []bool{false, true} {
 		w, key := relayWorld(t)
 		if !byTheHeir {
-			w.nodes["n1"].view.Load().peers[1].succeed() // it has not found out yet
+			w.nodes["n1"].view.Load().peers[1].Succeed() // it has not found out yet
 		}
 		relaying := false
 		w.meet = func(c *Call, deliver func() *Answer) {
@@ -130,7 +130,7 @@ func TestWhatSeveralMayHaveChargedIsNotOwed(t *testing.T) {
 // Promise: … nor by way of the heir, which reaches that one all the same: it has not taken over.
 func TestWhatMayHaveBeenChargedIsNotOwedThroughTheHeir(t *testing.T) {
 	w, key := relayWorld(t)
-	w.nodes["n1"].view.Load().peers[1].succeed() // it has not found out yet
+	w.nodes["n1"].view.Load().peers[1].Succeed() // it has not found out yet
 	speakers, early := []string{"n1"}, true
 	w.meet = func(c *Call, deliver func() *Answer) { // nothing passes from n2 to n1
 		from := speakers[len(speakers)-1]

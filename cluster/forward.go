@@ -251,7 +251,7 @@ func (fw *forwarder) unanswered(
 			}
 		}
 	}
-	if peer.gone() || peer.open(now) {
+	if peer.gone() || peer.Open(now) {
 		for _, i := range items {
 			targets[i] = nobodyYet
 		}

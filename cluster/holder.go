@@ -3,6 +3,7 @@ package cluster
 import (
 	"time"
 
+	"penstock/cluster/charges"
 	"penstock/cluster/dedup"
 	"penstock/limiter"
 	"penstock/ring"
@@ -17,7 +18,7 @@ type holder struct {
 	table   *limiter.Table
 	book    *limiter.Ledger
 	recent  dedup.Window
-	charges charges // to replicated limits, that other nodes have not heard of
+	charges charges.Untold // to replicated limits, that other nodes have not heard of
 
 	sweepEvery time.Duration
 	swept      limiter.Instant // when the table was last looked at

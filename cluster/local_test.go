@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"penstock/cluster/breaker"
 	"penstock/cluster/denial"
 	"penstock/limiter"
 )
@@ -417,8 +418,8 @@ func TestLostWordIsSaidAgain(t *testing.T) {
 	for range 6 {
 		w.check("n3", refund)
 	}
-	if told != breakerTrips {
-		t.Errorf("waited %d times for who does not answer, want %d", told, breakerTrips)
+	if told != breaker.Trips {
+		t.Errorf("waited %d times for who does not answer, want %d", told, breaker.Trips)
 	}
 }
 

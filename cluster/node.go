@@ -164,7 +164,7 @@ func (n *Node) Unreachable() (ids []string) {
 	now := n.clock.Now()
 	if r := n.view.Load(); r != nil {
 		for i, m := range r.Members {
-			if r.peers[i].open(now) {
+			if r.peers[i].Open(now) {
 				ids = append(ids, m.ID)
 			}
 		}

@@ -57,7 +57,7 @@ func (t *telling) add(now, deadline limiter.Instant, view *route, boot, hash uin
 		}
 	}
 	i := slices.IndexFunc(view.peers, func(p *peer) bool { return p.boot == boot })
-	if i < 0 || view.peers[i].open(now) {
+	if i < 0 || view.peers[i].Open(now) {
 		return
 	}
 	t.peers = append(t.peers, view.peers[i])

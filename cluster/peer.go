@@ -3,13 +3,14 @@ package cluster
 import (
 	"sync/atomic"
 
+	"penstock/cluster/breaker"
 	"penstock/cluster/ownership"
 	"penstock/limiter"
 )
 
 // peer is what a node remembers of another one, from View to View while its boot lives.
 type peer struct {
-	breaker
+	breaker.Breaker
 	id     string
 	boot   uint64
 	member atomic.Pointer[Member] // as the latest View has it

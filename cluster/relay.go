@@ -71,7 +71,7 @@ func (fw *forwarder) relayCalls(
 		}
 		c, known := callOf[o]
 		if !known {
-			if !view.peers[o].pass(now) {
+			if !view.peers[o].Pass(now) {
 				continue
 			}
 			c, callOf[o] = len(calls), len(calls)

@@ -39,8 +39,8 @@ func relayWorld(t *testing.T) (w *world, key string) {
 	}
 	w.cutBetween("n1", "n2", "n1")
 	peer := w.nodes["n1"].view.Load().peers[1]
-	for !peer.open(w.now) {
-		peer.fail(w.now)
+	for !peer.Open(w.now) {
+		peer.Fail(w.now)
 	}
 	return w, key
 }

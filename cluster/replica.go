@@ -1,9 +1,7 @@
 package cluster
 
 import (
-	"strings"
-	"sync"
-
+	"penstock/cluster/charges"
 	"penstock/limiter"
 )
 
@@ -24,62 +22,8 @@ import (
 // offered in a tick and the time under way, and never more than their whole limits. That is the
 // bound that a decision states.
 
-// A Charge is what a node has charged to a key of a replicated limit since it last said so;
-// negative: given back.
-type Charge struct {
-	Limit *limiter.Limit
-	Key   string
-	Units int64
-	Reset bool // the key was reset before
-}
-
-type chargeKey struct {
-	limit *limiter.Limit
-	key   string
-}
-
-// charges are what this node has charged since the last tick. The zero charges are none. Its
-// methods are safe for concurrent use.
-type charges struct {
-	mu    sync.Mutex // guards below
-	list  []untold
-	where map[chargeKey]int
-}
-
-// add notes that an operation has charged so many units.
-func (c *charges) add(l *limiter.Limit, key string, op Op, units int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	i, again := c.where[chargeKey{l, key}]
-	if !again {
-		if c.where == nil {
-			c.where = make(map[chargeKey]int)
-		}
-		i = len(c.list)
-		key = strings.Clone(key) // it may lie in a frame
-		c.where[chargeKey{l, key}] = i
-		c.list = append(c.list, untold{Charge: Charge{Limit: l, Key: key}})
-	}
-	c.list[i].add(op, units)
-}
-
-// tell is what other nodes have to hear, once.
-func (c *charges) tell() (list []Charge) {
-	c.mu.Lock()
-	waiting := c.list
-	c.list, c.where = nil, nil
-	c.mu.Unlock()
-	for i := range waiting {
-		list = waiting[i].told(list)
-	}
-	return list
-}
-
-// untold is what has become of one key: reset, if it was, then back given back, then units taken.
-type untold struct {
-	Charge
-	back int64 // below 0, or 0
-}
+// A Charge is what a node has charged to a key of a replicated limit since it last said so.
+type Charge = charges.Charge
 
 // chargesWaiting is how many charges may wait for a peer. Of more, the oldest are forgotten: the
 // peer has been away for so long that it is out of all bounds.
@@ -109,39 +53,16 @@ func (hd *holder) charge(it *flight, d *limiter.Decision) {
 	if view == nil || len(view.Members) < 2 || it.Op != OpReset && (it.Op != OpTake || units == 0) {
 		return
 	}
-	hd.charges.add(it.Limit, it.Key, it.Op, units)
-}
-
-func (u *untold) add(op Op, units int64) {
-	switch {
-	case op == OpReset:
-		u.Reset, u.back, u.Units = true, 0, 0
-	case units > 0:
-		u.Units += min(units, limiter.MaxLimit)
-	default:
-		u.Units += max(units, -limiter.MaxLimit)
-		u.back += min(u.Units, 0)
-		u.Units = max(u.Units, 0)
+	if it.Op == OpReset {
+		hd.charges.Reset(it.Limit, it.Key)
+		return
 	}
-}
-
-// told appends to list what the others hear of it.
-func (u *untold) told(list []Charge) []Charge {
-	c := u.Charge
-	if u.back < 0 {
-		c.Units = u.back
-		list = append(list, c)
-		c.Units = u.Units
-	}
-	if c.Units != 0 || c.Reset {
-		list = append(list, c)
-	}
-	return list
+	hd.charges.Add(it.Limit, it.Key, units)
 }
 
 // spreadLocked has everybody told what was charged.
 func (cp *copier) spreadLocked(r *route) {
-	list := cp.holder.charges.tell()
+	list := cp.holder.charges.Tell()
 	if len(list) == 0 {
 		return
 	}

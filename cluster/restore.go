@@ -250,7 +250,7 @@ func (rs *restorer) nextReturn(refused, mine *[ring.Partitions]bool) (to *peer) 
 		p := r.peers[owner]
 		unmet := p.began.Load() == 0
 		if owner != r.Self && (to == nil ||
-			to == p) && !unmet && !p.gone() && !p.open(now) && !refused[i] {
+			to == p) && !unmet && !p.gone() && !p.Open(now) && !refused[i] {
 			to, mine[i] = p, true
 		}
 	}
