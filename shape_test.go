@@ -31,7 +31,7 @@ var arrows = map[string]string{
 	"limiter/rules -> limiter":        "rules name limits, and match as overrides do",
 
 	"cluster -> limiter":         "the owner of a key decides",
-	"cluster -> limiter/rules":   "who is asked finds the limits of a request by what is known of it",
+	"cluster -> limiter/rules":   "a node finds the limits of a request by its attributes",
 	"cluster -> ring":            "the owner of a key is found",
 	"cluster -> cluster/breaker": "a peer that does not answer is not waited for",
 	"cluster -> cluster/charges": "what was charged to replicated limits is told in each tick",

@@ -192,9 +192,9 @@ const (
 	stepsDown = 3 * time.Second
 )
 
-// boreEnd holds nothing any more, and goes on as another boot, unless this one has left. Gossip
-// says which node has a name: if another one has it, this process has to stop; if not, the node
-// that was admitted under it before is on its way out.
+// boreEnd makes the node hold nothing any more. The process goes on as another boot, unless this
+// one has left. Gossip says which node has a name: if another one has it, this process has to stop;
+// if not, the node that was admitted under it before is on its way out.
 func (a *agreement) boreEnd(why ownership.Ending) {
 	a.parts.mu.Lock()
 	a.entered.Store(false)

@@ -26,7 +26,7 @@ func (fw *forwarder) aim(now limiter.Instant, view *route, r *batch, it *flight,
 	}
 	switch {
 	case t < 0 || t == view.Self:
-		if fw.awaits.lacking.Load() { // that may take longer than anybody waits
+		if fw.awaits.lacking.Load() { // that may take longer than a request waits
 			return nobody
 		}
 		if hop >= asksAnybody {
@@ -38,7 +38,7 @@ func (fw *forwarder) aim(now limiter.Instant, view *route, r *batch, it *flight,
 			if t = view.Find(fw.parts.whereabouts(view, it.hash)); t >= 0 && view.peers[t].gone() {
 				return nobodyYet
 			}
-		} else if t >= 0 && view.peers[t].gone() { // both have left, and this View has not heard so: others may have
+		} else if t >= 0 && view.peers[t].gone() { // others may have heard of another one
 			t = view.elsewhereThan(t, hop)
 		}
 	case view.peers[t].Open(now):
@@ -133,8 +133,8 @@ func (fw *forwarder) askNext(
 		it.circled++
 	}
 	switch { // an heir may name a node that does not answer
-	case fw.awaits.lacking.Load() && (target == view.Self || target < 0 || hop > 1): // the node that was asked waits for others, too
-		return nobody
+	case fw.awaits.lacking.Load() && (target == view.Self || target < 0 || hop > 1):
+		return nobody // the node that was asked waits for others, too
 	case target == view.Self && hop < namesMe:
 	case target == view.Self, target < 0, view.peers[target].gone():
 		target, it.namer = fw.elsewhere(now, view, r, it, asked, hop), 0

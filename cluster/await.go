@@ -16,7 +16,7 @@ import (
 // each of them, and a node that has something from a file gives that first (restore.go).
 //
 // Until then they are missing like members that have vanished: what is admitted comes from shares,
-// by on_partition if too few are there, and is charged when somebody decides (debts.go).
+// by on_partition if too few are there, and is charged when a holder decides (debts.go).
 //
 // The wait ends after awaitLasts: a member that has not come back by then may never do so. And it
 // ends when the node meets one that has been up since before the file was written: then the cluster

@@ -133,7 +133,9 @@ func TestDisksOfAllAreHeardInAnyOrder(t *testing.T) {
 		r.deal(dice)
 		ids := []string{"n1", "n2", "n3"}
 		dice.Shuffle(3, func(i, k int) { ids[i], ids[k] = ids[k], ids[i] })
-		late := func(most time.Duration) time.Duration { return time.Duration(dice.Int64N(int64(most))) }
+		late := func(most time.Duration) time.Duration {
+			return time.Duration(dice.Int64N(int64(most)))
+		}
 		for n, id := range ids {
 			r.pass(late(2 * time.Second))
 			r.boot(id)

@@ -13,7 +13,7 @@ import (
 // nothing, or with a part of a copy. It cannot know what was admitted, so until a whole window has
 // passed it marks what it decides with the most that may have been forgotten (property 6 of the
 // protocol). A whole copy (part.whole) is what the holder, or a member that lends one, says to be
-// whole. Without one nothing is forgotten only where nobody has decided before: as long as no
+// whole. Without one nothing is forgotten only where no node has decided before: as long as no
 // member has gone. That one has, members see from two configurations in a row; a newcomer hears it
 // in the answers to its claim (StandingBereft), or knows it by itself if gossip called a process
 // ACTIVE that is no member of its first configuration. The mark belongs to the counters: it goes
@@ -38,7 +38,8 @@ func (h *holdings) succeed(before []uint64, roll *roll) {
 	}
 }
 
-// beginLocked notes with what a holder begins. bereft: somebody may have decided before.
+// beginLocked notes with what counters a holder begins. bereft: another node may have decided
+// before.
 func (ps *partitions) beginLocked(now limiter.Instant, p int, bereft bool) {
 	if bereft && !ps.list[p].whole {
 		ps.lack(p, now)

@@ -1,24 +1,25 @@
 // Package cluster lets many nodes keep one limit. Follow one check:
 //
-//  1. A client's door (package rpc) hands Node.Check a Request. Each item names a limit and a key;
-//     the node looks the limit up, and its override for this key, hashes the key once, and takes
-//     the current View: the members and their partitions. That one View serves the request from
+//  1. A client's door (package rpc) hands Node.Check a Request. Each item names a limit and a key.
+//     The node looks the limit up, and its override for this key, hashes the key once, and takes
+//     the current View: the members and their partitions. One View serves the request from
 //     beginning to end.
-//  2. It holds the key: it decides from memory (limiter.Table) and is done. Another does: it asks
-//     that one, the owner in its View, through Network.Call, all owners of a batch at once, and
-//     passes their answers on. What the owner has denied, and has promised to say if that ends
-//     before its time, it does not ask for again (local.go).
-//  3. The owner hears the Ask at Node.Deliver. It serves a key only if it holds it (partition.go),
-//     and otherwise answers NotOwner with the node it believes in; the asker goes there, or waits a
+//  2. If the node holds the key, it decides from memory (holder.go, limiter.Table) and is done. If
+//     another node does, it asks that one (forward.go): all owners of a batch at once, through
+//     Network.Call. It does not ask for what the owner has denied until the denial ends (local.go).
+//  3. The owner hears the Ask at Node.Deliver. It serves a key only if it holds it (partition.go).
+//     Otherwise it answers NotOwner with the holder that it knows. The asker goes there, or waits a
 //     moment for a handover to be done.
 //  4. Every forwarded take has an ID that its owner remembers for two seconds, so a repeat is
-//     charged once. When nobody answers, one function (shares.go) does what the limit says:
-//     share, allow or deny, and marks the decision as degraded with the bound in force.
+//     charged once. If no holder answers, one function (shares.go) does what the limit says: share,
+//     allow or deny. It marks the decision as degraded, with the bound in force.
 //
-// A Node has three doors: Check (a client asks), Deliver (a peer speaks), and the timers it starts
-// itself. It has two hands: Clock and Network. Both gRPC and the simulator supply them, and run the
-// same node; so this package starts no goroutine, reads no clock of its own, and waits nowhere but
-// in Network.
+// A Node has three doors: Check (a client asks), Deliver (a peer speaks), and the timers that it
+// starts. It reaches the world through two ports (ports.go): a Clock and a Network. Both gRPC and
+// the simulator supply them, and run the same node. So this package starts no goroutine, reads no
+// clock of its own, and waits nowhere but in Network.
+//
+// Inside, a Node only wires its parts. DESIGN.md lists them: what each owns, and in which file.
 package cluster
 
 import (
@@ -66,7 +67,7 @@ type Source uint8
 const (
 	SourceOwner     Source = iota // this node owns the key
 	SourceForwarded               // the owner, asked by this node
-	SourceFallback                // nobody answered: the limit's on_error
+	SourceFallback                // no holder answered: the limit's on_error
 	// this node, for a replicated limit, or for a key that its limit does not count
 	// (Spec.Unlimited)
 	SourceReplica
@@ -187,7 +188,7 @@ func (fw *forwarder) decideHere(now limiter.Instant, it *flight, out *Decision) 
 		return true
 	}
 	if !fw.holder.decides(now, it.hash) {
-		if it.Limit.Unlimited { // nothing is counted, so nobody needs to be asked
+		if it.Limit.Unlimited { // nothing is counted, so no node needs to be asked
 			*out = Decision{Owner: fw.id, Source: SourceReplica}
 			fw.holder.decide(now, it, &out.Decision)
 			return true

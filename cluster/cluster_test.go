@@ -104,7 +104,8 @@ func (w *world) call(caller string, calls []Call) {
 			c.Err = errSilent
 		case w.meet != nil:
 			w.meet(c, deliver)
-		case w.nodes[c.To.ID] == nil || w.nodes[c.To.ID].Boot() != c.To.Boot: // nobody listens there, or somebody else
+		// No process listens there, or another one does.
+		case w.nodes[c.To.ID] == nil || w.nodes[c.To.ID].Boot() != c.To.Boot:
 			c.Err = errors.Join(ErrUnsent, ErrGone)
 		default:
 			c.Answer = deliver()
@@ -581,7 +582,8 @@ func TestOnError(t *testing.T) {
 	w.meet = nil
 	w.Wait(w.now.Add(breaker.MaxPause))
 	if d := w.take("n1", "local", key); d.Degraded || d.Remaining != 9-3-1 {
-		t.Errorf("owner is back: degraded %t, remaining %d; want false, 5: it has heard of three that a share admitted", d.Degraded, d.Remaining)
+		t.Errorf("owner is back: degraded %t, remaining %d; want false, 5: "+
+			"it has heard of three that a share admitted", d.Degraded, d.Remaining)
 	}
 }
 

@@ -208,7 +208,7 @@ func moveCall(p *peer, deadline limiter.Instant, m *Move) []Call {
 // others to take a message in. Of looks for several peers each rests for all. Copying ahead is in
 // no hurry: of a node that joins the holder decides until the copy is whole. A node that leaves
 // rests as long as it works: it is stopped in a few seconds, and what it has not handed over by
-// then is lost. So does one that lends copies to a claimer: until it has them nobody decides.
+// then is lost. So does one that lends copies to a claimer: until it has them no node decides.
 func (cp *copier) giveWay(p *peer, since limiter.Instant) {
 	now := cp.clock.Now()
 	rest := time.Duration(4)
@@ -267,7 +267,8 @@ func (cp *copier) composeLocked(now limiter.Instant, r *route, p *peer) *Move {
 	most := min(len(o.charges), copiesAtOnce)
 	m.Pass, m.Complete = cp.parts.passes, len(o.pending)+len(o.settled)+len(o.opened) == 0
 	m.Charges, o.charges = o.charges[:most:most], o.charges[most:]
-	if len(m.Charges)+len(m.Begin)+len(m.End)+len(m.Lent)+len(m.Whole)+len(m.Entries)+len(m.Holds)+len(m.Taken)+len(m.Gift) == 0 {
+	copies := len(m.Begin) + len(m.End) + len(m.Lent) + len(m.Whole) + len(m.Entries) + len(m.Holds)
+	if copies+len(m.Charges)+len(m.Taken)+len(m.Gift) == 0 {
 		return nil
 	}
 	cp.parts.tellLacking(now, &m)

@@ -122,7 +122,8 @@ func TestWhatSeveralMayHaveChargedIsNotOwed(t *testing.T) {
 		}
 		w.meet = nil
 		if w.pass(5 * time.Second); w.remaining("n2", "five", key) != 4 {
-			t.Errorf("%t: %d of 5 are left after one take that was charged though its answer got lost", byTheHeir, w.remaining("n2", "five", key))
+			t.Errorf("%t: %d of 5 are left after one take that was charged though its answer "+
+				"got lost", byTheHeir, w.remaining("n2", "five", key))
 		}
 	}
 }

@@ -166,7 +166,8 @@ func (fw *forwarder) answerAll(now limiter.Instant, view *route, items []flight,
 		for i := range decisions {
 			d := Decision{Decision: decisions[i]}
 			fw.holder.sign(now, &items[i], &d)
-			answer.Items[i].Decision, answer.Items[i].Degraded, answer.Items[i].Bound = d.Decision, d.Degraded, d.Bound
+			out := &answer.Items[i]
+			out.Decision, out.Degraded, out.Bound = d.Decision, d.Degraded, d.Bound
 		}
 		return
 	}

@@ -28,7 +28,7 @@ type batch struct {
 	atomic     bool
 	owed       bool // no client waits: items that no node decides stay undecided (debts.go)
 	cautious   bool // boots that may have charged an item are not asked for it, nor their heirs
-	multiOwner bool // it takes from several owners: what it gives back is given later (multi_owner_take.go)
+	multiOwner bool // it takes from several owners: it gives back later (multi_owner_take.go)
 }
 
 // flights is memory for the items of requests that have several. The item of all others lies on

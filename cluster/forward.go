@@ -79,7 +79,7 @@ func (fw *forwarder) forward(
 ) {
 	began, seen := now, view
 	var few [4]int
-	// item → index in view.Members, or nobody
+	// item → index in view.Members, nobody or nobodyYet
 	targets := slices.Grow(few[:0], len(r.items))[:len(r.items)]
 	for _, i := range away {
 		it := &r.items[i]
@@ -180,7 +180,7 @@ func (fw *forwarder) decideNow(
 	return left
 }
 
-// hopeless reports whether none of the items could be decided by anybody.
+// hopeless reports whether no node could decide any of the items.
 func hopeless(away, targets []int) bool {
 	return !slices.ContainsFunc(away, func(i int) bool { return targets[i] != nobody })
 }

@@ -50,7 +50,8 @@ func (cp *copier) sealLocked(now limiter.Instant, r *route, p *peer) (rests bool
 		}
 	}
 	if len(o.gift) > 0 {
-		o.term, o.epoch, o.fences = cp.parts.nextTermLocked(), cp.right.roll.Load().epoch(), cp.parts.fences
+		o.term, o.fences = cp.parts.nextTermLocked(), cp.parts.fences
+		o.epoch = cp.right.roll.Load().epoch()
 		cp.collectLocked(now) // passes through the locks: from here on nothing of it is decided
 		o.sealed, o.taken = now, nil
 		cp.holder.recent.Each(now, memberOf(o.gift),
@@ -95,7 +96,7 @@ func (cp *copier) takenLocked(now limiter.Instant, p *peer, m *Move, a *MoveAnsw
 				cp.parts.forgetLocked(int(i))
 			}
 		case p.out.fences == cp.parts.fences:
-			// nobody else can hold it, so this node goes on
+			// no other node can hold it, so this one goes on
 			cp.parts.holdLocked(int(i), cp.parts.nextTermLocked())
 			// for another one, if the View has changed meanwhile
 			cp.retargetPartLocked(r, int(i))

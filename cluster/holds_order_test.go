@@ -47,6 +47,7 @@ func TestEndsOfHoldsTravelFirst(t *testing.T) {
 	}
 	w.pass(2 * time.Second)
 	if last < first+2 || end != first || beginning < last {
-		t.Errorf("entries travel in messages %d to %d, the end of a hold in %d, the beginning of another in %d", first, last, end, beginning)
+		t.Errorf("entries travel in messages %d to %d, the end of a hold in %d, the beginning of "+
+			"another in %d", first, last, end, beginning)
 	}
 }

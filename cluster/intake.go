@@ -104,7 +104,7 @@ func (ik *intake) mergeLocked(now limiter.Instant, m *Move, a *MoveAnswer) {
 }
 
 // senderLocked is the peer that m comes from, as the View names it now, and as one that it named
-// before. Both are nil if this node knows nobody of that id and boot, or if the sender is an agent
+// before. Both are nil if this node knows no one of that id and boot, or if the sender is an agent
 // and says what only members may say.
 func (ik *intake) senderLocked(r *route, m *Move) (sender, former *peer) {
 	if r != nil {
@@ -171,7 +171,7 @@ func (ik *intake) applyLocked(r *route, now limiter.Instant, m *Move, a *MoveAns
 	case m.Sequence == in.sequence:
 		a.Refused = in.refused
 		return
-	case m.Sequence < in.sequence: // an old one, that nobody waits for
+	case m.Sequence < in.sequence: // an old one: its sender does not wait for it any more
 		return
 	}
 	in.sequence, in.refused = m.Sequence, nil
@@ -284,7 +284,7 @@ func (ik *intake) importLocked(now limiter.Instant, m *Move, e *limiter.Entry, i
 
 // acceptsLocked reports whether this node takes the partition of a gift: it should hold it in the
 // epoch in which it is given, all members have answered a claim of this node in that epoch, and it
-// has promised the partition to nobody under a later term. A member that has not answered may go on
+// has not promised the partition under a later term. A member that has not answered may go on
 // without those that are gone as long as its right lasts (ownership, R11), so it must know of all
 // that have begun to hold anything.
 func (ik *intake) acceptsLocked(r *route, m *Move, p int) bool {

@@ -139,7 +139,7 @@ func (cp *copier) aimLocked(p int, first, second *peer) {
 	case pt.former == nil:
 	case pt.slotOf(pt.former, true) != nil:
 		pt.former = nil
-	case first == nil: // nobody is left to keep a copy
+	case first == nil: // no member is left to keep a copy
 		cp.endLocked(pt.former, uint16(p))
 		pt.former = nil
 	}

@@ -55,7 +55,8 @@ func TestGiftThatDoesNotArriveComesBack(t *testing.T) {
 		w.pass(500 * time.Millisecond)
 		if held := w.nodes["n2"].parts.Held(); owed != total+1 || held != total+1 ||
 			w.claimed() != claimed { // one more until it has left
-			t.Errorf("%s: who leaves has %d partitions on its hands while a gift is under way and %d later, want %d", c.name, owed, held, total)
+			t.Errorf("%s: the leaving node has %d partitions on its hands while a gift is under "+
+				"way and %d later, want %d", c.name, owed, held, total)
 		}
 		w.meet = nil
 		w.pass(time.Second)

@@ -224,7 +224,8 @@ func TestLeaseIsKnownToHeir(t *testing.T) {
 	w.pass(time.Second)
 	for i := 1; ; i++ { // n1 is not the heir, so it goes on with its lease
 		key = w.key("n3", i)
-		if view := w.nodes["n1"].view.Load(); view.heir(ring.Partition(limiter.Hash(key))) != view.Self {
+		view := w.nodes["n1"].view.Load()
+		if view.heir(ring.Partition(limiter.Hash(key))) != view.Self {
 			break
 		}
 	}

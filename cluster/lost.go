@@ -57,7 +57,8 @@ func (m Membership) LostText() string {
 	voters := len(m.a.Agreed().Voters)
 	return fmt.Sprintf(
 		"this node decides nothing: of %d voters a majority is needed, and %s do not answer; "+
-			"bring them back or heal the network, or, if they are gone for good, run penstock recover against one node that is left",
+			"bring them back or heal the network, or, if they are gone for good, "+
+			"run penstock recover against one node that is left",
 		voters,
 		strings.Join(missing, ", "),
 	)

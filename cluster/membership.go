@@ -102,7 +102,7 @@ func (m Membership) Elect(size int, ids []string, stamp uint64) {
 }
 
 // electAnew tells the State which nodes gossip knows. They are greeted, and as long as one
-// of them counts itself as a member of a cluster, nobody founds another one.
+// of them counts itself as a member of a cluster, no node founds another one.
 func (m Membership) electAnew() {
 	a := m.a
 	v := a.views.hinted.Load()

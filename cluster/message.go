@@ -181,8 +181,8 @@ const (
 	// it does not hold the partition, and will accept it from nobody under a term up to the claim's
 	StandingFree Standing = iota
 	StandingHeld          // it holds the partition, and will hand it over
-	// it is handing the partition or a copy to somebody, or has promised it under a later term
+	// it is handing the partition or a copy over, or has promised it under a later term
 	StandingBusy
-	// as free, and members have gone: if nobody has a whole copy, counters may be forgotten
+	// as free, and members have gone: if no node has a whole copy, counters may be forgotten
 	StandingBereft
 )

@@ -176,7 +176,8 @@ func (g *forger) lookLater() error {
 // key's counter is left out: its copies, and holds of it.
 func (g *forger) ask(s *script) *Ask {
 	a := &Ask{
-		RingHash: s.number(), Hop: s.byte(), Deadline: g.w.now.Add(time.Duration(s.byte()) * time.Millisecond), From: s.number(),
+		RingHash: s.number(), Hop: s.byte(),
+		Deadline: g.w.now.Add(time.Duration(s.byte()) * time.Millisecond), From: s.number(),
 	}
 	flags := s.byte()
 	a.Atomic, a.Relay = flags&1 != 0, flags&2 != 0

@@ -79,7 +79,7 @@ func (mo *multiOwner) takeAll(now limiter.Instant, view *route, r *batch, out []
 	now, view = mo.clock.Now(), mo.view.Load()
 	silent := make([]bool, len(out))
 	for i := range out {
-		if silent[i] = out[i].Owner == ""; silent[i] { // nobody has decided
+		if silent[i] = out[i].Owner == ""; silent[i] { // no node has decided
 			last := r.items[i]
 			if !granted {
 				last.Op = OpPeek
@@ -142,16 +142,19 @@ func ofMate(id ID, i int) ID {
 
 const mateOrigin = 1 << 60
 
-// standsWithOthers says why the item, which is the i-th, cannot stand or fall with others of other owners.
+// standsWithOthers says why the item, which is the i-th, cannot stand or fall with others of other
+// owners.
 func (it *flight) standsWithOthers(i int) error {
-	const instead = "; it cannot be taken together with keys of other owners: take it alone, or together with limits of its own key"
+	const instead = "; it cannot be taken together with keys of other owners: " +
+		"take it alone, or together with limits of its own key"
 	switch l := it.Limit; {
 	case l.ClientTime:
 		return inputErrorf(i, "limit",
 			"%q goes by its clients' clocks, and nothing of it can be set aside%s", l.Name, instead)
 	case l.Algorithm == limiter.Concurrency && it.Cost > 0:
 		return inputErrorf(i, "limit",
-			"%q counts permits; reserve them: a reservation may have keys of several owners", l.Name)
+			"%q counts permits; reserve them: a reservation may have keys of several owners",
+			l.Name)
 	case it.Drain:
 		return inputErrorf(i, "drain", "takes what is left when all is refused%s", instead)
 	case it.Strict:

@@ -282,7 +282,8 @@ func TestClientsDoNotSettleTakes(t *testing.T) {
 // there once.
 func TestTwinsAreLookedAtTogether(t *testing.T) {
 	everywhere := hundred
-	everywhere.Name, everywhere.Consistency, everywhere.Algorithm, everywhere.Anchor = "everywhere", limiter.Replicated, limiter.GCRA, 0
+	everywhere.Name, everywhere.Consistency = "everywhere", limiter.Replicated
+	everywhere.Algorithm, everywhere.Anchor = limiter.GCRA, 0
 	w := newWorld(t, 3, hundred, everywhere)
 	a, b := w.key("n2", 0), w.key("n3", 0)
 	twin := func(units int64) Item { return Item{Limit: "everywhere", Key: b, Cost: units} }

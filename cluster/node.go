@@ -57,11 +57,12 @@ type Node struct {
 // Limits are the named limits of a node. A set is immutable: a new one replaces the whole.
 type Limits map[string]*limiter.Limit
 
-// New makes a node that knows nobody and no limits. It answers after the first SetView; Start
-// begins its timers.
+// New makes a node that knows no other node and no limits. It answers after the first SetView;
+// Start begins its timers.
 func New(c Config) (*Node, error) {
 	if c.ID == "" || c.Boot == 0 || c.Clock == nil || c.Network == nil || c.Table == nil {
-		return nil, fmt.Errorf("cluster: a node needs an ID, a Boot other than 0, a Clock, a Network and a Table; got %+v", c)
+		return nil, fmt.Errorf("cluster: a node needs an ID, a Boot other than 0, a Clock, "+
+			"a Network and a Table; got %+v", c)
 	}
 	n := &Node{self: self{
 		id: c.ID, boot: c.Boot, began: c.Clock.Now(),
@@ -120,14 +121,16 @@ func (n *Node) wire() {
 	n.holder.self, n.holder.right, n.holder.parts = me, right, &n.parts
 	n.local.self, n.local.right, n.local.catalog, n.local.parts = me, right, &n.catalog, &n.parts
 	n.local.holder, n.local.forwarder, n.local.confirms = &n.holder, &n.forwarder, &n.confirms
-	n.notices.self, n.notices.parts, n.notices.contacts, n.notices.copier = me, &n.parts, &n.contacts, &n.copier
+	n.notices.self, n.notices.parts = me, &n.parts
+	n.notices.contacts, n.notices.copier = &n.contacts, &n.copier
 	n.shares = shares{self: me, right: right, holder: &n.holder}
 	n.forwarder = forwarder{
 		self: me, right: right, awaits: &n.awaits, contacts: &n.contacts,
 		parts: &n.parts, holder: &n.holder, local: &n.local, debts: &n.debts, shares: &n.shares,
 	}
 	n.debts.self, n.debts.right, n.debts.parts = me, right, &n.parts
-	n.debts.forwarder, n.debts.holder, n.debts.notices, n.debts.shares = &n.forwarder, &n.holder, &n.notices, &n.shares
+	n.debts.forwarder, n.debts.holder = &n.forwarder, &n.holder
+	n.debts.notices, n.debts.shares = &n.notices, &n.shares
 	n.confirms = confirmer{self: me, parts: &n.parts, holder: &n.holder}
 	n.multiOwner = multiOwner{
 		self: me, confirms: &n.confirms, debts: &n.debts, forwarder: &n.forwarder,
@@ -143,7 +146,7 @@ func (n *Node) View() *View {
 	return nil
 }
 
-// Ready reports whether checks can be answered: the node has a View in which somebody owns keys,
+// Ready reports whether checks can be answered: the node has a View in which keys have owners,
 // and if it is a member itself, it is in the ring. It does not depend on the health of others.
 func (n *Node) Ready() bool {
 	v := n.View()

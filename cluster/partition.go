@@ -210,7 +210,7 @@ func (ps *partitions) heardLocked(term uint64) bool {
 	return true
 }
 
-// holdOwnLocked has a node that agrees with nobody hold what it owns: nobody else could.
+// holdOwnLocked has a node that is given its View hold what it owns: no other node could.
 func (ps *partitions) holdOwnLocked(r *route) {
 	for p := range ps.list {
 		if r.Ring != nil && r.owner(p) == r.Self && !ps.held[p].Load() {
@@ -219,7 +219,7 @@ func (ps *partitions) holdOwnLocked(r *route) {
 	}
 }
 
-// lostSince is since when nobody in r is the boot that pt is a copy of.
+// lostSince is since when r does not have the boot that pt is a copy of.
 func (ps *partitions) lostSince(now limiter.Instant, r *route, pt *part) limiter.Instant {
 	switch {
 	case pt.copyOf == 0 || pt.copyOf == ps.boot || r.hasBoot(pt.copyOf):

@@ -14,9 +14,9 @@ import (
 var partArrows = map[string]string{
 	"agreement -> right":    "it says how the node stands",
 	"agreement -> views":    "nodes that gossip names are greeted",
-	"agreement -> parts":    "a boot leaves when it holds nothing, and an evicted one keeps no whole copy",
+	"agreement -> parts":    "a boot leaves when it holds nothing; an evicted one has no whole copy",
 	"agreement -> claims":   "a node that is not cut off any more claims at once",
-	"agreement -> contacts": "words that are not answered count as silence, and suspects are looked at",
+	"agreement -> contacts": "words that are not answered count as silence",
 
 	"views -> agreed": "a member that gossip does not name is where it was heard",
 

@@ -15,7 +15,7 @@ type peer struct {
 	boot   uint64
 	member atomic.Pointer[Member] // as the latest View has it
 	heard  atomic.Int64           // Instant of its last sign of life
-	left   atomic.Bool            // nobody of this boot listens at its address
+	left   atomic.Bool            // no process of this boot listens at its address
 	// it has said that it is leaving, whatever the View says: news may be late
 	leaves atomic.Bool
 	// Instant of its start, or a little later; 0: it has not said so
@@ -91,7 +91,7 @@ func (r *route) beginLives(now limiter.Instant, roll *roll) {
 
 // claimed is how often a peer has claimed from this node in one epoch. It takes gifts when all
 // members have answered its first claim, and says so by a second one: a gift before that would be
-// refused, and nobody decides while one is under way.
+// refused, and no node decides while one is under way.
 type claimed struct {
 	epoch ownership.Epoch
 	again bool

@@ -42,7 +42,7 @@ type Call struct {
 	Once bool
 
 	Answer *Answer // set if Err is nil
-	// wraps ErrUnsent if the peer surely did not act on the Ask; otherwise nobody knows
+	// wraps ErrUnsent if the peer surely did not act on the Ask; otherwise its fate is unknown
 	Err error
 }
 

@@ -70,7 +70,7 @@ func (pl *pulse) tickInLocked(d time.Duration) {
 	pl.stopTick = pl.clock.AfterFunc(d, pl.beat)
 }
 
-// wake ends an idle time: somebody has come.
+// wake ends an idle time: a request has come.
 func (pl *pulse) wake() {
 	pl.parts.mu.Lock()
 	defer pl.parts.mu.Unlock()

@@ -60,7 +60,7 @@ func (hd *holder) charge(it *flight, d *limiter.Decision) {
 	hd.charges.Add(it.Limit, it.Key, units)
 }
 
-// spreadLocked has everybody told what was charged.
+// spreadLocked has all other nodes told what was charged.
 func (cp *copier) spreadLocked(r *route) {
 	list := cp.holder.charges.Tell()
 	if len(list) == 0 {

@@ -203,7 +203,8 @@ func TestHoldsAddUp(t *testing.T) {
 		ids := []string{"n1", "n2", "n3"}
 		members := 3
 		for range 600 {
-			key, node, units := keys[dice.IntN(len(keys))], ids[dice.IntN(members)], 1+dice.Int64N(20)
+			key, node := keys[dice.IntN(len(keys))], ids[dice.IntN(members)]
+			units := 1 + dice.Int64N(20)
 			switch dice.IntN(6) {
 			case 0, 1:
 				if it, d := w.reserve(node, "hundred", key, units,

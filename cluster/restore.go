@@ -19,8 +19,8 @@ import (
 //
 // Holds come back as well, with their deadlines. One that has ended while the node was down is
 // known to the node that has decided meanwhile, for limiter.HoldRemembered. If the file is older
-// than that, and anybody has been up since before it was written, then the cluster was never down,
-// and whatever was open is known there or has ended: the file's holds are dropped.
+// than that, and another member has been up since before it was written, then the cluster was never
+// down, and whatever was open is known there or has ended: the file's holds are dropped.
 
 // restorer has what a file said be taken by the members that should hold it. Guarded by
 // partitions.mu.
@@ -161,7 +161,8 @@ func (rs *restorer) sendAll(r *returning) bool {
 		}
 	}
 	r.at = rs.clock.Now()
-	if !rs.sendTo(r, &Move{Copying: Copying{Lent: all}}) { // so what is refused need not be sent first
+	// First the list alone: entries of what is refused need not be sent.
+	if !rs.sendTo(r, &Move{Copying: Copying{Lent: all}}) {
 		return false
 	}
 	wanted := func(hash uint64) bool { return r.mine[ring.Partition(hash)] }
@@ -202,7 +203,8 @@ func (rs *restorer) sendTo(r *returning, m *Move) bool {
 	now := rs.clock.Now()
 	deadline := now.Add(moveTimeout)
 	slices.Sort(m.Lent)
-	m.From, m.To, m.ID, m.Age, m.Lent = rs.boot, r.to.boot, rs.id, time.Duration(now-r.at), slices.Compact(m.Lent)
+	m.From, m.To, m.ID = rs.boot, r.to.boot, rs.id
+	m.Age, m.Lent = time.Duration(now-r.at), slices.Compact(m.Lent)
 	calls := []Call{{
 		To: *r.to.member.Load(), Deadline: deadline,
 		Ask: &Ask{Hop: 1, Deadline: deadline, Move: m},

@@ -36,8 +36,8 @@ func routeOf(now limiter.Instant, v *View, old *route) *route {
 	return r
 }
 
-// others are the peers that are members, from this node's place in the circle on: so not everybody
-// asks the same one first.
+// others are the peers that are members, from this node's place in the circle on: so they do not
+// all ask the same one first.
 func (r *route) others() (others []*peer) {
 	for i := 1; i < len(r.peers); i++ {
 		if k := (r.Self + i) % len(r.peers); r.Members[k].Role == RoleMember {

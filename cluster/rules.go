@@ -23,7 +23,8 @@ func (c *catalog) Rules() *rules.Set { return c.rules.Load() }
 
 // ErrNoRules says that a request came with attributes to a node that has no rules: an answer would
 // be a yes to everything.
-var ErrNoRules = errors.New("attributes: this node has no rules that say what they mean; give it rules: in a file of limits, or name limit and key")
+var ErrNoRules = errors.New("attributes: this node has no rules that say what they mean; " +
+	"give it rules: in a file of limits, or name limit and key")
 
 // Match makes a request of attributes: by the rules, all limits that it falls under with these,
 // together or not at all, each of cost. Check decides it. A request without items is admitted as it

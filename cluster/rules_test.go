@@ -117,7 +117,9 @@ func TestMatchRefuses(t *testing.T) {
 // Promise: the verdict names each limit that refuses once, and has the largest wait; one that only
 // had to go along is not named.
 func TestVerdict(t *testing.T) {
-	rule := func(name string) *limiter.Limit { return &limiter.Limit{Spec: limiter.Spec{Name: name}} }
+	rule := func(name string) *limiter.Limit {
+		return &limiter.Limit{Spec: limiter.Spec{Name: name}}
+	}
 	said := func(name string, allowed bool, retry time.Duration) Decision {
 		return Decision{
 			Rule:     rule(name),

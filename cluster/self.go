@@ -42,7 +42,7 @@ func (s *self) peerAddr() string {
 }
 
 // nodeOrigin marks the IDs that nodes draw. Clients cannot draw such an ID (Check clears the bit),
-// so nobody can take the place of another node's take in an owner's memory.
+// so no client can take the place of another node's take in an owner's memory.
 const nodeOrigin = 1 << 63
 
 func (s *self) nextID() ID { return ID{Origin: s.boot | nodeOrigin, Sequence: s.sequence.Add(1)} }

@@ -11,9 +11,9 @@ import (
 // A settlement says what was used of a hold that this node has opened, or may have.
 type settlement struct {
 	item flight
-	// to be charged by a report if nobody knows the hold (multi_owner_take.go); 0: it is not
+	// to be charged by a report if the hold is unknown (multi_owner_take.go); 0: it is not
 	take ID
-	late limiter.Instant // nobody has said that it was opened: until then it may be yet
+	late limiter.Instant // no owner has said that it was opened: until then it may be yet
 }
 
 // lateBy is how long after the deadline of a request that was not answered it may be acted on, as
@@ -34,7 +34,7 @@ func cancels(r *batch, items []flight, out []Decision) (list []settlement) {
 }
 
 // settlement settles the hold that the item of r has opened, by what was used. silent says that
-// nobody has answered for it.
+// no owner has answered for it.
 func (it *flight) settlement(r *batch, used int64, silent bool) (s settlement) {
 	s.item = it.same(AskItem{Op: OpSettle, Cost: used, Hold: &HoldTerms{ID: it.ID}})
 	s.item.Key = strings.Clone(it.Key)

@@ -19,7 +19,7 @@ type shares struct {
 
 // fallback answers an item that no holder of its key has decided: by its limit's on_error, or, if
 // this node is cut off from most of the others, by its on_partition. This is the only place that
-// knows what happens when nobody answers.
+// knows what happens when no holder answers.
 //
 //   - local, proportional: this node decides from its own share, which is the limit divided by the
 //     members that there should be. The shares of all nodes add up to one limit, or to one unit

@@ -50,7 +50,7 @@ type Stats struct {
 	InlineRefused atomic.Uint64
 
 	// Partitions are counted from here on.
-	Claimed   atomic.Uint64 // held because nobody did
+	Claimed   atomic.Uint64 // held because no other node did
 	Received  atomic.Uint64 // held because the former holder has given them
 	Given     atomic.Uint64 // given to others
 	TakenOver atomic.Uint64 // of Claimed: the holder was gone, and had given a copy here

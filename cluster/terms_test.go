@@ -58,7 +58,8 @@ func TestTermsReachTheOwner(t *testing.T) {
 	var input *InputError
 	if !errors.As(err, &input) || input.Field != "items[1].at_ms" ||
 		!strings.Contains(input.Reason, "client_time") {
-		t.Errorf("a client's time for a limit without client_time: %v; want an error about items[1].at_ms", err)
+		t.Errorf("a client's time for a limit without client_time: %v; want an error about "+
+			"items[1].at_ms", err)
 	}
 	if n := w.remaining("n1", "bucket", "k"); n != 5 {
 		t.Errorf("the request in error was charged: %d remaining, want 5", n)

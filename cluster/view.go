@@ -149,8 +149,8 @@ func (v *View) RingHash() uint64 {
 	return v.Ring.Hash()
 }
 
-// Owner is the index in Members of the owner of the key with this hash, or -1 if nobody owns
-// anything.
+// Owner is the index in Members of the owner of the key with this hash, or -1 if there are no
+// owners.
 func (v *View) Owner(hash uint64) int {
 	if v.Ring == nil {
 		return -1

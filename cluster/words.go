@@ -198,8 +198,8 @@ func (a *agreement) hearWords(w *Words, asker ownership.Boot) *Words {
 	return nil
 }
 
-// lookAtEvicted asks for signs of life of those that somebody would evict, does not reach, or goes
-// on without: to consent a node has to see for itself that they are gone.
+// lookAtEvicted asks for signs of life of those that another member would evict, does not reach, or
+// goes on without: to consent a node has to see for itself that they are gone.
 func (a *agreement) lookAtEvicted(m ownership.Message) {
 	r, on := a.view.Load(), a.roll.Load()
 	if r == nil || !on.joined() {

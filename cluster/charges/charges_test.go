@@ -12,7 +12,9 @@ import (
 // Promise: a replicated limit's others hear of all that was charged, once: a refund takes from what
 // is not told yet, and the rest of it is told before what is taken later.
 func TestUntold(t *testing.T) {
-	l, err := limiter.New(limiter.Spec{Name: "l", Algorithm: limiter.GCRA, Limit: 9, Per: time.Minute})
+	l, err := limiter.New(limiter.Spec{
+		Name: "l", Algorithm: limiter.GCRA, Limit: 9, Per: time.Minute,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -132,7 +132,8 @@ func (s *shard) keepLocked(answers []limiter.Decision) {
 
 func (s *shard) keepOneLocked(d *limiter.Decision) {
 	x := s.atLocked(s.tail - 1)
-	x.limit, x.remaining, x.retryAfter, x.resetAfter = d.Limit, d.Remaining, d.RetryAfter, d.ResetAfter
+	x.limit, x.remaining = d.Limit, d.Remaining
+	x.retryAfter, x.resetAfter = d.RetryAfter, d.ResetAfter
 	if d.Allowed {
 		x.is |= isAllowed
 	}

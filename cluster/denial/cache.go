@@ -12,8 +12,7 @@
 //     nothing.
 //   - Asked a third time: the node denies by itself ([Cache.Find]).
 //   - Given back: the owner tells the nodes that watch the key, and answers the refund when they
-//     have heard. So a client that has seen a refund or a reset answered meets no denial from before
-//     it.
+//     have heard. So a client that has seen a refund or a reset answered meets no earlier denial.
 //   - Another owner: the owner tells before it gives the key's partition away. No node follows the
 //     denial of a node that owns the key no more, or is gone.
 //   - Another limit: a denial belongs to one limit. After a change of configuration the owner is
@@ -171,8 +170,8 @@ func (c *Cache) Note(now limiter.Instant, k Key, a *Answer) {
 	fresh := s.entryLocked(now, k, a)
 	old := s.findLocked(k)
 	switch {
-	case old != nil && now < old.until && (fresh.until == 0 || old.cost < fresh.cost): // the old one says more
-		return
+	case old != nil && now < old.until && (fresh.until == 0 || old.cost < fresh.cost):
+		return // the old one says more
 	case old != nil:
 		if a.Sent <= old.told && old.cost <= fresh.cost {
 			fresh.since = old.since

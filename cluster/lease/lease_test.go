@@ -14,7 +14,8 @@ const start = limiter.Instant(1_700_000_000_000_000_000)
 func keyOf(t *testing.T, name string) Key {
 	t.Helper()
 	l, err := limiter.New(limiter.Spec{
-		Name: "leased", Algorithm: limiter.FixedWindow, Limit: 1000, Per: time.Hour, Consistency: limiter.Leased,
+		Name: "leased", Algorithm: limiter.FixedWindow, Limit: 1000, Per: time.Hour,
+		Consistency: limiter.Leased,
 	})
 	if err != nil {
 		t.Fatal(err)
