@@ -52,7 +52,8 @@ func TestAdminIsServedWhereTheFlagSays(t *testing.T) {
 				}
 				out, code := runVerb(t, "members", "--addr", addr)
 				if (code == 0) != slices.Contains(row.calls, flag) {
-					t.Errorf("members at %s: exit code %d, want it at %v: %s", flag, code, row.calls, out)
+					t.Errorf("members at %s: exit code %d, want it at %v: %s", flag, code,
+						row.calls, out)
 				}
 				if code != 0 && !strings.Contains(out, "a node with --admin has it there alone") {
 					t.Errorf("the error does not say where Admin is: %s", out)

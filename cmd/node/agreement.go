@@ -15,8 +15,10 @@ import (
 
 // agreement is what a node knows of whether all nodes have the same limits.
 type agreement struct {
-	teller atomic.Pointer[gossip.Gossip] // tells the others this node's hash; nil before it has begun, and alone
-	groups string                        // that were last warned of; written by the callback of gossip alone
+	// tells the others this node's hash; nil before it has begun, and alone
+	teller atomic.Pointer[gossip.Gossip]
+	// that were last warned of; written by the callback of gossip alone
+	groups string
 }
 
 // tellLimits tells the others the hash of this node's limits, when files have changed them.
@@ -58,7 +60,8 @@ func (r *running) compareLimits(v *cluster.View) {
 	case text == "":
 		r.log.Info("all nodes have the same limits again")
 	default:
-		r.log.Warn("nodes have different limits; give all of them the same files: until then the owner of a key decides by its own", "limits", groups)
+		r.log.Warn("nodes have different limits; give all of them the same files: until then "+
+			"the owner of a key decides by its own", "limits", groups)
 	}
 	r.groups = text
 }
@@ -73,8 +76,8 @@ func (r *running) watchers() (given []*policy.Watcher) {
 	return given
 }
 
-// lastReload says whether the files of limits, clients, gossip keys and TLS were taken over when they were last read,
-// and when some last were.
+// lastReload says whether the files of limits, clients, gossip keys and TLS were taken over when
+// they were last read, and when some last were.
 func (r *running) lastReload() (ok bool, at time.Time) {
 	ok, at = r.tlsState.good(), r.started
 	for _, w := range r.watchers() {

@@ -41,7 +41,8 @@ func says(t *testing.T, r *running, path string, texts ...string) error {
 }
 
 func login(limit int) string {
-	return fmt.Sprintf("limits:\n  - {name: login, algorithm: fixed_window, limit: %d, per: 24h}\n", limit)
+	return fmt.Sprintf("limits:\n  - {name: login, algorithm: fixed_window, limit: %d, per: 24h}\n",
+		limit)
 }
 
 func putFile(t *testing.T, file, text string) {
@@ -79,16 +80,23 @@ func twoNodes(t *testing.T, texts ...string) (nodes []*running, books []*logBook
 // Promise: nodes with different files show it everywhere, once in the log, until the
 // files agree again. What files say counts, and not how they say it.
 func TestDifferentLimitsAreShown(t *testing.T) {
-	nodes, books, files := twoNodes(t, login(5), "# other words\n"+strings.Replace(login(10), "fixed_window", "\"fixed_window\"", 1))
+	nodes, books, files := twoNodes(t, login(5), "# other words\n"+strings.Replace(login(10),
+		"fixed_window", "\"fixed_window\"", 1))
 	for i, r := range nodes {
 		other := nodes[1-i].member.ID
 		disagreeing := fmt.Sprintf(`"limits_disagreeing":[%q]`, other)
 		hash := fmt.Sprintf("%016x", r.node.LimitsHash())
 		eventually(t, "the disagreement is shown", func() error {
 			for path, texts := range map[string][]string{
-				"/v1/members": {disagreeing, hash, fmt.Sprintf("%016x", nodes[1-i].node.LimitsHash())},
-				"/v1/status":  {disagreeing, hash},
-				"/metrics":    {"penstock_limits_disagreeing_members 1", `penstock_config_info{hash="` + hash + `"} 1`},
+				"/v1/members": {
+					disagreeing, hash,
+					fmt.Sprintf("%016x", nodes[1-i].node.LimitsHash()),
+				},
+				"/v1/status": {disagreeing, hash},
+				"/metrics": {
+					"penstock_limits_disagreeing_members 1",
+					`penstock_config_info{hash="` + hash + `"} 1`,
+				},
 			} {
 				if err := says(t, r, path, texts...); err != nil {
 					return err
@@ -104,7 +112,8 @@ func TestDifferentLimitsAreShown(t *testing.T) {
 		var answer struct {
 			Disagreeing []string `json:"limits_disagreeing"`
 		}
-		if err := json.Unmarshal([]byte(out), &answer); err != nil || len(answer.Disagreeing) != 1 || answer.Disagreeing[0] != other {
+		if err := json.Unmarshal([]byte(out), &answer); err != nil ||
+			len(answer.Disagreeing) != 1 || answer.Disagreeing[0] != other {
 			t.Errorf("members -o json: %v\n%s", err, out)
 		}
 		if n := strings.Count(books[i].String(), "nodes have different limits"); n != 1 {
@@ -118,7 +127,8 @@ func TestDifferentLimitsAreShown(t *testing.T) {
 				Allowed bool
 				Owner   string
 			}
-			if err := json.Unmarshal([]byte(page(t, nodes[i%2], "/v1/check?limit=login&key="+key)), &d); err != nil {
+			if err := json.Unmarshal([]byte(page(t, nodes[i%2], "/v1/check?limit=login&key="+key)),
+				&d); err != nil {
 				t.Fatal(err)
 			}
 			if d.Allowed {
@@ -126,7 +136,8 @@ func TestDifferentLimitsAreShown(t *testing.T) {
 			}
 		}
 		if want := map[string]int{"n0": 5, "n1": 10}[owner]; admitted != want {
-			t.Errorf("%d of %s are admitted, and its owner %s has a limit of %d", admitted, key, owner, want)
+			t.Errorf("%d of %s are admitted, and its owner %s has a limit of %d", admitted, key,
+				owner, want)
 		}
 	}
 	putFile(t, files[1], "rules: []\n"+login(5)+"# the same\n")
@@ -153,7 +164,8 @@ func TestAnEmptiedFileOfLimitsIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Limits, s.Cluster, s.Memory, s.Role, s.Redis = file, "test", 8<<20, "member", "off"
-	if r, err := start(t.Context(), s, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "says nothing about limits") {
+	if r, err := start(t.Context(), s, slog.New(slog.DiscardHandler)); err == nil ||
+		!strings.Contains(err.Error(), "says nothing about limits") {
 		if r != nil {
 			r.stop(t.Context(), 0)
 		}
@@ -167,11 +179,13 @@ func TestAnEmptiedFileOfLimitsIsRefused(t *testing.T) {
 	putFile(t, file, login(5))
 	r, book := startNode(t, func(s *settings) { s.Limits, s.HTTP = file, "127.0.0.1:0" })
 	r.waitReady(t)
-	if err := says(t, r, "/metrics", "penstock_config_last_reload_successful 1", "penstock_config_last_reload_success_timestamp_seconds 1."); err != nil {
+	if err := says(t, r, "/metrics", "penstock_config_last_reload_successful 1",
+		"penstock_config_last_reload_success_timestamp_seconds 1."); err != nil {
 		t.Error(err)
 	}
 	putFile(t, file, "# gone\n")
-	eventually(t, "the fault is seen", func() error { return says(t, r, "/metrics", "penstock_config_last_reload_successful 0") })
+	eventually(t, "the fault is seen",
+		func() error { return says(t, r, "/metrics", "penstock_config_last_reload_successful 0") })
 	if err := says(t, r, "/v1/check?limit=login&key=a", `"allowed":true`); err != nil {
 		t.Error(err)
 	}

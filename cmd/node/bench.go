@@ -58,7 +58,8 @@ func (v *benchVerb) Run(sh shell) error {
 		return err
 	}
 	if v.Self {
-		nodes, err := startThree(ctx, newLogger(sh.err, logFormat{}.of(sh.err), slog.LevelError), selfSettings)
+		nodes, err := startThree(ctx, newLogger(sh.err, logFormat{}.of(sh.err), slog.LevelError),
+			selfSettings)
 		if err != nil {
 			return err
 		}
@@ -77,7 +78,10 @@ func (v *benchVerb) Run(sh shell) error {
 		return err
 	}
 
-	l := load{rate: v.Rate, duration: v.Duration, workers: v.Workers, seed: v.Seed, pause: pause, sender: t.sender}
+	l := load{
+		rate: v.Rate, duration: v.Duration, workers: v.Workers, seed: v.Seed, pause: pause,
+		sender: t.sender,
+	}
 	counts := new(tally)
 	done := showProgress(sh.err, v.Duration, counts)
 	m := l.run(ctx, counts)
@@ -119,7 +123,8 @@ func (v *benchVerb) check() error {
 	case v.Timeout < time.Millisecond || v.Timeout > time.Minute:
 		return fmt.Errorf("--timeout %v: give 1ms to 1m", v.Timeout)
 	case len(v.Prefix) > cluster.MaxKey-16:
-		return fmt.Errorf("--prefix: has %d bytes; at most %d leave room for the rest of the key", len(v.Prefix), cluster.MaxKey-16)
+		return fmt.Errorf("--prefix: has %d bytes; at most %d leave room for the rest of the key",
+			len(v.Prefix), cluster.MaxKey-16)
 	case v.Limit != "" && v.given():
 		return errors.New("give --limit or an inline limit (--algorithm …), not both")
 	}
@@ -134,7 +139,8 @@ func (v *benchVerb) checkTargets() error {
 			return err
 		}
 		if !v.Remote && !d.loopback() {
-			return fmt.Errorf("--addr %s is another machine: a load generator can take it down; say --remote if that is meant", addr)
+			return fmt.Errorf("--addr %s is another machine: a load generator can take it down; "+
+				"say --remote if that is meant", addr)
 		}
 	}
 	return nil
@@ -143,7 +149,10 @@ func (v *benchVerb) checkTargets() error {
 // selfSettings are node i of bench --self: on free ports.
 func selfSettings(i int, first *running) (settings, error) {
 	const free = "127.0.0.1:0"
-	s := settings{TrustRefused: true, Name: fmt.Sprintf("node-%d", i+1), Gossip: free, Peer: free, GRPC: free, HTTP: "off"}
+	s := settings{
+		TrustRefused: true, Name: fmt.Sprintf("node-%d", i+1), Gossip: free, Peer: free,
+		GRPC: free, HTTP: "off",
+	}
 	if first != nil {
 		s.Join = []string{first.gossip.Addr()}
 	}
@@ -245,7 +254,8 @@ func (t *target) sender(r *mathrand.Rand) sendFunc {
 		for i := range items {
 			keys[i] = draw()
 			items[i] = &penstockv1.Item{
-				Limit: t.limit, Inline: t.inline, Key: strconv.AppendInt([]byte(t.prefix), int64(keys[i]), 10), Cost: &t.cost,
+				Limit: t.limit, Inline: t.inline, Key: strconv.AppendInt([]byte(t.prefix),
+					int64(keys[i]), 10), Cost: &t.cost,
 			}
 		}
 		// What is under way when the run is ended has its whole time: its answer still counts.
@@ -318,8 +328,10 @@ func percentilesOf(h *hdrhistogram.Histogram) percentiles {
 func (v *benchVerb) report(t *target, c *tally, m measured) *benchReport {
 	seconds := m.last.Sub(m.first).Seconds()
 	b := &benchReport{
-		Targets: v.Addr, Limit: t.rule, Seconds: round(seconds), Workers: v.Workers, Batch: v.Batch, Keys: v.Keys, Dist: v.Dist,
-		Wanted: v.Rate, Requests: c.requests.Load(), Allowed: c.allowed.Load(), Denied: c.denied.Load(),
+		Targets: v.Addr, Limit: t.rule, Seconds: round(seconds), Workers: v.Workers, Batch: v.Batch,
+		Keys: v.Keys, Dist: v.Dist,
+		Wanted: v.Rate, Requests: c.requests.Load(), Allowed: c.allowed.Load(),
+		Denied:   c.denied.Load(),
 		Degraded: c.degraded.Load(), Failed: c.failed.Load(), Unsent: m.unsent,
 		Latency: percentilesOf(m.latency), Lag: percentilesOf(m.lag),
 	}
@@ -343,13 +355,16 @@ func (b *benchReport) write(w io.Writer) error {
 	us := func(n int64) string { return brief(time.Duration(n) * time.Microsecond) }
 	wanted := "as fast as the answers come: latency counts from the real send time"
 	if b.Wanted > 0 {
-		wanted = fmt.Sprintf("%s/s wanted; latency counts from the intended send time", thousands(int64(b.Wanted)))
+		wanted = fmt.Sprintf("%s/s wanted; latency counts from the intended send time",
+			thousands(int64(b.Wanted)))
 	}
 	rows := [][]string{
 		{"targets", strings.Join(b.Targets, " ")},
 		{"limit", b.Limit},
-		{"load", fmt.Sprintf("%s keys, %s; %d per request; %d workers", thousands(int64(b.Keys)), b.Dist, b.Batch, b.Workers)},
-		{"requests", fmt.Sprintf("%s in %.1fs, %s/s", thousands(b.Requests), b.Seconds, thousands(int64(b.PerSecond)))},
+		{"load", fmt.Sprintf("%s keys, %s; %d per request; %d workers", thousands(int64(b.Keys)),
+			b.Dist, b.Batch, b.Workers)},
+		{"requests", fmt.Sprintf("%s in %.1fs, %s/s", thousands(b.Requests), b.Seconds,
+			thousands(int64(b.PerSecond)))},
 		{"", wanted},
 		{"checks", fmt.Sprintf("%s, %s/s", thousands(b.Checks), thousands(int64(b.ChecksPS)))},
 		{"allowed", thousands(b.Allowed)},
@@ -360,11 +375,18 @@ func (b *benchReport) write(w io.Writer) error {
 			us(b.Latency.P50), us(b.Latency.P90), us(b.Latency.P99), us(b.Latency.P999), us(b.Latency.Max))},
 	}
 	if b.Wanted > 0 {
-		rows = append(rows, []string{"of it lag", fmt.Sprintf("p50 %s  p99 %s  max %s, before a worker sent the request",
-			us(b.Lag.P50), us(b.Lag.P99), us(b.Lag.Max))})
+		rows = append(rows, []string{
+			"of it lag",
+			fmt.Sprintf("p50 %s  p99 %s  max %s, before a worker sent the request",
+				us(b.Lag.P50), us(b.Lag.P99), us(b.Lag.Max)),
+		})
 	}
 	if b.Unsent > 0 {
-		rows = append(rows, []string{"unsent", fmt.Sprintf("%s requests were due but found no worker: the rate is beyond reach", thousands(b.Unsent))})
+		rows = append(rows, []string{
+			"unsent",
+			fmt.Sprintf("%s requests were due but found no worker: the rate is beyond reach",
+				thousands(b.Unsent)),
+		})
 	}
 	if b.FirstErr != "" {
 		rows = append(rows, []string{"first error", b.FirstErr})
@@ -381,12 +403,15 @@ func (b *benchReport) verdictRows() [][]string {
 	word := "yes"
 	switch {
 	case v.Extra > 0:
-		word = fmt.Sprintf("NO: %s units too many, on %s of %s keys", thousands(v.Extra), thousands(int64(v.Over)), thousands(int64(v.Keys)))
+		word = fmt.Sprintf("NO: %s units too many, on %s of %s keys", thousands(v.Extra),
+			thousands(int64(v.Over)), thousands(int64(v.Keys)))
 	case v.Missing > 0:
-		word = fmt.Sprintf("no: %s units refused that one limiter would have admitted", thousands(v.Missing))
+		word = fmt.Sprintf("no: %s units refused that one limiter would have admitted",
+			thousands(v.Missing))
 	}
 	return [][]string{
-		{"admitted", fmt.Sprintf("%s units of %s keys; one limiter alone: at most %s", thousands(v.Admitted), thousands(int64(v.Keys)), thousands(v.Bound))},
+		{"admitted", fmt.Sprintf("%s units of %s keys; one limiter alone: at most %s",
+			thousands(v.Admitted), thousands(int64(v.Keys)), thousands(v.Bound))},
 		{"", v.Rule},
 		{"exact", word},
 	}
@@ -428,7 +453,8 @@ func showProgress(w io.Writer, duration time.Duration, c *tally) (done func()) {
 				}
 				return
 			}
-			line := fmt.Sprintf("%v of %v: %s allowed, %s denied, %s errors\n", time.Since(began).Round(time.Second), duration,
+			line := fmt.Sprintf("%v of %v: %s allowed, %s denied, %s errors\n",
+				time.Since(began).Round(time.Second), duration,
 				thousands(c.allowed.Load()), thousands(c.denied.Load()), thousands(c.failed.Load()))
 			if terminal {
 				bottom.show(line)

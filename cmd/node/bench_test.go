@@ -27,7 +27,10 @@ type fixed struct {
 func newFixed(t *testing.T, n int) *fixed {
 	t.Helper()
 	addresses := freeAddresses(t, 2*n)
-	f := &fixed{gossip: addresses[:n], grpc: addresses[n:], limits: write(t, testLimits), nodes: make([]*process, n)}
+	f := &fixed{
+		gossip: addresses[:n], grpc: addresses[n:], limits: write(t, testLimits),
+		nodes: make([]*process, n),
+	}
 	var all sync.WaitGroup
 	for i := range n {
 		all.Go(func() { f.start(t, i) })
@@ -40,7 +43,8 @@ func newFixed(t *testing.T, n int) *fixed {
 }
 
 func (f *fixed) start(t *testing.T, i int) {
-	f.nodes[i] = serveProcess(t, fmt.Sprintf("n%d", i+1), "--limits", f.limits, "--gossip", f.gossip[i], "--grpc", f.grpc[i],
+	f.nodes[i] = serveProcess(t, fmt.Sprintf("n%d", i+1), "--limits", f.limits, "--gossip",
+		f.gossip[i], "--grpc", f.grpc[i],
 		"--join", strings.Join(f.gossip, ","))
 }
 
@@ -66,7 +70,8 @@ func TestBenchRollingRestart(t *testing.T) {
 	}
 	f := newFixed(t, 3)
 	var out, said bytes.Buffer
-	bench := exec.Command(built, "bench", "--addr", strings.Join(f.grpc, ","), "-d", "10m", "--rate", "300", "--keys", "50",
+	bench := exec.Command(built, "bench", "--addr", strings.Join(f.grpc, ","), "-d", "10m",
+		"--rate", "300", "--keys", "50",
 		"--algorithm", "fixed_window", "--first-hit", "--limit-count", "20", "--per", "1h", "-o", "json")
 	bench.Stdout, bench.Stderr = &out, &said
 	if err := bench.Start(); err != nil {

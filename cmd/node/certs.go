@@ -71,7 +71,8 @@ func (v *certsInit) Run(sh shell) error {
 	if err := v.save(authorityCert, authorityKey, der, key); err != nil {
 		return err
 	}
-	fmt.Fprintf(sh.err, "Wrote %s. Make a certificate for each node: penstock certs add NAME --dir %s\n",
+	fmt.Fprintf(sh.err,
+		"Wrote %s. Make a certificate for each node: penstock certs add NAME --dir %s\n",
 		filepath.Join(v.Dir, authorityCert), v.Dir)
 	return nil
 }
@@ -104,7 +105,8 @@ func (v *certsAdd) Run(sh shell) error {
 		return err
 	}
 	in := func(name string) string { return filepath.Join(v.Dir, name) }
-	fmt.Fprintf(sh.err, "Start the %s with --name %s --peer-tls-cert %s --peer-tls-key %s --peer-tls-ca %s\n",
+	fmt.Fprintf(sh.err,
+		"Start the %s with --name %s --peer-tls-cert %s --peer-tls-key %s --peer-tls-ca %s\n",
 		v.Role, v.Node, in(v.Out+".crt"), in(v.Out+".key"), in(authorityCert))
 	return nil
 }
@@ -115,7 +117,8 @@ func (v *certsAdd) check() error {
 	case v.Node == "" || many && prefix == "":
 		return errors.New("give the node's name, or for agents the beginning of their names and *")
 	case many && v.Role != cluster.RoleAgent.String():
-		return fmt.Errorf("%q: a member's certificate names one node; only --role agent may name many", v.Node)
+		return fmt.Errorf("%q: a member's certificate names one node; only --role agent may "+
+			"name many", v.Node)
 	case v.Out == "" && (many || v.Node != filepath.Base(v.Node)):
 		return fmt.Errorf("%q is no name for a file; give one with --out", v.Node)
 	}
@@ -152,7 +155,8 @@ func (v *certsAdd) fill(c *x509.Certificate) {
 func (d *certsDir) authority() (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	cert, err := readPEM(filepath.Join(d.Dir, authorityCert))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, fmt.Errorf("%w; make an authority first: penstock certs init --dir %s", err, d.Dir)
+		return nil, nil, fmt.Errorf("%w; make an authority first: penstock certs init --dir %s",
+			err, d.Dir)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -214,7 +218,8 @@ func (d *certsDir) save(certFile, keyFile string, der []byte, key *ecdsa.Private
 	}
 	for _, name := range []string{certFile, keyFile} {
 		if _, err := os.Lstat(filepath.Join(d.Dir, name)); err == nil && !d.Force {
-			return fmt.Errorf("%s is there already; --force replaces it", filepath.Join(d.Dir, name))
+			return fmt.Errorf("%s is there already; --force replaces it",
+				filepath.Join(d.Dir, name))
 		}
 	}
 	if err := d.write(keyFile, "PRIVATE KEY", private, 0o600); err != nil {

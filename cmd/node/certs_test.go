@@ -37,7 +37,8 @@ func TestCertsVerb(t *testing.T) {
 	} {
 		words := append(append([]string{"certs"}, strings.Fields(step.words)...), "--dir", dir)
 		if out, code := penstock(words...); code != step.code || !strings.Contains(out, step.want) {
-			t.Errorf("%s: exit code %d\n%s\nwant %d, and %q", step.words, code, out, step.code, step.want)
+			t.Errorf("%s: exit code %d\n%s\nwant %d, and %q", step.words, code, out, step.code,
+				step.want)
 		}
 	}
 	for _, name := range []string{"ca.key", "n1.key", "agent.key"} {
@@ -53,13 +54,17 @@ func certified(t *testing.T, adds ...string) (flags func(file string) []string) 
 	t.Helper()
 	dir := t.TempDir()
 	for _, words := range append([]string{"init"}, adds...) {
-		if out, code := penstock(append(append([]string{"certs"}, strings.Fields(words)...), "--dir", dir)...); code != 0 {
+		if out, code := penstock(append(append([]string{"certs"}, strings.Fields(words)...),
+			"--dir", dir)...); code != 0 {
 			t.Fatalf("certs %s: %s", words, out)
 		}
 	}
 	in := func(name string) string { return filepath.Join(dir, name) }
 	return func(file string) []string {
-		return []string{"--peer-tls-cert", in(file + ".crt"), "--peer-tls-key", in(file + ".key"), "--peer-tls-ca", in("ca.crt")}
+		return []string{
+			"--peer-tls-cert", in(file + ".crt"), "--peer-tls-key", in(file + ".key"),
+			"--peer-tls-ca", in("ca.crt"),
+		}
 	}
 }
 
@@ -98,7 +103,8 @@ func TestCertificateIsOneNodes(t *testing.T) {
 		}
 		for _, want := range c.want {
 			if !strings.Contains(p.log(), want) {
-				t.Errorf("%s with the certificate of %s does not say %q:\n%s", c.name, c.file, want, p.log())
+				t.Errorf("%s with the certificate of %s does not say %q:\n%s", c.name, c.file, want,
+					p.log())
 			}
 		}
 	}

@@ -20,12 +20,16 @@ import (
 // What windows and buckets of the test would not survive: its keys have a limit in 10 minutes, and
 // one in 10 days.
 func init() {
-	churns = append(churns, fault{"the wall clock of a node is stepped by 100 h, back by 200 h, and set right again", func(c *churn) {
-		for _, by := range []time.Duration{100 * time.Hour, -100 * time.Hour, 0} {
-			c.step(1, by)
-			time.Sleep(500 * time.Millisecond)
-		}
-	}, none})
+	churns = append(churns,
+		fault{
+			"the wall clock of a node is stepped by 100 h, back by 200 h, and set right again",
+			func(c *churn) {
+				for _, by := range []time.Duration{100 * time.Hour, -100 * time.Hour, 0} {
+					c.step(1, by)
+					time.Sleep(500 * time.Millisecond)
+				}
+			}, none,
+		})
 }
 
 // stepClock sets the wall clock that a running process sees, and no other, by so much; of a process
@@ -127,7 +131,8 @@ func eachThread(pid int, name string, see func(text string) bool) bool {
 
 func waitStopped(pid int) bool {
 	for range 100 {
-		if eachThread(pid, "stat", func(text string) bool { return strings.Contains(text, ") T ") }) {
+		if eachThread(pid, "stat",
+			func(text string) bool { return strings.Contains(text, ") T ") }) {
 			return true
 		}
 		time.Sleep(100 * time.Microsecond)

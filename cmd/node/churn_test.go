@@ -21,12 +21,17 @@ import (
 
 var (
 	churnNodes = flag.Int("churn.nodes", 3, "nodes of the clusters in TestChurn")
-	churnCopy  = flag.Int("churn.copies", 1, "--copies of the clusters in TestChurn; with 2 and five nodes, two die at once as well")
-	churnLive  = flag.Int("churn.live", 3000, "keys in TestChurn that have been charged before, and must keep their counts")
-	churnRate  = flag.Int("churn.rate", 300, "checks per second in TestChurn")
-	churnFor   = flag.Duration("churn.for", 2*time.Second, "how long TestChurn goes on after each fault")
-	churnStop  = flag.Duration("churn.stop", 6*time.Second, "how long TestChurn stops a node with SIGSTOP, beside a second")
-	churnOut   = flag.String("churn.out", "", "file that TestChurn's table is written to, as Markdown")
+	churnCopy  = flag.Int("churn.copies", 1,
+		"--copies of the clusters in TestChurn; with 2 and five nodes, two die at once as well")
+	churnLive = flag.Int("churn.live", 3000,
+		"keys in TestChurn that have been charged before, and must keep their counts")
+	churnRate = flag.Int("churn.rate", 300, "checks per second in TestChurn")
+	churnFor  = flag.Duration("churn.for", 2*time.Second,
+		"how long TestChurn goes on after each fault")
+	churnStop = flag.Duration("churn.stop", 6*time.Second,
+		"how long TestChurn stops a node with SIGSTOP, beside a second")
+	churnOut = flag.String("churn.out", "",
+		"file that TestChurn's table is written to, as Markdown")
 )
 
 const churnLimits = `
@@ -133,7 +138,8 @@ func (c *churn) leave(i int) {
 	if code := c.nodes[i].exitCode(c.t); code != 0 {
 		c.t.Errorf("n%d leaves with exit code %d", i+1, code)
 	}
-	c.t.Logf("n%d has handed over and left %v after SIGTERM", i+1, time.Since(began).Round(time.Millisecond))
+	c.t.Logf("n%d has handed over and left %v after SIGTERM", i+1,
+		time.Since(began).Round(time.Millisecond))
 }
 
 func (c *churn) signal(i int, s syscall.Signal) {
@@ -204,7 +210,8 @@ func (a *asked) check(ctx context.Context, to *client.Client, key int) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	began := time.Now()
-	d, err := checkItems(ctx, to, []*penstockv1.Item{item("hot", fmt.Sprintf("hot-%d", key))}, false)
+	d, err := checkItems(ctx, to, []*penstockv1.Item{item("hot", fmt.Sprintf("hot-%d", key))},
+		false)
 	took := time.Since(began)
 	a.checks.Add(1)
 	switch {
@@ -274,7 +281,8 @@ func (a *asked) gaps() (middle, worst time.Duration) {
 //	go test ./cmd/node -run TestChurn -v -timeout 30m -churn.live=1000000 -churn.rate=2000 -churn.for=10s -churn.nodes=5 -churn.stop=30s
 func TestChurn(t *testing.T) {
 	table := []string{
-		"| fault | checks | errors | degraded | extra | of one key | promised | counts lost | p99 | a key without a right answer: the middle one | the worst |",
+		"| fault | checks | errors | degraded | extra | of one key | promised | counts lost | " +
+			"p99 | a key without a right answer: the middle one | the worst |",
 		"|---|---|---|---|---|---|---|---|---|---|---|",
 	}
 	faults := churns
@@ -312,9 +320,12 @@ func TestChurn(t *testing.T) {
 			promised := min(40, x.promised(float64(*churnRate)/hotKeys))
 			lost := c.lostLive()
 			middle, longest := a.gaps()
-			table = append(table, fmt.Sprintf("| %s | %d | %d | %d | %d | %d | %d | %d of %d | %v | %v | %v |", x.name,
-				a.checks.Load(), a.failed.Load(), a.degraded.Load(), sum, worst, promised, lost, *churnLive,
-				a.p99().Round(100*time.Microsecond), middle.Round(time.Millisecond), longest.Round(time.Millisecond)))
+			table = append(table,
+				fmt.Sprintf("| %s | %d | %d | %d | %d | %d | %d | %d of %d | %v | %v | %v |",
+					x.name,
+					a.checks.Load(), a.failed.Load(), a.degraded.Load(), sum, worst, promised, lost,
+					*churnLive,
+					a.p99().Round(100*time.Microsecond), middle.Round(time.Millisecond), longest.Round(time.Millisecond)))
 			// At any load of the machine, a crashed owner can forget no more than a limit, and
 			// nodes that fall back admit no more than their shares. How much of that a fault costs
 			// is a figure.
@@ -326,13 +337,16 @@ func TestChurn(t *testing.T) {
 				most += 40
 			}
 			if worst > most {
-				t.Errorf("%d of a key are admitted beyond its limit; there can be %d at most", worst, most)
+				t.Errorf("%d of a key are admitted beyond its limit; there can be %d at most",
+					worst, most)
 			}
 			if c.fences && a.stale > 0 {
-				t.Errorf("%d times a key was admitted, undegraded, that had been used up: by a node that went on where it was stopped", a.stale)
+				t.Errorf("%d times a key was admitted, undegraded, that had been used up: by a "+
+					"node that went on where it was stopped", a.stale)
 			}
 			if lost > 0 {
-				t.Errorf("%d of %d keys have lost what was charged to them long before", lost, *churnLive)
+				t.Errorf("%d of %d keys have lost what was charged to them long before", lost,
+					*churnLive)
 			}
 			if e := a.first.Load(); e != nil && promised == 0 {
 				t.Errorf("%d of %d checks have failed: %v", a.failed.Load(), a.checks.Load(), *e)
@@ -342,7 +356,8 @@ func TestChurn(t *testing.T) {
 		})
 	}
 	text := strings.Join(table, "\n") + "\n"
-	t.Logf("%d nodes, %d live keys, %d checks a second over %d keys with limit 40:\n%s", *churnNodes, *churnLive, *churnRate, hotKeys, text)
+	t.Logf("%d nodes, %d live keys, %d checks a second over %d keys with limit 40:\n%s",
+		*churnNodes, *churnLive, *churnRate, hotKeys, text)
 	if *churnOut != "" {
 		if err := os.WriteFile(*churnOut, []byte(text), 0o644); err != nil {
 			t.Error(err)
@@ -426,7 +441,10 @@ func (c *churn) eachLive(cost int64, most int, see func(*penstockv1.Decision)) {
 	for from := 0; from < most; from += liveBatch {
 		var items []*penstockv1.Item
 		for i := from; i < min(from+liveBatch, most); i++ {
-			items = append(items, &penstockv1.Item{Limit: "live", Key: fmt.Appendf(nil, "live-%d", i), Cost: &cost})
+			items = append(items, &penstockv1.Item{
+				Limit: "live",
+				Key:   fmt.Appendf(nil, "live-%d", i), Cost: &cost,
+			})
 		}
 		ctx, cancel := context.WithTimeout(c.t.Context(), 10*time.Second)
 		decisions, err := checkItems(ctx, to, items, false)

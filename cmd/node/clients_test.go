@@ -40,7 +40,8 @@ func askAs(t *testing.T, r *running, token, path string) (int, string) {
 // Promise: a file of clients is reloaded while the node runs. A broken one never replaces a good
 // one, which the log and a metric say, and no token is in the log.
 func TestFileOfClientsIsReloaded(t *testing.T) {
-	const shop, next, ops = "shop-secret-0123456789", "next-secret-0123456789", "ops-secret-0123456789"
+	const shop, next, ops = "shop-secret-0123456789", "next-secret-0123456789",
+		"ops-secret-0123456789"
 	entry := func(name, token, rights string) string {
 		return fmt.Sprintf("- {name: %s, token: %s, %s}\n", name, token, rights)
 	}
@@ -52,7 +53,8 @@ func TestFileOfClientsIsReloaded(t *testing.T) {
 	}
 	record := filepath.Join(t.TempDir(), "audit.jsonl")
 	r, book := startNode(t, func(s *settings) {
-		s.Limits, s.AuthTokenFile, s.AuditLog, s.HTTP = write(t, login(5)), file, record, "127.0.0.1:0"
+		s.Limits, s.AuthTokenFile, s.AuditLog, s.HTTP = write(t, login(5)), file, record,
+			"127.0.0.1:0"
 	})
 	r.waitReady(t)
 	status := func(token, path string, want int) error {
@@ -70,7 +72,8 @@ func TestFileOfClientsIsReloaded(t *testing.T) {
 	}
 	const check, read = "/v1/check?limit=login&key=k", "/v1/members"
 	for _, err := range []error{
-		status(shop, check, 200), status(shop, read, 403), status(ops, read, 200), status(ops, check, 403),
+		status(shop, check, 200), status(shop, read, 403), status(ops, read, 200),
+		status(ops, check, 403),
 		status(next, check, 401), reloaded("1"),
 	} {
 		if err != nil {
@@ -121,9 +124,13 @@ func TestBrokenFileOfClientsEndsTheStart(t *testing.T) {
 		{token + "\n", "chmod 600", 0o646},
 		{"clients:\n- {name: shop, token: " + token + ", metrics: true}\n", "chmod 600", 0o644},
 		{"clients:\n- {name: shop, token: " + token + ", check: {}}\n", "names no limit", 0o600},
-		{"clients:\n- {name: shop, certificate: shop.example, metrics: true}\n", "--tls-ca, which verifies them, is not given", 0o600},
 		{
-			"clients:\n- {name: shop, token: " + token + ", check: {limits: [login, logn, \"logs*\"]}}\n",
+			"clients:\n- {name: shop, certificate: shop.example, metrics: true}\n",
+			"--tls-ca, which verifies them, is not given", 0o600,
+		},
+		{
+			"clients:\n- {name: shop, token: " + token +
+				", check: {limits: [login, logn, \"logs*\"]}}\n",
 			`no file of limits has the limit "logn"`, 0o600,
 		},
 	} {
@@ -198,7 +205,8 @@ func TestNoBrokenFileOfClientsIsTakenOver(t *testing.T) {
 	}
 	putFile(t, file, good)
 	r.reloadLimits()
-	if _, body := askAs(t, r, ops, "/metrics"); !strings.Contains(body, "last_reload_successful 1\n") {
+	if _, body := askAs(t, r, ops, "/metrics"); !strings.Contains(body,
+		"last_reload_successful 1\n") {
 		t.Error("the file is good again, and the metrics do not say so")
 	}
 }

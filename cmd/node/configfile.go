@@ -57,13 +57,17 @@ func (c *configFile) load(ctx *kong.Context, serve *kong.Command) error {
 }
 
 // parseConfig reads the text of the file at path, which may name any of flags.
-func parseConfig(path string, text []byte, flags map[string]*kong.Flag) (values map[string]any, err error) {
+func parseConfig(path string, text []byte,
+	flags map[string]*kong.Flag,
+) (values map[string]any, err error) {
 	if err := yaml.Unmarshal(text, &values); err != nil {
 		return nil, fmt.Errorf("%s:\n%s", path, yaml.FormatError(err, false, true))
 	}
 	for name, value := range values {
 		if flags[name] == nil || name == "config" || name == "help" {
-			return nil, fmt.Errorf("%s: %q is no flag of serve; the fields of this file are the flags' names without the dashes", path, name)
+			return nil,
+				fmt.Errorf("%s: %q is no flag of serve; the fields of this file are the flags' "+
+					"names without the dashes", path, name)
 		}
 		if list, ok := value.([]any); ok {
 			values[name] = joinWords(list)

@@ -46,7 +46,8 @@ func copiesOf(p *process) (c copiesStatusOf, err error) {
 func replicated(heirs int, nodes ...*process) error {
 	for _, p := range nodes {
 		c, err := copiesOf(p)
-		if err != nil || c.Heirs != heirs || c.Held == 0 || c.Underreplicated != 0 || heirs > 0 && (c.Unreplicated != 0 || c.Kept == 0) {
+		if err != nil || c.Heirs != heirs || c.Held == 0 || c.Underreplicated != 0 || heirs > 0 &&
+			(c.Unreplicated != 0 || c.Kept == 0) {
 			return fmt.Errorf("%s: %+v, %v", p.name, c, err)
 		}
 	}
@@ -57,7 +58,8 @@ func replicated(heirs int, nodes ...*process) error {
 func charged(t *testing.T, nodes []*process) (keys []string) {
 	t.Helper()
 	for i := range nodes {
-		keys = append(keys, keysOwnedBy(t, fmt.Sprintf("n%d", i+1), 40, "n1", "n2", "n3", "n4", "n5")...)
+		keys = append(keys, keysOwnedBy(t, fmt.Sprintf("n%d", i+1), 40, "n1", "n2", "n3", "n4",
+			"n5")...)
 	}
 	for i, key := range keys {
 		if a, err := checkAt(nodes[i%5], "big", key+"&cost=7"); err != nil || a.Degraded {
@@ -77,8 +79,10 @@ func TestTwoCopiesOutliveTwoNodes(t *testing.T) {
 	nodes[3].cmd.Process.Kill()
 	nodes[4].cmd.Process.Kill()
 	eventually(t, "three are left", func() error { return oneCluster(nodes[:3]...) })
-	eventually(t, "200 keys have all their counters", func() error { return whole(9993, keys, nodes[:3]...) })
-	eventually(t, "two heirs have copies again", func() error { return replicated(2, nodes[:3]...) })
+	eventually(t, "200 keys have all their counters",
+		func() error { return whole(9993, keys, nodes[:3]...) })
+	eventually(t, "two heirs have copies again",
+		func() error { return replicated(2, nodes[:3]...) })
 
 	late := serveProcess(t, "n6", "--join", nodes[0].gossip, "--copies", "0")
 	eventually(t, "the newcomer goes by two", func() error { return replicated(2, late) })
@@ -103,7 +107,8 @@ func TestZoneIsKilled(t *testing.T) {
 	nodes[3].cmd.Process.Kill()
 	nodes[4].cmd.Process.Kill()
 	eventually(t, "three are left", func() error { return oneCluster(nodes[:3]...) })
-	eventually(t, "200 keys have all their counters", func() error { return whole(9993, keys, nodes[:3]...) })
+	eventually(t, "200 keys have all their counters",
+		func() error { return whole(9993, keys, nodes[:3]...) })
 }
 
 // Promise: with --copies 0 a crash forgets, and each key that may be concerned says so.
@@ -122,7 +127,8 @@ func TestNoCopies(t *testing.T) {
 		forgotten := 0
 		for _, key := range keys {
 			a, err := checkAt(nodes[0], "big", key+"&cost=0")
-			if err != nil || a.Degraded != (a.Remaining == 10000) || a.Degraded && a.Bound != 10000 {
+			if err != nil || a.Degraded != (a.Remaining == 10000) || a.Degraded &&
+				a.Bound != 10000 {
 				return fmt.Errorf("%s: %+v, %v", key, a, err)
 			}
 			if a.Degraded {

@@ -58,7 +58,8 @@ func openDataDir(path string, log *slog.Logger) (*dataDir, error) {
 	}
 	if err := lockForMe(lock); err != nil {
 		lock.Close()
-		return nil, fmt.Errorf("--data-dir %s is in use by another node (%w); give each its own", path, err)
+		return nil, fmt.Errorf("--data-dir %s is in use by another node (%w); give each its own",
+			path, err)
 	}
 	return &dataDir{path: path, log: log, lock: lock}, nil
 }
@@ -95,12 +96,15 @@ func (d *dataDir) restore(node *cluster.Node) error {
 		return fmt.Errorf("--data-dir: %s: %w; move it away, or give another directory", name, err)
 	}
 	if d.damaged = err != nil || broken > 0; d.damaged {
-		d.log.Warn("counters on the disk are damaged; what is in order is used", "file", name, "entries", entries, "broken", broken, "err", err)
+		d.log.Warn("counters on the disk are damaged; what is in order is used", "file", name,
+			"entries", entries, "broken", broken, "err", err)
 	}
 	if age < 0 {
-		d.log.Warn("counters on the disk are from the future: the clock was set back; they last longer by that much", "by", -age)
+		d.log.Warn("counters on the disk are from the future: the clock was set back; they last "+
+			"longer by that much", "by", -age)
 	}
-	d.log.Info("counters restored", "entries", entries, "others", others, "age", age.Round(time.Millisecond), "took", time.Since(began).Round(time.Millisecond))
+	d.log.Info("counters restored", "entries", entries, "others", others, "age",
+		age.Round(time.Millisecond), "took", time.Since(began).Round(time.Millisecond))
 	return nil
 }
 
@@ -158,7 +162,8 @@ func (r *running) keepSaving() {
 		}
 		began := time.Now()
 		if err := r.data.save(r.node, r.clock); err != nil {
-			r.log.Error("counters are not saved; the file from before stays", "data-dir", r.data.path, "err", err)
+			r.log.Error("counters are not saved; the file from before stays", "data-dir",
+				r.data.path, "err", err)
 		}
 		wait = max(saveEvery, saveShare*time.Since(began))
 	}

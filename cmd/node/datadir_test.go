@@ -83,7 +83,10 @@ func (k *kept) ask(cost int64) (remaining []int64) {
 	to := dial(k.t, k.nodes[0])
 	var items []*penstockv1.Item
 	for i := range keptKeys {
-		items = append(items, &penstockv1.Item{Limit: "big", Key: fmt.Appendf(nil, "kept-%d", i), Cost: &cost})
+		items = append(items, &penstockv1.Item{
+			Limit: "big", Key: fmt.Appendf(nil, "kept-%d", i),
+			Cost: &cost,
+		})
 	}
 	for range 100 {
 		ctx, cancel := context.WithTimeout(k.t.Context(), 10*time.Second)
@@ -131,7 +134,8 @@ func (k *kept) wantCharged(when string) {
 		time.Sleep(100 * time.Millisecond)
 	}
 	if key, left := wrong(); key >= 0 {
-		k.t.Fatalf("%s %d of 10000 are left of key %d; %d were admitted", when, left, key, k.admitted[key])
+		k.t.Fatalf("%s %d of 10000 are left of key %d; %d were admitted", when, left, key,
+			k.admitted[key])
 	}
 }
 
@@ -174,7 +178,8 @@ func TestCountersSurviveARestartOfEveryNode(t *testing.T) {
 	k.start()
 	k.ask(2500)
 	k.wantCharged("after SIGTERM and a restart")
-	for deadline := time.Now().Add(60 * time.Second); k.onDisk() < keptKeys && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(60 * time.Second); k.onDisk() < keptKeys &&
+		time.Now().Before(deadline); {
 		time.Sleep(100 * time.Millisecond)
 	}
 	k.stop(syscall.SIGKILL)
@@ -194,7 +199,8 @@ func TestDataDirIsOneNodes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := openDataDir(dir, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "is in use by another node") {
+	if _, err := openDataDir(dir, slog.New(slog.DiscardHandler)); err == nil ||
+		!strings.Contains(err.Error(), "is in use by another node") {
 		t.Errorf("the directory is given twice: %v", err)
 	}
 	d.close()
@@ -224,16 +230,22 @@ func TestDamagedCountersAreUsedAsFarAsTheyGo(t *testing.T) {
 		t.Errorf("%d of 300 keys are read of a file that lacks its end", keys)
 	}
 	r.stop(t.Context(), time.Nanosecond)
-	for _, want := range []string{"counters on the disk are damaged", "ends in the middle of the record at byte"} {
+	for _, want := range []string{
+		"counters on the disk are damaged",
+		"ends in the middle of the record at byte",
+	} {
 		if !strings.Contains(said.String(), want) {
 			t.Errorf("the log does not say %q:\n%s", want, said.String())
 		}
 	}
-	// A record is as long as its counters are large, so the file that is saved now has a length of its own.
+	// A record is as long as its counters are large, so the file that is saved now has a length of
+	// its own.
 	r, said = startKept(t, dir)
 	defer r.stop(t.Context(), time.Nanosecond)
-	if keys := r.node.Table().Stats().Keys; keys != 300 || strings.Contains(said.String(), "damaged") {
-		t.Errorf("the file is not whole again: %d of 300 keys are read of it\n%s", keys, said.String())
+	if keys := r.node.Table().Stats().Keys; keys != 300 ||
+		strings.Contains(said.String(), "damaged") {
+		t.Errorf("the file is not whole again: %d of 300 keys are read of it\n%s", keys,
+			said.String())
 	}
 }
 
@@ -268,7 +280,8 @@ func startKept(t *testing.T, dir string) (*running, *logBook) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Cluster, s.Role, s.Memory, s.Gossip, s.Peer, s.DataDir = "test", "member", 8<<20, "off", "off", dir
+	s.Cluster, s.Role, s.Memory, s.Gossip, s.Peer, s.DataDir = "test", "member", 8<<20, "off",
+		"off", dir
 	book := new(logBook)
 	r, err := start(t.Context(), s, slog.New(slog.NewTextHandler(book, nil)))
 	if err != nil {
@@ -284,7 +297,10 @@ func (r *running) take(t *testing.T, keys int) {
 	limit := keptLimit(t)
 	for i := range keys {
 		out := make([]cluster.Decision, 1)
-		err := r.node.Check(&cluster.Request{Items: []cluster.Item{{Inline: limit, Key: fmt.Sprint("key-", i), Cost: 1}}}, out)
+		err := r.node.Check(&cluster.Request{Items: []cluster.Item{{
+			Inline: limit,
+			Key:    fmt.Sprint("key-", i), Cost: 1,
+		}}}, out)
 		if err != nil || !out[0].Allowed {
 			t.Fatalf("key %d: %+v, %v", i, out[0], err)
 		}
@@ -301,7 +317,8 @@ func shiftFile(t *testing.T, file string, d time.Duration) {
 	for at := bytes.IndexByte(b, '\n') + 1; at < len(b); {
 		body := b[at+8 : at+8+int(binary.LittleEndian.Uint32(b[at:]))]
 		binary.LittleEndian.PutUint64(body, binary.LittleEndian.Uint64(body)+uint64(d))
-		binary.LittleEndian.PutUint32(b[at+4:], crc32.Checksum(body, crc32.MakeTable(crc32.Castagnoli)))
+		binary.LittleEndian.PutUint32(b[at+4:],
+			crc32.Checksum(body, crc32.MakeTable(crc32.Castagnoli)))
 		at += 8 + len(body)
 	}
 	if err := os.WriteFile(file, b, 0o600); err != nil {
@@ -330,7 +347,8 @@ func TestClockStepsBetweenStopAndStart(t *testing.T) {
 		r, said := startKept(t, dir)
 		out := make([]cluster.Decision, 1)
 		item := cluster.Item{Inline: keptLimit(t), Key: "key-0", Op: cluster.OpPeek}
-		if err := r.node.Check(&cluster.Request{Items: []cluster.Item{item}}, out); err != nil || out[0].Remaining != x.left {
+		if err := r.node.Check(&cluster.Request{Items: []cluster.Item{item}}, out); err != nil ||
+			out[0].Remaining != x.left {
 			t.Errorf("after a step of %v: %+v, %v; want %d left", x.step, out[0], err, x.left)
 		}
 		if !strings.Contains(said.String(), x.said) {
@@ -342,7 +360,10 @@ func TestClockStepsBetweenStopAndStart(t *testing.T) {
 
 func keptLimit(t *testing.T) *limiter.Limit {
 	t.Helper()
-	l, err := limiter.New(limiter.Spec{Name: "inline", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 10, Per: time.Hour})
+	l, err := limiter.New(limiter.Spec{
+		Name: "inline", Algorithm: limiter.FixedWindow,
+		Anchor: limiter.FirstHit, Limit: 10, Per: time.Hour,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -361,7 +382,8 @@ func TestHoldsSurviveARestartOfEveryNode(t *testing.T) {
 	for i := range keys {
 		for _, ttl := range []int{600_000, 1000} {
 			body := fmt.Sprintf(`{"limit":"big","key":"kept-%d","cost":4000,"ttl_ms":%d,"holder":"me"}`, i, ttl)
-			if hold := post[heldJSON](t, k.nodes[i%3], "/v1/reserve", body); hold.ID == "" || hold.Remaining > 6000 {
+			if hold := post[heldJSON](t, k.nodes[i%3], "/v1/reserve", body); hold.ID == "" ||
+				hold.Remaining > 6000 {
 				t.Fatalf("%+v", hold)
 			} else if ttl > 1000 {
 				ids = append(ids, hold.ID)

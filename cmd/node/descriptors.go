@@ -45,14 +45,19 @@ func (r *running) keepDoors() {
 	d := share(descriptorLimit()/max(1, r.settings.nodes), clients)
 	room := door.NewCommonRoom(d.common)
 	for _, o := range r.doors {
-		c := door.KeeperConfig{Name: o.flag[2:], Own: d.own, Most: mostConnections, Common: room, Fair: true, Logger: r.log}
+		c := door.KeeperConfig{
+			Name: o.flag[2:], Own: d.own, Most: mostConnections, Common: room,
+			Fair: true, Logger: r.log,
+		}
 		switch o.flag {
 		case "--peer":
-			c.Own, c.Most, c.Common, c.Fair, c.UserTimeout = d.peers, d.peers, nil, false, grpcUserTimeout
+			c.Own, c.Most, c.Common, c.Fair, c.UserTimeout = d.peers, d.peers, nil, false,
+				grpcUserTimeout
 		case "--grpc":
 			c.UserTimeout = grpcUserTimeout
 		case "--http", "--admin":
-			c.Refusal = "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n"
+			c.Refusal = "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: " +
+				"1\r\nContent-Length: 0\r\n\r\n"
 		case "--redis":
 			c.Refusal = "-ERR max number of clients reached\r\n"
 		}
@@ -75,5 +80,6 @@ func (r *running) hosts(d doors, token bool, clientTLS *tls.Config) *rpc.Hosts {
 	if (token || clientTLS != nil) && len(s.HTTPHost) == 0 {
 		return nil
 	}
-	return rpc.NewHosts(append([]string{s.Name, r.host, d.http.address, d.admin.address}, s.HTTPHost...)...)
+	return rpc.NewHosts(append([]string{s.Name, r.host, d.http.address, d.admin.address},
+		s.HTTPHost...)...)
 }

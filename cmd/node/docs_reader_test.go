@@ -92,14 +92,18 @@ done
 func newReader(t *testing.T, root, document string) *reader {
 	t.Helper()
 	dir := t.TempDir()
-	r := &reader{t: t, document: document, notes: filepath.Join(dir, "notes"), home: filepath.Join(dir, "penstock")}
+	r := &reader{
+		t: t, document: document, notes: filepath.Join(dir, "notes"),
+		home: filepath.Join(dir, "penstock"),
+	}
 	bin := filepath.Join(dir, "stand-ins")
 	for _, d := range []string{r.notes, bin, r.home} {
 		if err := os.Mkdir(d, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := os.CopyFS(filepath.Join(r.home, "examples"), os.DirFS(filepath.Join(root, "examples"))); err != nil {
+	if err := os.CopyFS(filepath.Join(r.home, "examples"),
+		os.DirFS(filepath.Join(root, "examples"))); err != nil {
 		t.Fatal(err)
 	}
 	standIns := map[string]string{"go": standInGo}
@@ -220,7 +224,8 @@ func read(t *testing.T, path string) string {
 
 // save writes a file that the document shows.
 func (r *reader) save(s step) {
-	if _, code := r.run("cat >" + s.file + " <<'END OF FILE'\n" + s.shown + "END OF FILE\n"); code != 0 {
+	if _, code := r.run("cat >" + s.file + " <<'END OF FILE'\n" + s.shown +
+		"END OF FILE\n"); code != 0 {
 		r.t.Fatalf("%s:%d: %s could not be written", r.document, s.line, s.file)
 	}
 }
@@ -238,7 +243,8 @@ func (r *reader) serve(s step, verb string) bool {
 		}
 		host := "127.0.0." + m[1]
 		doors = host + ":7949"
-		command = fmt.Sprintf("export PENSTOCK_GRPC=%s:7948 PENSTOCK_HTTP=%[1]s:7949 PENSTOCK_REDIS=%[1]s:7950\n%s", host, command)
+		command = fmt.Sprintf("export PENSTOCK_GRPC=%s:7948 PENSTOCK_HTTP=%[1]s:7949 "+
+			"PENSTOCK_REDIS=%[1]s:7950\n%s", host, command)
 	}
 	if verb == "demo" {
 		doors = verb
@@ -256,7 +262,8 @@ func (r *reader) await(step) {
 	r.t.Helper()
 	for _, s := range r.servers {
 		if out, code := r.run("await " + s.doors + " " + s.out); code != 0 {
-			r.t.Fatalf("%s:%d: not ready: %s\n%s%s", r.document, s.step.line, s.step.command, read(r.t, s.out), out)
+			r.t.Fatalf("%s:%d: not ready: %s\n%s%s", r.document, s.step.line, s.step.command,
+				read(r.t, s.out), out)
 		}
 	}
 }
@@ -266,7 +273,8 @@ func (r *reader) stop(s step) {
 	r.t.Helper()
 	if _, code := r.run("stop"); code != 0 {
 		for _, server := range r.servers {
-			r.t.Errorf("%s:%d: exit code %d after Ctrl-C: %s%s", r.document, s.line, code, server.step.command, read(r.t, server.out))
+			r.t.Errorf("%s:%d: exit code %d after Ctrl-C: %s%s", r.document, s.line, code,
+				server.step.command, read(r.t, server.out))
 		}
 	}
 	r.servers = nil

@@ -93,13 +93,19 @@ func readDocument(t *testing.T, path string) (steps []step, notRun int) {
 		case language == "" && strings.HasPrefix(body, "$ "):
 			for part := range strings.SplitSeq(strings.TrimPrefix(body, "$ "), "\n$ ") {
 				command, shown, _ := strings.Cut(part, "\n")
-				steps = append(steps, step{line: line, block: block, command: command, shown: shown})
+				steps = append(steps, step{
+					line: line, block: block, command: command,
+					shown: shown,
+				})
 			}
 			language = "sh"
 		case language == "" && before == "sh":
 			steps[len(steps)-1].shown += body
 		case language == "yaml" && fileName.MatchString(body):
-			steps = append(steps, step{line: line, block: block, file: fileName.FindStringSubmatch(body)[1], shown: body})
+			steps = append(steps, step{
+				line: line, block: block,
+				file: fileName.FindStringSubmatch(body)[1], shown: body,
+			})
 		}
 		before = language
 	}
@@ -114,7 +120,8 @@ func commands(t *testing.T, block string) (all []string) {
 		whole += line
 		// bash warns of a here-document that has no end yet.
 		said, err := exec.Command("bash", "-n", "-c", whole).CombinedOutput()
-		if strings.HasSuffix(line, "\\\n") || err != nil || strings.Contains(string(said), "here-document") {
+		if strings.HasSuffix(line, "\\\n") || err != nil ||
+			strings.Contains(string(said), "here-document") {
 			continue
 		}
 		if strings.TrimSpace(whole) != "" {
@@ -151,7 +158,8 @@ func followDocument(t *testing.T, root, name string, steps []step) {
 				t.Logf("%s:%d and all below is not run: no network can be made here", name, s.line)
 				break
 			}
-			if last := i+1 == len(steps) || steps[i+1].block != s.block || !serves.MatchString(steps[i+1].command); last {
+			if last := i+1 == len(steps) || steps[i+1].block != s.block ||
+				!serves.MatchString(steps[i+1].command); last {
 				r.await(s)
 			}
 			continue
@@ -161,7 +169,8 @@ func followDocument(t *testing.T, root, name string, steps []step) {
 			t.Fatalf("%s:%d: exit code %d\n%s%s", name, s.line, code, s.command, out)
 		}
 		if missing := lacks(printed, s.shown); missing != "" {
-			t.Errorf("%s:%d: %sprinted\n%s\nThe document shows a line that is not like any of these, or not in this order:\n%s",
+			t.Errorf("%s:%d: %sprinted\n%s\nThe document shows a line that is not like any of "+
+				"these, or not in this order:\n%s",
 				name, s.line, s.command, printed, missing)
 		}
 		printed = afterShown(printed, s.shown)
@@ -214,7 +223,10 @@ func lacks(printed, shown string) (missing string) {
 	}
 	for line := range strings.Lines(strings.ReplaceAll(shown, "\n \"", "\"")) {
 		what, _, _ := strings.Cut(strings.TrimRight(line, "\n"), "     ")
-		at := slices.IndexFunc(lines, func(l string) bool { return l == like(line) || l == like(what) })
+		at := slices.IndexFunc(lines, func(l string) bool {
+			return l == like(line) ||
+				l == like(what)
+		})
 		if at < 0 {
 			return line
 		}
@@ -225,9 +237,11 @@ func lacks(printed, shown string) (missing string) {
 
 // Documents that show something else than what is printed are found out.
 func TestLacks(t *testing.T) {
-	const printed = "HTTP/1.1 429 Too Many Requests\r\nDate: Mon\r\n\r\n{\"a\":17,\"source\":\"owner\"}\nremaining  4\n"
+	const printed = "HTTP/1.1 429 Too Many Requests\r\nDate: " +
+		"Mon\r\n\r\n{\"a\":17,\"source\":\"owner\"}\nremaining  4\n"
 	for shown, want := range map[string]string{
-		"HTTP/1.1 429 Too Many Requests\nDate: Sun, 1 Jan\n\n{\"a\":5,\n \"source\":\"forwarded\"}\n": "",
+		"HTTP/1.1 429 Too Many Requests\nDate: Sun, 1 Jan\n\n{\"a\":5,\n " +
+			"\"source\":\"forwarded\"}\n": "",
 		"remaining  3     of five\n": "",
 		"HTTP/1.1 200 OK\n":          "HTTP/1.1 200 OK\n",
 		"{\"b\":17}\n":               "{\"b\":17}\n",
@@ -238,7 +252,8 @@ func TestLacks(t *testing.T) {
 			t.Errorf("%q: lacks %q; want %q", shown, got, want)
 		}
 	}
-	if got := fmt.Sprint(commands(t, "a \\\n b\nfor i in 1; do\n  c\ndone\n\nd 'x\ny'\ncat <<E\nx\nE\n")); got != "[a \\\n b\n for i in 1; do\n  c\ndone\n d 'x\ny'\n cat <<E\nx\nE\n]" {
+	if got := fmt.Sprint(commands(t,
+		"a \\\n b\nfor i in 1; do\n  c\ndone\n\nd 'x\ny'\ncat <<E\nx\nE\n")); got != "[a \\\n b\n for i in 1; do\n  c\ndone\n d 'x\ny'\n cat <<E\nx\nE\n]" {
 		t.Errorf("commands: %q", got)
 	}
 }

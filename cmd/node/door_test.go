@@ -55,7 +55,8 @@ var protections = map[string]func(*testing.T, *settings) *protection{
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { os.RemoveAll(dir) })
-		s.GRPC, s.HTTP, s.Redis = "unix://"+dir+"/grpc", "unix://"+dir+"/http", "unix://"+dir+"/redis"
+		s.GRPC, s.HTTP, s.Redis = "unix://"+dir+"/grpc", "unix://"+dir+"/http",
+			"unix://"+dir+"/redis"
 		return new(protection)
 	},
 }
@@ -70,7 +71,9 @@ func (p *protection) doors(t *testing.T) []aDoor {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	inside, err := embedded.Start(ctx, embedded.Config{
-		Name: "inside", Cluster: "test", Gossip: "127.0.0.1:0", Join: []string{p.node.gossip.Addr()}, Limits: specs, Rules: ruled, Memory: 4 << 20, Agent: true,
+		Name: "inside", Cluster: "test", Gossip: "127.0.0.1:0",
+		Join: []string{p.node.gossip.Addr()}, Limits: specs, Rules: ruled, Memory: 4 << 20,
+		Agent: true,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -79,7 +82,8 @@ func (p *protection) doors(t *testing.T) []aDoor {
 	web := p.web()
 	t.Cleanup(web.client.CloseIdleConnections)
 	return []aDoor{
-		&httpDoor{web}, &authDoor{web}, p.grpc(t, "gRPC"), p.grpc(t, "Go client"), &insideDoor{inside},
+		&httpDoor{web}, &authDoor{web}, p.grpc(t, "gRPC"), p.grpc(t, "Go client"),
+		&insideDoor{inside},
 		&gubernatorDoor{web}, &envoyDoor{web}, &redisDoor{p},
 	}
 }
@@ -119,12 +123,15 @@ func (p *protection) web() *web {
 	if p.tls != nil {
 		scheme = "https"
 	}
-	return &web{p: p, base: scheme + "://localhost", client: &http.Client{Timeout: time.Minute, Transport: &http.Transport{
-		TLSClientConfig: p.tls,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, network, address)
+	return &web{p: p, base: scheme + "://localhost", client: &http.Client{
+		Timeout: time.Minute,
+		Transport: &http.Transport{
+			TLSClientConfig: p.tls,
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				return new(net.Dialer).DialContext(ctx, network, address)
+			},
 		},
-	}}}
+	}}
 }
 
 // call sends a request, and reads an answer in JSON, if it is one. What the door calls an error is
@@ -160,7 +167,8 @@ func (w *web) call(method, page, body string, into any, header ...string) (*http
 
 func (w *web) slow() error {
 	network, address := w.p.where("--http")
-	return cutOff(network, address, "POST /v1/check HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n{")
+	return cutOff(network, address,
+		"POST /v1/check HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n{")
 }
 
 func (w *web) keptOut() error {
@@ -196,7 +204,8 @@ func (d *httpDoor) ask(all bool, qs ...question) ([]answer, error) {
 			}
 			q.cost = 0
 		}
-		text := fmt.Sprintf(`{%s,"key":%q,"cost":%d,"report":%t,"drain":%t,"strict":%t`, limit, q.key, q.cost, q.report, q.drain, q.strict)
+		text := fmt.Sprintf(`{%s,"key":%q,"cost":%d,"report":%t,"drain":%t,"strict":%t`, limit,
+			q.key, q.cost, q.report, q.drain, q.strict)
 		if q.at != nil {
 			text += fmt.Sprintf(`,"at_ms":%d`, *q.at)
 		}
@@ -206,14 +215,18 @@ func (d *httpDoor) ask(all bool, qs ...question) ([]answer, error) {
 		return d.query(page, qs[0])
 	}
 	var out struct{ Decisions []decision }
-	_, err := d.call("POST", page, fmt.Sprintf(`{"items":[%s],"atomic":%t}`, strings.Join(items, ","), all), &out)
+	_, err := d.call("POST", page, fmt.Sprintf(`{"items":[%s],"atomic":%t}`,
+		strings.Join(items, ","), all), &out)
 	return answersOf(out.Decisions), err
 }
 
 // query is a question as a URL.
 func (d *httpDoor) query(page string, q question) ([]answer, error) {
 	v := url.Values{"limit": {q.limit}, "key": {q.key}, "cost": {fmt.Sprint(q.cost)}}
-	for name, set := range map[string]bool{"report": q.report, "drain": q.drain, "strict": q.strict} {
+	for name, set := range map[string]bool{
+		"report": q.report, "drain": q.drain,
+		"strict": q.strict,
+	} {
 		if set {
 			v.Set(name, "true")
 		}
@@ -264,13 +277,17 @@ func (d *authDoor) name() string { return "forward-auth" }
 
 func (d *authDoor) ask(all bool, qs ...question) ([]answer, error) {
 	q := qs[0]
-	if all || len(qs) > 1 || q.from == ofRequest || q.from == ofEnvoy || q.op == "reset" || q.report || q.drain || q.strict || q.at != nil {
+	if all || len(qs) > 1 || q.from == ofRequest || q.from == ofEnvoy || q.op == "reset" ||
+		q.report || q.drain || q.strict || q.at != nil {
 		return nil, errNone
 	}
 	if q.op == "peek" {
 		q.cost = 0
 	}
-	answered, err := d.call("GET", "/v1/auth?"+url.Values{"limit": {q.limit}, "key": {q.key}, "cost": {fmt.Sprint(q.cost)}}.Encode(), "", nil)
+	answered, err := d.call("GET", "/v1/auth?"+url.Values{
+		"limit": {q.limit}, "key": {q.key},
+		"cost": {fmt.Sprint(q.cost)},
+	}.Encode(), "", nil)
 	if err != nil {
 		return nil, err
 	}
@@ -282,8 +299,10 @@ func (d *authDoor) ask(all bool, qs ...question) ([]answer, error) {
 	_, text, _ := strings.Cut(h.Get("RateLimit"), ";r=")
 	text, _, _ = strings.Cut(text, ";")
 	return []answer{{
-		answered.StatusCode == 200, number(text), time.Duration(number(h.Get("Retry-After"))) * time.Second,
-		time.Duration(number(h.Get("Penstock-Delay-Ms"))) * time.Millisecond, h.Get("Penstock-Shadow") != "",
+		answered.StatusCode == 200, number(text),
+		time.Duration(number(h.Get("Retry-After"))) * time.Second,
+		time.Duration(number(h.Get("Penstock-Delay-Ms"))) * time.Millisecond,
+		h.Get("Penstock-Shadow") != "",
 	}}, nil
 }
 
@@ -316,7 +335,10 @@ func (p *protection) grpc(t *testing.T, title string) *grpcDoor {
 }
 
 func (p *protection) dial() (*client.Client, error) {
-	return client.New(client.Config{Targets: []string{p.node.address("--grpc")}, TLS: p.tls, Token: p.token})
+	return client.New(client.Config{
+		Targets: []string{p.node.address("--grpc")}, TLS: p.tls,
+		Token: p.token,
+	})
 }
 
 func (d *grpcDoor) name() string { return d.title }
@@ -334,14 +356,18 @@ func (d *grpcDoor) ask(all bool, qs ...question) ([]answer, error) {
 	}
 	var items []*penstockv1.Item
 	for _, q := range qs {
-		it := &penstockv1.Item{Limit: q.limit, Key: []byte(q.key), Cost: &q.cost, Report: q.report, Drain: q.drain, Strict: q.strict, AtMs: q.at}
+		it := &penstockv1.Item{
+			Limit: q.limit, Key: []byte(q.key), Cost: &q.cost, Report: q.report,
+			Drain: q.drain, Strict: q.strict, AtMs: q.at,
+		}
 		switch {
 		case q.from == ofEnvoy || q.from == ofRequest && q.limit != "five":
 			return nil, errNone
 		case q.from == ofRequest:
 			it.Limit, it.Inline = "", &penstockv1.InlineLimit{
-				Name: "mine", Algorithm: penstockv1.Algorithm_ALGORITHM_FIXED_WINDOW, Anchor: penstockv1.Anchor_ANCHOR_FIRST_HIT,
-				Limit: 5, PerMs: (10 * time.Minute).Milliseconds(),
+				Name: "mine", Algorithm: penstockv1.Algorithm_ALGORITHM_FIXED_WINDOW,
+				Anchor: penstockv1.Anchor_ANCHOR_FIRST_HIT,
+				Limit:  5, PerMs: (10 * time.Minute).Milliseconds(),
 			}
 		}
 		switch q.op {
@@ -398,7 +424,8 @@ func (d *gubernatorDoor) name() string { return "Gubernator" }
 func (d *gubernatorDoor) ask(all bool, qs ...question) ([]answer, error) {
 	var items []string
 	for _, q := range qs {
-		if all || q.from == ofEnvoy || q.report || q.strict || q.at != nil || q.limit == "queue" || q.limit == "dry" {
+		if all || q.from == ofEnvoy || q.report || q.strict || q.at != nil || q.limit == "queue" ||
+			q.limit == "dry" {
 			return nil, errNone
 		}
 		behavior, name := 0, q.limit
@@ -414,7 +441,8 @@ func (d *gubernatorDoor) ask(all bool, qs ...question) ([]answer, error) {
 		if q.from == ofRequest || q.limit == "visit" { // for requests that state their time
 			name = "mine"
 		}
-		items = append(items, fmt.Sprintf(`{"name":%q,"unique_key":%q,"hits":%d,"limit":5,"duration":600000,"behavior":%d}`, name, q.key, q.cost, behavior))
+		items = append(items,
+			fmt.Sprintf(`{"name":%q,"unique_key":%q,"hits":%d,"limit":5,"duration":600000,"behavior":%d}`, name, q.key, q.cost, behavior))
 	}
 	var out struct {
 		Responses []struct {
@@ -422,7 +450,8 @@ func (d *gubernatorDoor) ask(all bool, qs ...question) ([]answer, error) {
 			Metadata                 map[string]string
 		}
 	}
-	if _, err := d.call("POST", "/v1/GetRateLimits", `{"requests":[`+strings.Join(items, ",")+`]}`, &out); err != nil {
+	if _, err := d.call("POST", "/v1/GetRateLimits", `{"requests":[`+strings.Join(items, ",")+`]}`,
+		&out); err != nil {
 		return nil, err
 	}
 	var as []answer
@@ -463,7 +492,8 @@ func (d *envoyDoor) ask(all bool, qs ...question) ([]answer, error) {
 	}
 	var items []string
 	for _, q := range qs {
-		if q.from == ofCluster || q.report || q.drain || q.strict || q.at != nil || q.op == "reset" || q.limit != "five" && q.limit != "dry" {
+		if q.from == ofCluster || q.report || q.drain || q.strict || q.at != nil ||
+			q.op == "reset" || q.limit != "five" && q.limit != "dry" {
 			return nil, errNone
 		}
 		if q.op == "peek" {
@@ -487,7 +517,8 @@ func (d *envoyDoor) ask(all bool, qs ...question) ([]answer, error) {
 			DurationUntilReset string
 		}
 	}
-	if _, err := d.call("POST", "/json", fmt.Sprintf(`{"domain":%q,"descriptors":[%s]}`, domain, strings.Join(items, ",")), &out); err != nil {
+	if _, err := d.call("POST", "/json", fmt.Sprintf(`{"domain":%q,"descriptors":[%s]}`, domain,
+		strings.Join(items, ",")), &out); err != nil {
 		return nil, err
 	}
 	var as []answer
@@ -503,8 +534,10 @@ func (d *envoyDoor) ask(all bool, qs ...question) ([]answer, error) {
 }
 
 func (d *envoyDoor) fault(kind string) error {
-	begin := `{"domain":"edge","descriptors":[{"entries":[{"key":"five","value":"` + faultKey + `"}]}`
-	body := map[string]string{"malformed": begin + ",", "oversize": begin + "]}" + strings.Repeat(" ", 3<<20)}[kind]
+	begin := `{"domain":"edge","descriptors":[{"entries":[{"key":"five","value":"` + faultKey +
+		`"}]}`
+	body := map[string]string{"malformed": begin + ",", "oversize": begin + "]}" +
+		strings.Repeat(" ", 3<<20)}[kind]
 	if body == "" { // what no file has passes, as in the original
 		return errNone
 	}
@@ -570,7 +603,8 @@ func (d *redisDoor) ask(all bool, qs ...question) ([]answer, error) {
 	var commands [][]string
 	for _, q := range qs {
 		switch {
-		case all || len(qs) > 1 || q.from == ofCluster || q.from == ofEnvoy || q.op == "reset" || q.report:
+		case all || len(qs) > 1 || q.from == ofCluster || q.from == ofEnvoy || q.op == "reset" ||
+			q.report:
 			return nil, errNone
 		case q.limit == "visit" && q.cost >= 0:
 			words := []string{"RL.REDUCE", q.key, "5", "600", "TAKE", fmt.Sprint(q.cost)}
@@ -587,18 +621,28 @@ func (d *redisDoor) ask(all bool, qs ...question) ([]answer, error) {
 			if q.op == "peek" {
 				q.cost = 0
 			}
-			commands = append(commands, []string{"CL.THROTTLE", q.key, "4", "5", "600", fmt.Sprint(q.cost)})
+			commands = append(commands, []string{
+				"CL.THROTTLE", q.key, "4", "5", "600",
+				fmt.Sprint(q.cost),
+			})
 		}
 	}
 	replies, err := d.talk(commands...)
 	if err != nil {
 		return nil, err
 	}
-	if number := func(i, k int) int64 { n, _ := strconv.ParseInt(replies[i][k], 10, 64); return n }; len(replies[0]) == 1 {
+	if number := func(i, k int) int64 {
+		n, _ := strconv.ParseInt(replies[i][k], 10,
+			64)
+		return n
+	}; len(replies[0]) == 1 {
 		// what there was before
 		return []answer{{allowed: number(0, 0) >= qs[0].cost, remaining: number(1, 0)}}, nil
 	} else {
-		return []answer{{allowed: number(0, 0) == 0, remaining: number(0, 2), retry: time.Duration(max(0, number(0, 3))) * time.Second}}, nil
+		return []answer{{
+			allowed: number(0, 0) == 0, remaining: number(0, 2),
+			retry: time.Duration(max(0, number(0, 3))) * time.Second,
+		}}, nil
 	}
 }
 
@@ -620,7 +664,10 @@ func (d *redisDoor) slow() error {
 }
 
 func (d *redisDoor) keptOut() error {
-	_, err := (&redisDoor{d.p.strangers()}).talk([]string{"CL.THROTTLE", "stranger", "4", "5", "600"})
+	_, err := (&redisDoor{d.p.strangers()}).talk([]string{
+		"CL.THROTTLE", "stranger", "4", "5",
+		"600",
+	})
 	return mustFail(err)
 }
 
@@ -632,11 +679,13 @@ func reservation(d aDoor, key string) error {
 	switch d := d.(type) {
 	case *httpDoor:
 		var out struct{ Holds []struct{ ID string } }
-		if _, err := d.call("POST", "/v1/reserve", fmt.Sprintf(`{"items":[{"limit":"five","key":%q,"cost":4}],"ttl_ms":60000}`, q.key), &out); err != nil {
+		if _, err := d.call("POST", "/v1/reserve",
+			fmt.Sprintf(`{"items":[{"limit":"five","key":%q,"cost":4}],"ttl_ms":60000}`, q.key), &out); err != nil {
 			return err
 		}
 		settle = func() error {
-			_, err := d.call("POST", "/v1/settle", fmt.Sprintf(`{"id":%q,"actual":1}`, out.Holds[0].ID), nil)
+			_, err := d.call("POST", "/v1/settle",
+				fmt.Sprintf(`{"id":%q,"actual":1}`, out.Holds[0].ID), nil)
 			return err
 		}
 	case *grpcDoor:
@@ -677,11 +726,15 @@ func byRules(d aDoor, key string) error {
 		switch d := d.(type) {
 		case *httpDoor:
 			var body []byte
-			if body, err = json.Marshal(map[string]any{"attributes": known, "cost": cost}); err == nil {
+			if body, err = json.Marshal(map[string]any{
+				"attributes": known,
+				"cost":       cost,
+			}); err == nil {
 				_, err = d.call("POST", "/v1/check", string(body), &out)
 			}
 		case *authDoor:
-			_, err = d.call("GET", fmt.Sprintf("/v1/auth?cost=%d", cost), "", &out, "X-Forwarded-Uri", "/ruled", "X-User", key)
+			_, err = d.call("GET", fmt.Sprintf("/v1/auth?cost=%d", cost), "", &out,
+				"X-Forwarded-Uri", "/ruled", "X-User", key)
 		case *grpcDoor:
 			v, err := d.c.CheckRules(ctx, known, cost)
 			return v.Allowed, v.RefusedBy, err

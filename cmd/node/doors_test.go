@@ -143,7 +143,8 @@ var features = []feature{
 	{"limits of Envoy's files", sixth(ofEnvoy)},
 	{"a cost", func(d aDoor, key string) error {
 		q := question{limit: "five", key: key, cost: 3}
-		return errors.Join(wants(d, q, func(a answer) bool { return a.allowed }), wants(d, q, func(a answer) bool { return !a.allowed }))
+		return errors.Join(wants(d, q, func(a answer) bool { return a.allowed }),
+			wants(d, q, func(a answer) bool { return !a.allowed }))
 	}},
 	{"looking without charging", func(d aDoor, key string) error {
 		q := question{limit: "five", key: key, op: "peek"}
@@ -151,7 +152,8 @@ var features = []feature{
 		if err != nil {
 			return err
 		}
-		return errors.Join(taken(d, question{limit: "five", key: key}, 1), wants(d, q, left(4)), wants(d, q, left(4)))
+		return errors.Join(taken(d, question{limit: "five", key: key}, 1), wants(d, q, left(4)),
+			wants(d, q, left(4)))
 	}},
 	{"giving back (a negative cost)", func(d aDoor, key string) error {
 		if _, err := one(d, question{limit: "five", key: key, cost: 3}); err != nil {
@@ -176,10 +178,12 @@ var features = []feature{
 		return err
 	}},
 	{"a report of what was spent", func(d aDoor, key string) error {
-		if err := wants(d, question{limit: "owing", key: key, cost: 8, report: true}, func(a answer) bool { return a.allowed }); err != nil {
+		if err := wants(d, question{limit: "owing", key: key, cost: 8, report: true},
+			func(a answer) bool { return a.allowed }); err != nil {
 			return err
 		}
-		return wants(d, question{limit: "owing", key: key, cost: 1}, func(a answer) bool { return !a.allowed })
+		return wants(d, question{limit: "owing", key: key, cost: 1},
+			func(a answer) bool { return !a.allowed })
 	}},
 	{"drain: a refusal takes the rest", func(d aDoor, key string) error {
 		if _, err := one(d, question{limit: "visit", key: key, cost: 3, drain: true}); err != nil {
@@ -191,7 +195,10 @@ var features = []feature{
 		minute := time.Minute.Milliseconds()
 		at := func(n, cost int64) question {
 			ms := n * minute
-			return question{limit: "visit", key: key, cost: cost, strict: true, drain: true, at: &ms}
+			return question{
+				limit: "visit", key: key, cost: cost, strict: true, drain: true,
+				at: &ms,
+			}
 		}
 		if _, err := one(d, at(100, 5)); err != nil {
 			return err
@@ -200,7 +207,8 @@ var features = []feature{
 		if _, err := one(d, at(105, 1)); err != nil {
 			return err
 		}
-		return errors.Join(wants(d, at(114, 1), func(a answer) bool { return !a.allowed }), wants(d, at(124, 1), func(a answer) bool { return a.allowed }))
+		return errors.Join(wants(d, at(114, 1), func(a answer) bool { return !a.allowed }),
+			wants(d, at(124, 1), func(a answer) bool { return a.allowed }))
 	}},
 	{"the client's time", func(d aDoor, key string) error {
 		then, later := int64(1_000_000), int64(1_600_000)
@@ -212,14 +220,16 @@ var features = []feature{
 		return wants(d, q, func(a answer) bool { return a.allowed })
 	}},
 	{"several keys at once", func(d aDoor, key string) error {
-		as, err := d.ask(false, question{limit: "five", key: key, cost: 5}, question{limit: "five", key: key + "2", cost: 6})
+		as, err := d.ask(false, question{limit: "five", key: key, cost: 5},
+			question{limit: "five", key: key + "2", cost: 6})
 		if err == nil && (!as[0].allowed || as[1].allowed) {
 			err = fmt.Errorf("%+v", as)
 		}
 		return err
 	}},
 	{"all of them or none", func(d aDoor, key string) error {
-		as, err := d.ask(true, question{limit: "five", key: key, cost: 2}, question{limit: "five", key: key, cost: 4})
+		as, err := d.ask(true, question{limit: "five", key: key, cost: 2},
+			question{limit: "five", key: key, cost: 4})
 		if err != nil {
 			return err
 		}
@@ -227,7 +237,8 @@ var features = []feature{
 			return fmt.Errorf("%+v", as)
 		}
 		// nothing is gone
-		as, err = d.ask(true, question{limit: "five", key: key, cost: 2}, question{limit: "five", key: key, cost: 3})
+		as, err = d.ask(true, question{limit: "five", key: key, cost: 2},
+			question{limit: "five", key: key, cost: 3})
 		if err == nil && !(as[0].allowed && as[1].allowed) {
 			err = fmt.Errorf("%+v", as)
 		}
@@ -237,14 +248,18 @@ var features = []feature{
 		if _, err := one(d, question{limit: "dry", key: key, cost: 5}); err != nil {
 			return err
 		}
-		return wants(d, question{limit: "dry", key: key, cost: 1}, func(a answer) bool { return a.allowed && a.shadow })
+		return wants(d, question{limit: "dry", key: key, cost: 1},
+			func(a answer) bool { return a.allowed && a.shadow })
 	}},
 	{"delay: how long to wait first", func(d aDoor, key string) error {
 		q := question{limit: "queue", key: key, cost: 1}
 		if _, err := one(d, q); err != nil {
 			return err
 		}
-		return wants(d, q, func(a answer) bool { return a.allowed && a.delay > 0 && a.delay <= 10*time.Minute })
+		return wants(d, q, func(a answer) bool {
+			return a.allowed && a.delay > 0 &&
+				a.delay <= 10*time.Minute
+		})
 	}},
 	{"an unknown limit is an error", faulty("unknown")},
 	{"malformed input is an error, and charges nothing", faulty("malformed")},
@@ -280,25 +295,29 @@ func TestDoors(t *testing.T) {
 	for n, f := range features {
 		row := []string{f.name}
 		for i, d := range open {
-			row = append(row, tried(t, f.name+", "+d.name(), fmt.Sprintf("%s-%d", names[i], n), func(key string) error { return f.try(d, key) }))
+			row = append(row, tried(t, f.name+", "+d.name(), fmt.Sprintf("%s-%d", names[i], n),
+				func(key string) error { return f.try(d, key) }))
 		}
 		rows = append(rows, row)
 	}
 	row := []string{"rules: attributes instead of limit and key"}
 	for _, d := range open {
-		row = append(row, tried(t, row[0]+", "+d.name(), "ruled "+d.name(), func(key string) error { return byRules(d, key) }))
+		row = append(row, tried(t, row[0]+", "+d.name(), "ruled "+d.name(),
+			func(key string) error { return byRules(d, key) }))
 	}
 	rows = append(rows, row)
 
 	row = []string{"reservations that are settled later"}
 	for _, d := range open {
-		row = append(row, tried(t, row[0]+", "+d.name(), "reserved "+d.name(), func(key string) error { return reservation(d, key) }))
+		row = append(row, tried(t, row[0]+", "+d.name(), "reserved "+d.name(),
+			func(key string) error { return reservation(d, key) }))
 	}
 	rows = append(rows, row)
 
 	row = []string{"counts together with the others"}
 	for _, d := range open {
-		row = append(row, tried(t, row[0]+", "+d.name(), "together "+d.name(), func(key string) error { return together(d, open, key) }))
+		row = append(row, tried(t, row[0]+", "+d.name(), "together "+d.name(),
+			func(key string) error { return together(d, open, key) }))
 	}
 	rows = append(rows, row)
 	for _, protection := range []string{"TLS", "a token", "Unix sockets"} {
@@ -309,13 +328,14 @@ func TestDoors(t *testing.T) {
 				row = append(row, "–")
 				continue
 			}
-			row = append(row, tried(t, protection+", "+d.name(), "protected "+d.name(), func(key string) error {
-				err := sixth(anywhere)(d, key)
-				if s, ok := d.(stranger); ok && err == nil && protection != "Unix sockets" {
-					err = s.keptOut()
-				}
-				return err
-			}))
+			row = append(row, tried(t, protection+", "+d.name(), "protected "+d.name(),
+				func(key string) error {
+					err := sixth(anywhere)(d, key)
+					if s, ok := d.(stranger); ok && err == nil && protection != "Unix sockets" {
+						err = s.keptOut()
+					}
+					return err
+				}))
 		}
 		rows = append(rows, row)
 	}
@@ -432,11 +452,13 @@ func compareTable(t *testing.T, rows [][]string) {
 		t.Fatalf("%s has no place for the table", file)
 	case was == table.String():
 	case *updateDocs && !t.Failed():
-		if err := os.WriteFile(file, []byte(before+tableBegin+table.String()+tableEnd+after), 0o644); err != nil {
+		if err := os.WriteFile(file, []byte(before+tableBegin+table.String()+tableEnd+after),
+			0o644); err != nil {
 			t.Fatal(err)
 		}
 	default:
-		t.Errorf("%s is stale (-update-docs writes it anew). It should say\n%s", file, table.String())
+		t.Errorf("%s is stale (-update-docs writes it anew). It should say\n%s", file,
+			table.String())
 	}
 }
 
@@ -449,7 +471,8 @@ func openDoors(t *testing.T, change func(*testing.T, *settings) *protection) []a
 	limits := write(t, doorLimits)
 	p := new(protection)
 	r, _ := startNode(t, func(s *settings) {
-		s.Name, s.Limits, s.EnvoyConfig, s.HTTP, s.Redis = "node", limits, dir, "127.0.0.1:0", "127.0.0.1:0"
+		s.Name, s.Limits, s.EnvoyConfig, s.HTTP, s.Redis = "node", limits, dir, "127.0.0.1:0",
+			"127.0.0.1:0"
 		if change != nil {
 			p = change(t, s)
 		}
@@ -488,7 +511,10 @@ func askLimiter(l client.Limiter, q question) ([]answer, error) {
 	if q.op == "peek" {
 		d, err = l.Peek(ctx, q.limit, q.key, q.cost)
 	} else {
-		r := client.Request{Limit: q.limit, Key: q.key, Cost: q.cost, Report: q.report, Drain: q.drain, Strict: q.strict}
+		r := client.Request{
+			Limit: q.limit, Key: q.key, Cost: q.cost, Report: q.report,
+			Drain: q.drain, Strict: q.strict,
+		}
 		if q.at != nil {
 			r.At = time.UnixMilli(*q.at)
 		}

@@ -40,7 +40,8 @@ func (p *process) send(method, page, json string) (status int, body string, err 
 func TestDrain(t *testing.T) {
 	nodes := serveCluster(t, 2)
 	charged := func(p *process, key string, cost int) error {
-		status, body, err := p.call("GET", fmt.Sprintf("/v1/check?limit=big&key=%s&cost=%d", key, cost))
+		status, body, err := p.call("GET", fmt.Sprintf("/v1/check?limit=big&key=%s&cost=%d", key,
+			cost))
 		if err == nil && (status != http.StatusOK || strings.Contains(body, `"degraded":true`)) {
 			err = errors.New(body)
 		}
@@ -59,22 +60,26 @@ func TestDrain(t *testing.T) {
 		}
 		return err
 	})
-	if status, body, err := nodes[0].call("GET", "/readyz"); err != nil || status != http.StatusServiceUnavailable || !strings.Contains(body, "Draining") {
+	if status, body, err := nodes[0].call("GET", "/readyz"); err != nil ||
+		status != http.StatusServiceUnavailable || !strings.Contains(body, "Draining") {
 		t.Errorf("/readyz: %d %s %v", status, body, err)
 	}
-	if _, body, err := nodes[1].call("GET", "/v1/members"); err != nil || !strings.Contains(body, `"name":"n1","state":"leaving"`) {
+	if _, body, err := nodes[1].call("GET", "/v1/members"); err != nil ||
+		!strings.Contains(body, `"name":"n1","state":"leaving"`) {
 		t.Errorf("members: %s %v", body, err)
 	}
 	for i := range 20 {
 		for _, p := range nodes {
 			want := fmt.Sprintf(`"remaining":%d,`, 10000-100-i)
 			_, body, err := p.call("GET", fmt.Sprintf("/v1/peek?limit=big&key=k%d", i))
-			if err != nil || !strings.Contains(body, want) || !strings.Contains(body, `"owner":"n2"`) {
+			if err != nil || !strings.Contains(body, want) ||
+				!strings.Contains(body, `"owner":"n2"`) {
 				t.Errorf("%s says of k%d: %s %v, want %s", p.name, i, body, err, want)
 			}
 		}
 	}
-	if status, body, err := nodes[1].call("POST", "/v1/drain"); err != nil || status != http.StatusConflict || !strings.Contains(body, "no other member") {
+	if status, body, err := nodes[1].call("POST", "/v1/drain"); err != nil ||
+		status != http.StatusConflict || !strings.Contains(body, "no other member") {
 		t.Errorf("the last one: %d %s %v", status, body, err)
 	}
 	if status, _, err := nodes[1].call("GET", "/readyz"); err != nil || status != http.StatusOK {

@@ -16,7 +16,8 @@ const earlier = "30ca56b"
 func buildEarlier(t *testing.T) (binary string) {
 	t.Helper()
 	if err := exec.Command("git", "cat-file", "-e", earlier+"^{commit}").Run(); err != nil {
-		t.Skipf("git does not know commit %s here; fetch the whole history to enter from it", earlier)
+		t.Skipf("git does not know commit %s here; fetch the whole history to enter from it",
+			earlier)
 	}
 	tree := t.TempDir()
 	archive := filepath.Join(tree, "earlier.tar")
@@ -36,8 +37,9 @@ func buildEarlier(t *testing.T) (binary string) {
 	return binary
 }
 
-// Promise: a cluster of the release of protocol 1 enters this one by a full restart with --data-dir, and
-// loses nothing. A node of that release is refused, with a text that says what to do.
+// Promise: a cluster of the release of protocol 1 enters this one by a full restart with
+// --data-dir, and loses nothing. A node of that release is refused, with a text that says what to
+// do.
 func TestEarlierReleaseIsEntered(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds another release")
@@ -57,7 +59,8 @@ func TestEarlierReleaseIsEntered(t *testing.T) {
 	k.ask(2500)
 	k.wantCharged("after a full restart of this release")
 
-	old, _ := startWith(t, "old", func(c *exec.Cmd) { c.Path = earlier }, "--join", k.nodes[0].gossip)
+	old, _ := startWith(t, "old", func(c *exec.Cmd) { c.Path = earlier }, "--join",
+		k.nodes[0].gossip)
 	eventually(t, "a node of the earlier release is refused with advice", func() error {
 		for _, p := range append(k.nodes, old) {
 			if strings.Contains(p.log(), "nodes of two protocols do not mix") {

@@ -19,7 +19,8 @@ func TestEnvoyConfig(t *testing.T) {
 	file := filepath.Join(dir, "edge.yaml")
 	put := func(requests string) {
 		t.Helper()
-		text := "domain: edge\ndescriptors:\n  - key: user\n    rate_limit: {unit: year, requests_per_unit: " + requests + "}\n"
+		text := "domain: edge\ndescriptors:\n  - key: user\n    rate_limit: {unit: year, " +
+			"requests_per_unit: " + requests + "}\n"
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -30,7 +31,8 @@ func TestEnvoyConfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.EnvoyConfig, s.Cluster, s.Memory, s.Role, s.Redis = dir, "test", 8<<20, "member", "off"
-	if _, err := start(t.Context(), s, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "--envoy-config: "+file+":4:") {
+	if _, err := start(t.Context(), s, slog.New(slog.DiscardHandler)); err == nil ||
+		!strings.Contains(err.Error(), "--envoy-config: "+file+":4:") {
 		t.Fatalf("started with a bad file: %v", err)
 	}
 
@@ -43,7 +45,8 @@ func TestEnvoyConfig(t *testing.T) {
 			s.Name, s.EnvoyConfig, s.Join, s.HTTP = fmt.Sprint("n", i), dir, seeds, "127.0.0.1:0"
 		})
 		r.waitReady(t)
-		nodes, urls, seeds = append(nodes, r), append(urls, "http://"+r.address("--http")+"/json"), []string{r.gossip.Addr()}
+		nodes, urls, seeds = append(nodes, r), append(urls, "http://"+r.address("--http")+"/json"),
+			[]string{r.gossip.Addr()}
 	}
 	eventually(t, "both nodes see both", func() error {
 		for _, r := range nodes {
@@ -56,7 +59,8 @@ func TestEnvoyConfig(t *testing.T) {
 	ask := func(node int, user string) (code, limit int) {
 		t.Helper()
 		body := fmt.Sprintf(`{"domain":"edge","descriptors":[{"entries":[{"key":"user","value":%q}]}]}`, user)
-		answer, err := (&http.Client{Timeout: 10 * time.Second}).Post(urls[node], "application/json", strings.NewReader(body))
+		answer, err := (&http.Client{Timeout: 10 * time.Second}).Post(urls[node],
+			"application/json", strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +106,8 @@ func TestEnvoyConfig(t *testing.T) {
 		for i, r := range nodes {
 			r.reloadLimits()
 			if _, limit := ask(i, "new"); limit != c.want {
-				t.Errorf("node %d, file with %s a year: the limit is %d, want %d", i, c.file, limit, c.want)
+				t.Errorf("node %d, file with %s a year: the limit is %d, want %d", i, c.file, limit,
+					c.want)
 			}
 		}
 	}

@@ -82,7 +82,10 @@ func leaveUnfinished(address string, calls int, part []byte) (net.Conn, error) {
 func TestHalfSentRequestsTakeBoundedMemory(t *testing.T) {
 	// half of --memory for them, garbage, and what gRPC keeps of a connection
 	const slack = 160 << 20
-	for name, args := range map[string][]string{"with a token": {"--auth-token-file", write(t, "a-token-of-some-length\n")}, "open": nil} {
+	for name, args := range map[string][]string{"with a token": {
+		"--auth-token-file",
+		write(t, "a-token-of-some-length\n"),
+	}, "open": nil} {
 		p := serveProcess(
 			t,
 			"n1",
@@ -154,7 +157,11 @@ func TestOneDoorCannotTakeAllDescriptors(t *testing.T) {
 		Transport: &http.Transport{DisableKeepAlives: true},
 		Timeout:   10 * time.Second,
 	}
-	for _, full := range []struct{ door, address string }{{"redis", p.redis}, {"grpc", p.grpc}, {"http", p.http}} {
+	for _, full := range []struct{ door, address string }{
+		{"redis", p.redis},
+		{"grpc", p.grpc},
+		{"http", p.http},
+	} {
 		var idle []net.Conn
 		for range 200 {
 			c, err := net.DialTimeout("tcp", full.address, 10*time.Second)
@@ -164,11 +171,15 @@ func TestOneDoorCannotTakeAllDescriptors(t *testing.T) {
 			idle = append(idle, c)
 		}
 		for door, ask := range map[string]func() error{
-			"http":  func() error { return askPage(fresh, "http://"+p.http+"/v1/check?limit=demo&cost=0&key=k") },
+			"http": func() error {
+				return askPage(fresh,
+					"http://"+p.http+"/v1/check?limit=demo&cost=0&key=k")
+			},
 			"redis": func() error { return pingRedis(p.redis) },
 			"grpc": func() error { // of both nodes' keys
 				for i := range 20 {
-					if _, err := checkItems(t.Context(), clients, []*penstockv1.Item{item("big", fmt.Sprint(full.door, i))}, false); err != nil {
+					if _, err := checkItems(t.Context(), clients,
+						[]*penstockv1.Item{item("big", fmt.Sprint(full.door, i))}, false); err != nil {
 						return err
 					}
 				}

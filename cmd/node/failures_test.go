@@ -122,7 +122,8 @@ func TestKilledNodeIsShown(t *testing.T) {
 		!regexp.MustCompile(`(?m)^n3 failed \d+s ago, without a goodbye`).Match(out) {
 		t.Errorf("penstock members: %v:\n%s", err, out)
 	}
-	if out, err := exec.Command(built, "top", "--addr", nodes[0].grpc).CombinedOutput(); err != nil {
+	if out, err := exec.Command(built, "top", "--addr",
+		nodes[0].grpc).CombinedOutput(); err != nil {
 		t.Errorf("penstock top asks a node that is gone: %v:\n%s", err, out)
 	}
 
@@ -146,7 +147,10 @@ func TestFailedMemberLeavesTheList(t *testing.T) {
 		then := now
 		r.failures.clock = func() time.Time { return then }
 	}
-	for _, members := range [][]cluster.Member{{r.member, {ID: "other", Boot: 7, State: cluster.StateActive}}, {r.member}} {
+	for _, members := range [][]cluster.Member{{
+		r.member,
+		{ID: "other", Boot: 7, State: cluster.StateActive},
+	}, {r.member}} {
 		v, err := cluster.NewView("me", members)
 		if err != nil {
 			t.Fatal(err)
@@ -172,7 +176,10 @@ func TestFailuresAreBounded(t *testing.T) {
 	var f failures
 	now := time.Now()
 	for i := range maxFailures + 10 {
-		for _, members := range [][]cluster.Member{{{ID: "me"}, {ID: fmt.Sprint(i)}}, {{ID: "me"}}} {
+		for _, members := range [][]cluster.Member{
+			{{ID: "me"}, {ID: fmt.Sprint(i)}},
+			{{ID: "me"}},
+		} {
 			v, err := cluster.NewView("me", members)
 			if err != nil {
 				t.Fatal(err)

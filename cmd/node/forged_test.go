@@ -75,14 +75,23 @@ func TestForgedFramesDoNotEndTakeovers(t *testing.T) {
 	for i, addr := range addrs {
 		to := cluster.Member{ID: nodes[i].name, Boot: boots[i], PeerAddr: addr}
 		for k := range uint64(10) {
-			for id, boot := range map[string]uint64{"evil": 1000 + k, "n9": 2000 + k, "n2": boots[1], "n3": boots[2]} {
+			for id, boot := range map[string]uint64{
+				"evil": 1000 + k, "n9": 2000 + k,
+				"n2": boots[1], "n3": boots[2],
+			} {
 				_ = forge(
 					to,
 					id,
 					boot,
 					&cluster.Move{From: boot, To: boots[i], ID: id, Term: math.MaxUint64},
-					&cluster.Move{From: boot, To: boots[i], ID: id, Term: math.MaxUint64, Claiming: cluster.Claiming{Claim: all}},
-					&cluster.Move{From: k, To: boots[i], ID: id, Term: math.MaxUint64, Claiming: cluster.Claiming{Claim: all}},
+					&cluster.Move{
+						From: boot, To: boots[i], ID: id, Term: math.MaxUint64,
+						Claiming: cluster.Claiming{Claim: all},
+					},
+					&cluster.Move{
+						From: k, To: boots[i], ID: id, Term: math.MaxUint64,
+						Claiming: cluster.Claiming{Claim: all},
+					},
 				)
 			}
 		}

@@ -28,16 +28,19 @@ func (r *running) tellFounders() (known bool) {
 		return false
 	}
 	s := &r.settings
-	const help = "its founder has said so; a new value needs a stop of all members, with --data-dir the counters stay"
+	const help = "its founder has said so; a new value needs a stop of all members, with " +
+		"--data-dir the counters stay"
 	if s.Copies != nil && *s.Copies != c.Copies.Heirs() {
-		r.log.Warn("the cluster goes by another --copies", "flag", *s.Copies, "cluster", c.Copies.Heirs(), "help", help)
+		r.log.Warn("the cluster goes by another --copies", "flag", *s.Copies, "cluster",
+			c.Copies.Heirs(), "help", help)
 	}
 	failover := c.Failover
 	if failover == 0 {
 		failover = time.Second
 	}
 	if s.Failover != 0 && s.Failover != failover {
-		r.log.Warn("the cluster goes by another --failover", "flag", s.Failover, "cluster", failover, "help", help)
+		r.log.Warn("the cluster goes by another --failover", "flag", s.Failover, "cluster",
+			failover, "help", help)
 	}
 	return true
 }

@@ -18,7 +18,8 @@ import (
 func FuzzGossipKeys(f *testing.F) {
 	key := bytes.Repeat([]byte{0xfe, 1}, gossipKeyBytes/2)
 	f.Add([]byte(hex.EncodeToString(key) + "\n"))
-	f.Add([]byte("# old\n\n" + base64.StdEncoding.EncodeToString(key) + "\r\n" + base64.RawURLEncoding.EncodeToString(key)))
+	f.Add([]byte("# old\n\n" + base64.StdEncoding.EncodeToString(key) + "\r\n" +
+		base64.RawURLEncoding.EncodeToString(key)))
 	f.Add([]byte("short"))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -28,7 +29,8 @@ func FuzzGossipKeys(f *testing.F) {
 				t.Fatalf("an error without a place: %v", err)
 			}
 			for line := range strings.Lines(string(text)) {
-				if line = strings.TrimSpace(line); len(line) >= access.MinToken && strings.Contains(err.Error(), line) {
+				if line = strings.TrimSpace(line); len(line) >= access.MinToken &&
+					strings.Contains(err.Error(), line) {
 					t.Fatalf("%q is shown: %v", line, err)
 				}
 			}
@@ -73,7 +75,8 @@ func FuzzConfigFile(f *testing.F) {
 			return
 		}
 		for name, value := range values {
-			if _, list := value.([]any); list || flags[name] == nil || name == "config" || name == "help" {
+			if _, list := value.([]any); list || flags[name] == nil || name == "config" ||
+				name == "help" {
 				t.Fatalf("%q: %v", name, value)
 			}
 		}
@@ -84,7 +87,8 @@ func FuzzConfigFile(f *testing.F) {
 // used, or the error shows it.
 func FuzzSettings(f *testing.F) {
 	for _, text := range []string{
-		"256MiB", "1GiB", "4611686018427387905B", "-1", "off", "unix:///run/x", "unix://x", "[::1]:80",
+		"256MiB", "1GiB", "4611686018427387905B", "-1", "off", "unix:///run/x", "unix://x",
+		"[::1]:80",
 		"a:65536", ":0", "a:http",
 	} {
 		f.Add(text)
@@ -92,7 +96,8 @@ func FuzzSettings(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		var s size
 		err := s.UnmarshalText([]byte(text))
-		if err == nil && s <= 0 || err != nil && !strings.Contains(err.Error(), fmt.Sprintf("%q", text)) {
+		if err == nil && s <= 0 || err != nil &&
+			!strings.Contains(err.Error(), fmt.Sprintf("%q", text)) {
 			t.Fatalf("%q is %d bytes, %v", text, s, err)
 		}
 		for _, unix := range []bool{false, true} {
@@ -103,7 +108,8 @@ func FuzzSettings(f *testing.F) {
 				}
 				continue
 			}
-			nowhere := d.network == "unix" && !unix || d.network == "tcp" && d.loopback() && d.everywhere()
+			nowhere := d.network == "unix" && !unix || d.network == "tcp" && d.loopback() &&
+				d.everywhere()
 			if nowhere || d.off() != (text == "off") {
 				t.Fatalf("%q is %+v", text, d)
 			}

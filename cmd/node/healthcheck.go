@@ -35,7 +35,9 @@ func (v *healthcheckVerb) Run(sh shell) error {
 	if d.off() {
 		return fmt.Errorf("--http is off: there is nothing to ask")
 	}
-	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+	transport := &http.Transport{DialContext: func(ctx context.Context, _,
+		_ string,
+	) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, d.network, dialable(d))
 	}}
 	scheme := "http"

@@ -19,7 +19,8 @@ func TestHeapFollowsTheBudget(t *testing.T) {
 		heap   int64 // MiB
 	}{{64 << 20, 112}, {1 << 30, 592}} {
 		if limitHeap(c.memory); debug.SetMemoryLimit(-1) != c.heap<<20 {
-			t.Errorf("--memory %d gives the heap %d bytes, not %d MiB", c.memory, debug.SetMemoryLimit(-1), c.heap)
+			t.Errorf("--memory %d gives the heap %d bytes, not %d MiB", c.memory,
+				debug.SetMemoryLimit(-1), c.heap)
 		}
 	}
 }

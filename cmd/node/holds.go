@@ -35,7 +35,10 @@ func (v *topVerb) holds(sh shell) error {
 	list := holdList{Holds: []holdRow{}}
 	var mu sync.Mutex // guards list
 	missing, err := v.askMembers(func(ctx context.Context, c *client.Client) error {
-		out, err := adminOf(c).Holds(ctx, &penstockv1.HoldsRequest{Limit: v.Limit, Key: []byte(v.Key), Holder: v.Holder, Count: int32(v.Count)})
+		out, err := adminOf(c).Holds(ctx, &penstockv1.HoldsRequest{
+			Limit: v.Limit,
+			Key:   []byte(v.Key), Holder: v.Holder, Count: int32(v.Count),
+		})
 		switch {
 		case errors.Is(err, client.ErrElsewhere):
 			return nil // another node decides on that key
@@ -44,7 +47,10 @@ func (v *topVerb) holds(sh shell) error {
 			defer mu.Unlock()
 			list.There += out.There
 			for _, h := range out.Holds {
-				list.Holds = append(list.Holds, holdRow{h.LimitName, string(h.Key), h.Holder, h.Units, h.LeftMs, out.Node})
+				list.Holds = append(list.Holds, holdRow{
+					h.LimitName, string(h.Key), h.Holder,
+					h.Units, h.LeftMs, out.Node,
+				})
 			}
 		}
 		return err
@@ -54,7 +60,8 @@ func (v *topVerb) holds(sh shell) error {
 	}
 	list.Missing = missing
 	slices.SortFunc(list.Holds, func(a, b holdRow) int {
-		return cmp.Or(cmp.Compare(a.Left, b.Left), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Holder, b.Holder))
+		return cmp.Or(cmp.Compare(a.Left, b.Left), cmp.Compare(a.Name, b.Name),
+			cmp.Compare(a.Key, b.Key), cmp.Compare(a.Holder, b.Holder))
 	})
 	list.Holds = list.Holds[:min(v.Count, len(list.Holds))]
 	if err := v.print(sh.out, list, list.write); err != nil {
@@ -67,7 +74,10 @@ func (v *topVerb) holds(sh shell) error {
 func (l holdList) write(w io.Writer) error {
 	rows := [][]string{{"UNITS", "RUNS OUT IN", "LIMIT", "OWNER", "KEY", "HOLDER"}}
 	for _, h := range l.Holds {
-		rows = append(rows, []string{thousands(h.Units), wait(h.Left), cut(h.Name, 12), cut(h.Owner, 10), cut(shown(h.Key), 16), cut(shown(h.Holder), 16)})
+		rows = append(rows, []string{
+			thousands(h.Units), wait(h.Left), cut(h.Name, 12),
+			cut(h.Owner, 10), cut(shown(h.Key), 16), cut(shown(h.Holder), 16),
+		})
 	}
 	if err := columns(w, rows); err != nil {
 		return err

@@ -24,7 +24,8 @@ type importVerb struct {
 // Help is printed below the verb's line.
 func (importVerb) Help() string {
 	return "Limits and rules go to the standard output as YAML for --limits; what could not be " +
-		"carried over goes to the standard error. FILE is for envoy a file of envoyproxy/ratelimit, for " +
+		"carried over goes to the standard error. FILE is for envoy a file of " +
+		"envoyproxy/ratelimit, for " +
 		"gubernator its requests as JSON, for nginx its configuration, for kong its declarative " +
 		"configuration, for redis-cell lines of CL.THROTTLE as MONITOR prints them. " +
 		"docs/coming-from has an example of each."

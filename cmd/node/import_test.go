@@ -11,7 +11,8 @@ import (
 // says what is wrong with the file, and does not panic.
 func FuzzImport(f *testing.F) {
 	f.Add(
-		"domain: edge\ndescriptors:\n- {key: user, rate_limit: {unit: day, requests_per_unit: 1}}\n",
+		"domain: edge\ndescriptors:\n- {key: user, rate_limit: {unit: day, requests_per_unit: " +
+			"1}}\n",
 	)
 	f.Add("domain: a\ndescriptors: [{key: k, value: \"v*\", descriptors: [{key: x}]}]\n")
 	f.Add(
@@ -20,7 +21,8 @@ func FuzzImport(f *testing.F) {
 	f.Add("limit_req_zone $uri zone=a:1m rate=1r/s;\nserver { location / { limit_req zone=a; } }\n")
 	f.Add("limit_conn_zone \"$a{\" zone=c:1m; server { server_name ~x; limit_conn c 1; }")
 	f.Add(
-		"services: [{name: a, plugins: [{name: rate-limiting, config: {minute: 1, limit_by: ip}}]}]",
+		"services: [{name: a, plugins: [{name: rate-limiting, config: {minute: 1, limit_by: " +
+			"ip}}]}]",
 	)
 	f.Add("1.0 [0 127.0.0.1:1] \"CL.THROTTLE\" \"a:b\" \"1\" \"2\" \"3\"\ncl.throttle a 1 2 3 4\n")
 	f.Fuzz(func(t *testing.T, text string) {

@@ -22,7 +22,8 @@ func postFrom(t *testing.T, r *running, from, path, body string) (code int, answ
 	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
 	transport := &http.Transport{DialContext: dialer.DialContext}
 	defer transport.CloseIdleConnections()
-	got, err := (&http.Client{Transport: transport}).Post("http://"+r.address("--http")+path, "application/json", strings.NewReader(body))
+	got, err := (&http.Client{Transport: transport}).Post("http://"+r.address("--http")+path,
+		"application/json", strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,27 +48,32 @@ func list(n int, object func(i int) string) string {
 var floods = map[string]func(t *testing.T, r *running){
 	"HTTP, 40 clients": func(t *testing.T, r *running) {
 		for k := range 40 {
-			postFrom(t, r, fmt.Sprint("127.0.7.", k+1), "/v1/check", `{"items":`+list(1000, func(i int) string {
-				return fmt.Sprintf(`{"key":"k%d","inline":{"name":"x-%d-%d","algorithm":"gcra","limit":5,"per":"720h"}}`, i, k, i)
-			})+"}")
+			postFrom(t, r, fmt.Sprint("127.0.7.", k+1), "/v1/check",
+				`{"items":`+list(1000, func(i int) string {
+					return fmt.Sprintf(`{"key":"k%d","inline":{"name":"x-%d-%d","algorithm":"gcra","limit":5,"per":"720h"}}`, i, k, i)
+				})+"}")
 		}
 	},
 	"HTTP": func(t *testing.T, r *running) {
 		for k := range 40 {
-			code, answer := postFrom(t, r, "127.0.0.1", "/v1/check", `{"items":`+list(1000, func(i int) string {
-				return fmt.Sprintf(`{"key":"k%d","inline":{"name":"x-%d-%d","algorithm":"gcra","limit":5,"per":"720h"}}`, i, k, i)
-			})+"}")
-			if k == 39 && (code != http.StatusTooManyRequests || !strings.Contains(answer, "this client has brought 2048 different limits")) {
+			code, answer := postFrom(t, r, "127.0.0.1", "/v1/check",
+				`{"items":`+list(1000, func(i int) string {
+					return fmt.Sprintf(`{"key":"k%d","inline":{"name":"x-%d-%d","algorithm":"gcra","limit":5,"per":"720h"}}`, i, k, i)
+				})+"}")
+			if k == 39 && (code != http.StatusTooManyRequests ||
+				!strings.Contains(answer, "this client has brought 2048 different limits")) {
 				t.Errorf("the last request is answered with %d %.300s", code, answer)
 			}
 		}
 	},
 	"Gubernator": func(t *testing.T, r *running) {
 		for k := range 40 {
-			_, answer := postFrom(t, r, "127.0.0.1", "/v1/GetRateLimits", `{"requests":`+list(1000, func(i int) string {
-				return fmt.Sprintf(`{"name":"x-%d-%d","uniqueKey":"k%d","hits":1,"limit":5,"duration":2592000000}`, k, i, i)
-			})+"}")
-			if k == 39 && strings.Count(answer, "this client has brought 2048 different limits") != 1000 {
+			_, answer := postFrom(t, r, "127.0.0.1", "/v1/GetRateLimits",
+				`{"requests":`+list(1000, func(i int) string {
+					return fmt.Sprintf(`{"name":"x-%d-%d","uniqueKey":"k%d","hits":1,"limit":5,"duration":2592000000}`, k, i, i)
+				})+"}")
+			if k == 39 && strings.Count(answer,
+				"this client has brought 2048 different limits") != 1000 {
 				t.Errorf("the last request is answered with %.300s", answer)
 			}
 		}
@@ -83,7 +89,8 @@ var floods = map[string]func(t *testing.T, r *running){
 			var b bytes.Buffer
 			for i := range 1000 {
 				key, most := fmt.Sprint("k", i), fmt.Sprint(10+1000*k+i)
-				fmt.Fprintf(&b, "*4\r\n$9\r\nRL.REDUCE\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n$7\r\n2592000\r\n", len(key), key, len(most), most)
+				fmt.Fprintf(&b,
+					"*4\r\n$9\r\nRL.REDUCE\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n$7\r\n2592000\r\n", len(key), key, len(most), most)
 			}
 			if _, err := conn.Write(b.Bytes()); err != nil {
 				t.Fatal(err)
@@ -93,7 +100,8 @@ var floods = map[string]func(t *testing.T, r *running){
 				if err != nil {
 					t.Fatal(err)
 				}
-				if strings.HasPrefix(line, "-ERR inline: this client has brought 2048 different limits") {
+				if strings.HasPrefix(line,
+					"-ERR inline: this client has brought 2048 different limits") {
 					refused++
 				}
 			}
@@ -117,7 +125,8 @@ func TestInlineLimitsLockNobodyOut(t *testing.T) {
 			r.waitReady(t)
 			flood(t, r)
 			for i := range 100 {
-				if err := says(t, r, fmt.Sprint("/v1/check?limit=login&key=k", i), `"allowed":true`); err != nil {
+				if err := says(t, r, fmt.Sprint("/v1/check?limit=login&key=k", i),
+					`"allowed":true`); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -151,26 +160,38 @@ func TestInlineDenied(t *testing.T) {
 	const inline = `"inline":{"algorithm":"gcra","limit":5,"per":"1m"}`
 	rows := map[string]func() (answer string, refused bool){
 		"HTTP": func() (string, bool) {
-			code, answer := postFrom(t, r, "127.0.0.1", "/v1/check", `{"items":[{"limit":"login","key":"a"},{"key":"a",`+inline+`}]}`)
+			code, answer := postFrom(t, r, "127.0.0.1", "/v1/check",
+				`{"items":[{"limit":"login","key":"a"},{"key":"a",`+inline+`}]}`)
 			return answer, code == http.StatusForbidden
 		},
 		"HTTP, a reservation": func() (string, bool) {
-			code, answer := postFrom(t, r, "127.0.0.1", "/v1/reserve", `{"ttl_ms":1000,"key":"a",`+inline+`}`)
+			code, answer := postFrom(t, r, "127.0.0.1", "/v1/reserve",
+				`{"ttl_ms":1000,"key":"a",`+inline+`}`)
 			return answer, code == http.StatusForbidden
 		},
 		"gRPC": func() (string, bool) {
 			_, err := checkItems(context.Background(), c, []*penstockv1.Item{
 				{Limit: "login", Key: []byte("a")},
-				{Key: []byte("a"), Inline: &penstockv1.InlineLimit{Algorithm: penstockv1.Algorithm_ALGORITHM_GCRA, Limit: 5, PerMs: 60_000}},
+				{
+					Key: []byte("a"),
+					Inline: &penstockv1.InlineLimit{
+						Algorithm: penstockv1.Algorithm_ALGORITHM_GCRA,
+						Limit:     5, PerMs: 60_000,
+					},
+				},
 			}, false)
 			return fmt.Sprint(err), err != nil && strings.Contains(err.Error(), "PermissionDenied")
 		},
 		"Gubernator": func() (string, bool) {
-			code, answer := postFrom(t, r, "127.0.0.1", "/v1/GetRateLimits", `{"requests":[{"name":"x","uniqueKey":"a","hits":1,"limit":5,"duration":60000}]}`)
+			code, answer := postFrom(t, r, "127.0.0.1", "/v1/GetRateLimits",
+				`{"requests":[{"name":"x","uniqueKey":"a","hits":1,"limit":5,"duration":60000}]}`)
 			return answer, code == http.StatusOK && strings.Contains(answer, `"error":"`)
 		},
 	}
-	for _, words := range []string{"RL.REDUCE a 5 60", "RL.GET a 5 60", "RL.SESSIONIZE a 5 60", "CL.THROTTLE a 5 5 60"} {
+	for _, words := range []string{
+		"RL.REDUCE a 5 60", "RL.GET a 5 60", "RL.SESSIONIZE a 5 60",
+		"CL.THROTTLE a 5 5 60",
+	} {
 		rows["Redis, "+words] = func() (string, bool) {
 			answer := sayRedis(t, r.address("--redis"), strings.Fields(words)...)
 			return answer, strings.HasPrefix(answer, "-")

@@ -29,12 +29,15 @@ func (v *keygenVerb) Run(sh shell) error {
 	line := base64.StdEncoding.EncodeToString(key) + "\n"
 	if v.Out == "" {
 		fmt.Fprint(sh.out, line)
-		fmt.Fprintln(sh.err, "Keep it in a file of mode 600, the same on every node, and start them with --gossip-key-file FILE.")
+		fmt.Fprintln(sh.err,
+			"Keep it in a file of mode 600, the same on every node, and start them with "+
+				"--gossip-key-file FILE.")
 		return nil
 	}
 	err := v.write(line)
 	if err == nil {
-		fmt.Fprintf(sh.err, "Wrote %s. Copy it to every node, and start them with --gossip-key-file.\n", v.Out)
+		fmt.Fprintf(sh.err,
+			"Wrote %s. Copy it to every node, and start them with --gossip-key-file.\n", v.Out)
 	}
 	return err
 }
@@ -42,19 +45,24 @@ func (v *keygenVerb) Run(sh shell) error {
 // token writes a token for its client, and an entry for the nodes. What the client needs goes to
 // the file or to standard output; the entry goes to standard output if the token does not.
 func (v *keygenVerb) token(sh shell, token string) error {
-	entry := fmt.Sprintf("- {name: %s, sha256: %x, check: {limits: [\"*\"]}}\n", v.Token, sha256.Sum256([]byte(token)))
+	entry := fmt.Sprintf("- {name: %s, sha256: %x, check: {limits: [\"*\"]}}\n", v.Token,
+		sha256.Sum256([]byte(token)))
 	if _, _, err := access.Parse([]byte("clients:\n" + entry)); err != nil {
 		return fmt.Errorf("--token %q: %w", v.Token, err)
 	}
 	if v.Out == "" {
 		fmt.Fprintln(sh.out, token)
-		fmt.Fprintf(sh.err, "Give the token to the client alone. Its entry below clients: in the nodes' --auth-token-file:\n%s", entry)
+		fmt.Fprintf(sh.err,
+			"Give the token to the client alone. Its entry below clients: in the nodes' "+
+				"--auth-token-file:\n%s", entry)
 		return nil
 	}
 	err := v.write(token + "\n")
 	if err == nil {
 		fmt.Fprint(sh.out, entry)
-		fmt.Fprintf(sh.err, "Wrote %s for the client. Put the line below clients: in the nodes' --auth-token-file.\n", v.Out)
+		fmt.Fprintf(sh.err,
+			"Wrote %s for the client. Put the line below clients: in the nodes' "+
+				"--auth-token-file.\n", v.Out)
 	}
 	return err
 }

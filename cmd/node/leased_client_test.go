@@ -21,7 +21,9 @@ func TestLeasedClientsWhileNodesFail(t *testing.T) {
 		t.Skip("takes seconds")
 	}
 	const limit, lasts, each = 10_000, 7 * time.Second, 5
-	limits := write(t, "limits:\n  - {name: hot, algorithm: fixed_window, limit: 10000, per: 1s, consistency: leased}\n")
+	limits := write(t,
+		"limits:\n  - {name: hot, algorithm: fixed_window, limit: 10000, per: 1s, consistency: "+
+			"leased}\n")
 	c := &churn{t: t, limits: limits}
 	for i := range 3 {
 		c.add(i)
@@ -85,7 +87,8 @@ func TestLeasedClientsWhileNodesFail(t *testing.T) {
 	<-c.nodes[1].exited
 	all.Wait()
 
-	t.Logf("%d takes: %d from leases, %d denied, %d degraded, %d failed", offered.Load(), lent.Load(), denied.Load(), degraded.Load(), failed.Load())
+	t.Logf("%d takes: %d from leases, %d denied, %d degraded, %d failed", offered.Load(),
+		lent.Load(), denied.Load(), degraded.Load(), failed.Load())
 	offers := float64(offered.Load()*each) / lasts.Seconds()
 	for i := range window.within {
 		most := int64(limit)

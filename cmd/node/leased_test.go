@@ -15,13 +15,18 @@ import (
 )
 
 var (
-	leasedFor   = flag.Duration("leased.for", 3*time.Second, "how long TestLeasedHotKey asks, in whole seconds")
+	leasedFor = flag.Duration("leased.for", 3*time.Second,
+		"how long TestLeasedHotKey asks, in whole seconds")
 	leasedLimit = flag.Int64("leased.limit", 100_000, "limit per second of TestLeasedHotKey")
 	leasedBatch = flag.Int("leased.batch", 10, "checks per request in TestLeasedHotKey")
 	leasedCost  = flag.Int64("leased.cost", 20, "units per check in TestLeasedHotKey")
-	leasedJudge = flag.Bool("leased.judge", false, "TestLeasedHotKey also fails if too little is used or local: on a machine with nothing else to do")
-	leasedOwner = flag.String("leased.owner", "n1", "owner of the key in TestLeasedHotKey: n1, n2 or n3")
-	leasedFault = flag.String("leased.fault", "", "done to the node n2 in the middle: kill, restart or pause")
+	leasedJudge = flag.Bool("leased.judge", false,
+		"TestLeasedHotKey also fails if too little is used or local: on a machine with nothing "+
+			"else to do")
+	leasedOwner = flag.String("leased.owner", "n1",
+		"owner of the key in TestLeasedHotKey: n1, n2 or n3")
+	leasedFault = flag.String("leased.fault", "",
+		"done to the node n2 in the middle: kill, restart or pause")
 )
 
 // clockStep is by how much the clocks of two processes may differ: each reads the wall's once, at
@@ -49,7 +54,9 @@ func TestLeasedHotKey(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds of all cores")
 	}
-	limits := write(t, fmt.Sprintf("limits:\n  - {name: hot, algorithm: fixed_window, limit: %d, per: 1s, consistency: leased}\n", *leasedLimit))
+	limits := write(t,
+		fmt.Sprintf("limits:\n  - {name: hot, algorithm: fixed_window, limit: %d, per: 1s, "+
+			"consistency: leased}\n", *leasedLimit))
 	c := &churn{t: t, limits: limits}
 	for i := range 3 {
 		c.add(i)
@@ -66,7 +73,10 @@ func TestLeasedHotKey(t *testing.T) {
 	began := time.Now()
 	// answers come before the next window
 	end := began.Truncate(time.Second).Add(*leasedFor - 200*time.Millisecond)
-	window := &seconds{first: began.Unix(), within: make([]atomic.Int64, int(*leasedFor/time.Second))}
+	window := &seconds{
+		first:  began.Unix(),
+		within: make([]atomic.Int64, int(*leasedFor/time.Second)),
+	}
 	var all sync.WaitGroup
 	all.Go(func() { c.disturb(*leasedFault, *leasedFor/3) })
 	for i := range 64 {
@@ -104,10 +114,14 @@ func TestLeasedHotKey(t *testing.T) {
 	all.Wait()
 
 	total := *leasedLimit * int64(*leasedFor/time.Second)
-	local := by[penstockv1.Source_SOURCE_LEASE].Load() + by[penstockv1.Source_SOURCE_DENIED_CACHE].Load() + by[penstockv1.Source_SOURCE_OWNER].Load()
+	local := by[penstockv1.Source_SOURCE_LEASE].Load() +
+		by[penstockv1.Source_SOURCE_DENIED_CACHE].Load() + by[penstockv1.Source_SOURCE_OWNER].Load()
 	used, share := float64(admitted.Load())/float64(total), float64(local)/float64(offered.Load())
-	t.Logf("%d checks in %v, %d units admitted: %.1f %% of the limit; %.1f %% local (%d by lease, %d by the denied cache, %d by the owner, %d forwarded); %d degraded, %d requests failed",
-		offered.Load(), *leasedFor, admitted.Load(), 100*used, 100*share, by[penstockv1.Source_SOURCE_LEASE].Load(), by[penstockv1.Source_SOURCE_DENIED_CACHE].Load(),
+	t.Logf("%d checks in %v, %d units admitted: %.1f %% of the limit; %.1f %% local (%d by "+
+		"lease, %d by the denied cache, %d by the owner, %d forwarded); %d degraded, %d "+
+		"requests failed",
+		offered.Load(), *leasedFor, admitted.Load(), 100*used, 100*share,
+		by[penstockv1.Source_SOURCE_LEASE].Load(), by[penstockv1.Source_SOURCE_DENIED_CACHE].Load(),
 		by[penstockv1.Source_SOURCE_OWNER].Load(), by[penstockv1.Source_SOURCE_FORWARDED].Load(), degraded.Load(), failed.Load())
 	for i := range window.within {
 		t.Logf("second %d: %d admitted", i, window.within[i].Load())
@@ -120,7 +134,8 @@ func TestLeasedHotKey(t *testing.T) {
 		total += *leasedLimit
 	}
 	if admitted.Load() > total {
-		t.Errorf("%d admitted in %v; all of its windows have %d", admitted.Load(), *leasedFor, total)
+		t.Errorf("%d admitted in %v; all of its windows have %d", admitted.Load(), *leasedFor,
+			total)
 	}
 	if *leasedFault != "" || !*leasedJudge {
 		return
@@ -129,15 +144,19 @@ func TestLeasedHotKey(t *testing.T) {
 		t.Errorf("%d requests failed, %d decisions were degraded", failed.Load(), degraded.Load())
 	}
 	if *leasedCost*offered.Load() < 2*total {
-		t.Logf("only %d units were asked for, %d is the limit: not judged how much of that was used", *leasedCost*offered.Load(), total)
+		t.Logf("only %d units were asked for, %d is the limit: not judged how much of that was "+
+			"used", *leasedCost*offered.Load(), total)
 		return
 	}
 	if used < 0.97 || share < 0.95 {
-		t.Errorf("%.1f %% of the limit used, want 97; %.1f %% decided locally, want 95", 100*used, 100*share)
+		t.Errorf("%.1f %% of the limit used, want 97; %.1f %% decided locally, want 95", 100*used,
+			100*share)
 	}
 }
 
-func ask(ctx context.Context, c *client.Client, items []*penstockv1.Item) ([]*penstockv1.Decision, error) {
+func ask(ctx context.Context, c *client.Client,
+	items []*penstockv1.Item,
+) ([]*penstockv1.Decision, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	return checkItems(ctx, c, items, false)

@@ -71,7 +71,9 @@ func reachable(l net.Listener, host string) string {
 func ownAddress() (string, error) {
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
-		return "", fmt.Errorf("cannot list this machine's addresses: %w; say with --advertise by which one others reach it", err)
+		return "",
+			fmt.Errorf("cannot list this machine's addresses: %w; say with --advertise by which "+
+				"one others reach it", err)
 	}
 	best := netip.Addr{}
 	for _, a := range addrs {
@@ -88,7 +90,9 @@ func ownAddress() (string, error) {
 		}
 	}
 	if !best.IsValid() {
-		return "", errors.New("this machine has no address that others could reach; say with --advertise which one they shall dial")
+		return "",
+			errors.New("this machine has no address that others could reach; say with " +
+				"--advertise which one they shall dial")
 	}
 	return best.String(), nil
 }

@@ -71,7 +71,10 @@ const (
 	latencyDigits = 3
 )
 
-func newHistogram() *hdrhistogram.Histogram { return hdrhistogram.New(1, latencyMax, latencyDigits) }
+func newHistogram() *hdrhistogram.Histogram {
+	return hdrhistogram.New(1, latencyMax,
+		latencyDigits)
+}
 
 func record(h *hdrhistogram.Histogram, d time.Duration) {
 	_ = h.RecordValue(min(max(1, d.Microseconds()), latencyMax)) // in range, hence no error

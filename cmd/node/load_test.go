@@ -15,14 +15,17 @@ import (
 func TestLatencyCountsFromTheIntendedSendTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sent atomic.Int64
-		l := load{rate: 100, duration: 2 * time.Second, workers: 1, pause: time.Sleep, sender: func(*rand.Rand) sendFunc {
-			return func(context.Context) outcome {
-				if sent.Add(1) == 50 {
-					time.Sleep(time.Second)
+		l := load{
+			rate: 100, duration: 2 * time.Second, workers: 1, pause: time.Sleep,
+			sender: func(*rand.Rand) sendFunc {
+				return func(context.Context) outcome {
+					if sent.Add(1) == 50 {
+						time.Sleep(time.Second)
+					}
+					return outcome{allowed: 1}
 				}
-				return outcome{allowed: 1}
-			}
-		}}
+			},
+		}
 		counts := new(tally)
 		m := l.run(t.Context(), counts)
 		if n := counts.allowed.Load(); n != 200 || m.unsent != 0 {
@@ -41,12 +44,15 @@ func TestLatencyCountsFromTheIntendedSendTime(t *testing.T) {
 // A rate beyond reach must end on time, and say how much was not sent.
 func TestLoadEndsOnTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := load{rate: 1000, duration: time.Second, workers: 2, pause: time.Sleep, sender: func(*rand.Rand) sendFunc {
-			return func(context.Context) outcome {
-				time.Sleep(10 * time.Millisecond)
-				return outcome{failed: 1, err: errors.New("slow")}
-			}
-		}}
+		l := load{
+			rate: 1000, duration: time.Second, workers: 2, pause: time.Sleep,
+			sender: func(*rand.Rand) sendFunc {
+				return func(context.Context) outcome {
+					time.Sleep(10 * time.Millisecond)
+					return outcome{failed: 1, err: errors.New("slow")}
+				}
+			},
+		}
 		counts := new(tally)
 		begin := time.Now()
 		m := l.run(t.Context(), counts)
@@ -65,12 +71,15 @@ func TestLoadEndsOnTime(t *testing.T) {
 // Without a rate each worker sends as soon as it has its answer, until the time is over.
 func TestClosedLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := load{duration: time.Second, workers: 3, pause: time.Sleep, sender: func(*rand.Rand) sendFunc {
-			return func(context.Context) outcome {
-				time.Sleep(10 * time.Millisecond)
-				return outcome{denied: 1}
-			}
-		}}
+		l := load{
+			duration: time.Second, workers: 3, pause: time.Sleep,
+			sender: func(*rand.Rand) sendFunc {
+				return func(context.Context) outcome {
+					time.Sleep(10 * time.Millisecond)
+					return outcome{denied: 1}
+				}
+			},
+		}
 		counts := new(tally)
 		l.run(t.Context(), counts)
 		if n := counts.denied.Load(); n != 300 {

@@ -89,7 +89,8 @@ func occupy(ts *testscript.TestScript, neg bool, args []string) {
 // --version say it.
 func TestStampedVersion(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "penstock")
-	build := exec.Command("go", "build", "-buildvcs=false", "-ldflags=-X main.stamped=v1.2.3-4-gabc", "-o", binary, ".")
+	build := exec.Command("go", "build", "-buildvcs=false",
+		"-ldflags=-X main.stamped=v1.2.3-4-gabc", "-o", binary, ".")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

@@ -165,7 +165,8 @@ func TestMajorityIsLost(t *testing.T) {
 	eventually(t, "n1 notices", func() error {
 		_, body, err := n1.call("GET", "/readyz")
 		if err == nil &&
-			(!strings.Contains(body, "n2, n3 do not answer") || !strings.Contains(body, "penstock recover")) {
+			(!strings.Contains(body, "n2, n3 do not answer") ||
+				!strings.Contains(body, "penstock recover")) {
 			err = fmt.Errorf("readyz says %q", body)
 		}
 		return err
@@ -239,8 +240,8 @@ func program(words ...string) (said string, code int) {
 	return string(out), exitOf(err)
 }
 
-// Promise: when an owner and its heir are killed at once, a key with counters that are gone says so,
-// with what may have been forgotten, and no other key does.
+// Promise: when an owner and its heir are killed at once, a key with counters that are gone says
+// so, with what may have been forgotten, and no other key does.
 func TestOwnerAndHeirAreKilled(t *testing.T) {
 	limits := write(t, testLimits)
 	n1, n2, n3 := trio(t, limits)

@@ -104,7 +104,8 @@ func (l memberList) write(w io.Writer) error {
 		_, err = fmt.Fprintf(
 			w,
 			"DIFFERENT LIMITS: the files of %s say something else than those of the node "+
-				"that has answered.\nGive all nodes the same files; until then the owner of a key decides by its own.\n",
+				"that has answered.\nGive all nodes the same files; until then the owner of a "+
+				"key decides by its own.\n",
 			strings.Join(l.Disagreeing, ", "),
 		)
 	}
@@ -145,7 +146,8 @@ func (v *ringVerb) Run(sh shell) error {
 	err := v.ask(func(ctx context.Context, c *client.Client) error {
 		answer, err := adminOf(c).Ring(ctx, &penstockv1.RingRequest{Key: []byte(v.Key)})
 		if err == nil {
-			place.Partition, place.Owner, place.Heir, place.Ring = answer.Partition, answer.Owner, answer.Heir, answer.Ring
+			place.Partition, place.Owner, place.Heir, place.Ring = answer.Partition, answer.Owner,
+				answer.Heir, answer.Ring
 		}
 		return err
 	})

@@ -85,7 +85,8 @@ func startOperated(t *testing.T) (*running, *logBook, func(path string) string) 
 	putFile(t, file, login(2))
 	putFile(t, token, testToken+"\n")
 	r, book := startNode(t, func(s *settings) {
-		s.Limits, s.HTTP, s.DataDir, s.AuthTokenFile, s.Redis = file, "127.0.0.1:0", t.TempDir(), token, "127.0.0.1:0"
+		s.Limits, s.HTTP, s.DataDir, s.AuthTokenFile, s.Redis = file, "127.0.0.1:0", t.TempDir(),
+			token, "127.0.0.1:0"
 		s.TLSCert, s.TLSKey = a.issue("doors")
 		s.PeerTLSCert, s.PeerTLSKey = a.issue(s.Name)
 		s.PeerTLSCA = a.file
@@ -94,7 +95,8 @@ func startOperated(t *testing.T) (*running, *logBook, func(path string) string) 
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	return r, book, func(path string) string {
 		t.Helper()
-		ask, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+r.address("--http")+path, nil)
+		ask, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+			"https://"+r.address("--http")+path, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -123,7 +125,10 @@ func TestContractMetrics(t *testing.T) {
 	spec.Name = "secret-limit"
 	inline := mustLimit(t, spec)
 	out := make([]cluster.Decision, 1)
-	if err := r.node.Check(&cluster.Request{Items: []cluster.Item{{Inline: inline, Key: "secret-person", Cost: 1}}}, out); err != nil {
+	if err := r.node.Check(&cluster.Request{Items: []cluster.Item{{
+		Inline: inline,
+		Key:    "secret-person", Cost: 1,
+	}}}, out); err != nil {
 		t.Fatal(err)
 	}
 	text := get("/metrics")
@@ -146,12 +151,18 @@ func TestContractMetrics(t *testing.T) {
 		}
 	}
 	for _, door := range []string{"http", "grpc", "redis", "peer"} {
-		end := metric(text, fmt.Sprintf("penstock_certificate_expiry_timestamp_seconds{door=%q}", door))
-		if left := time.Until(time.Unix(int64(end), 0)); left < 50*time.Minute || left > 61*time.Minute {
-			t.Errorf("the certificate of %s is said to last for %v more; it lasts for an hour", door, left)
+		end := metric(text, fmt.Sprintf("penstock_certificate_expiry_timestamp_seconds{door=%q}",
+			door))
+		if left := time.Until(time.Unix(int64(end), 0)); left < 50*time.Minute ||
+			left > 61*time.Minute {
+			t.Errorf("the certificate of %s is said to last for %v more; it lasts for an hour",
+				door, left)
 		}
 	}
-	for where, text := range map[string]string{"/metrics": text, "/v1/status": get("/v1/status"), "the log": book.String()} {
+	for where, text := range map[string]string{
+		"/metrics": text, "/v1/status": get("/v1/status"),
+		"the log": book.String(),
+	} {
 		for _, secret := range []string{"secret", testToken} {
 			if strings.Contains(text, secret) {
 				t.Errorf("%q stands in %s", secret, where)

@@ -30,7 +30,10 @@ func (p *process) refused(t *testing.T) {
 		t.Errorf("the second %s: exit code %d, want 1", p.name, code)
 	}
 	said := p.log()
-	for _, want := range []string{"the name of this node is in use", "another node has it", "--name"} {
+	for _, want := range []string{
+		"the name of this node is in use", "another node has it",
+		"--name",
+	} {
 		if !strings.Contains(said, want) {
 			t.Errorf("the second %s does not say %q", p.name, want)
 		}
@@ -176,7 +179,8 @@ func agreed(nodes ...*process) error {
 				active++
 			}
 		}
-		seen.Members = slices.DeleteFunc(seen.Members, func(m named) bool { return m.State == "failed" })
+		seen.Members = slices.DeleteFunc(seen.Members,
+			func(m named) bool { return m.State == "failed" })
 		if active != len(nodes) || len(seen.Members) != len(nodes) || seen.Ring != ring {
 			return fmt.Errorf("%s sees %s", p.name, body)
 		}

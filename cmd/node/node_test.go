@@ -78,14 +78,16 @@ func TestLeavingNodeGoesOnDeciding(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !owner.node.Holds(limiter.Hash("key")) {
-		t.Errorf("a leaving owner gives up its keys although nobody could take them over: %+v", owner.node.View().Members)
+		t.Errorf("a leaving owner gives up its keys although nobody could take them over: %+v",
+			owner.node.View().Members)
 	}
 	lost, _ := startNode(t, func(s *settings) { s.Name, s.Join = "lost", []string{"127.0.0.1:1"} })
 	if err := lost.gossip.SetState(cluster.StateLeaving); err != nil {
 		t.Fatal(err)
 	}
 	if lost.node.Held() != 0 {
-		t.Errorf("a node that never joined became an owner by leaving: %+v", lost.node.View().Members)
+		t.Errorf("a node that never joined became an owner by leaving: %+v",
+			lost.node.View().Members)
 	}
 }
 
@@ -102,7 +104,10 @@ func TestAgentForwards(t *testing.T) {
 		t.Error("an agent that knows a member is not ready")
 	}
 	out := make([]cluster.Decision, 1)
-	if err := agent.node.Check(&cluster.Request{Items: []cluster.Item{{Limit: "demo", Key: "x", Cost: 1}}}, out); err != nil {
+	if err := agent.node.Check(&cluster.Request{Items: []cluster.Item{{
+		Limit: "demo", Key: "x",
+		Cost: 1,
+	}}}, out); err != nil {
 		t.Fatal(err)
 	}
 	if d := out[0]; d.Source != cluster.SourceForwarded || d.Owner != member.member.ID {
@@ -120,7 +125,8 @@ func TestWarnings(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.warn(d)
-	if n := strings.Count(book.String(), "INSECURE"); n != 1 || !strings.Contains(book.String(), "--http 0.0.0.0:1 lacks") {
+	if n := strings.Count(book.String(), "INSECURE"); n != 1 ||
+		!strings.Contains(book.String(), "--http 0.0.0.0:1 lacks") {
 		t.Errorf("said %d times that the node is open; want once, with the door:\n%s", n, book)
 	}
 }

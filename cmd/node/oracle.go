@@ -18,7 +18,10 @@ type oracle struct {
 }
 
 func newOracle(l *limiter.Limit, cost int64, keys int) *oracle {
-	return &oracle{limit: l, cost: cost, offered: make([]atomic.Int64, keys), admitted: make([]atomic.Int64, keys)}
+	return &oracle{
+		limit: l, cost: cost, offered: make([]atomic.Int64, keys),
+		admitted: make([]atomic.Int64, keys),
+	}
 }
 
 func (o *oracle) count(key int, allowed bool) {
@@ -77,7 +80,9 @@ const clockSlack = time.Second
 
 // admissionBound is the most units that l admits for one new key between first and last. single
 // says that one window spans the run, so that exactly the bound is admitted if it is asked for.
-func admissionBound(l *limiter.Limit, first, last time.Time) (bound int64, single bool, rule string) {
+func admissionBound(l *limiter.Limit, first,
+	last time.Time,
+) (bound int64, single bool, rule string) {
 	run := last.Sub(first)
 	switch {
 	case l.Algorithm == limiter.GCRA:
@@ -88,7 +93,8 @@ func admissionBound(l *limiter.Limit, first, last time.Time) (bound int64, singl
 	}
 	per := int64(l.Per)
 	n := last.Add(clockSlack).UnixNano()/per - first.Add(-clockSlack).UnixNano()/per + 1
-	return satMul(n, l.Limit), n == 1 && l.Algorithm == limiter.FixedWindow, "limit × windows that the run touches"
+	return satMul(n, l.Limit), n == 1 && l.Algorithm == limiter.FixedWindow,
+		"limit × windows that the run touches"
 }
 
 // refill is elapsed × limit / per, rounded down, in 128 bits, saturating.

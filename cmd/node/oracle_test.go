@@ -28,20 +28,54 @@ func TestAdmissionBound(t *testing.T) {
 		bound  int64
 		single bool
 	}{
-		{"gcra at once", limiter.Spec{Algorithm: limiter.GCRA, Limit: 100, Per: time.Second}, minute, 0, 100, false},
-		{"gcra refills", limiter.Spec{Algorithm: limiter.GCRA, Limit: 100, Per: time.Second}, minute, 2550 * time.Millisecond, 355, false},
-		{"gcra rounds down", limiter.Spec{Algorithm: limiter.GCRA, Limit: 3, Per: time.Second, Burst: 1}, minute, 999 * time.Millisecond, 3, false},
-		{"gcra is never more than a run can ask", limiter.Spec{Algorithm: limiter.GCRA, Limit: 1 << 40, Per: time.Millisecond}, minute, time.Hour, 1 << 40, false},
-		{"fixed window inside one", limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 7, Per: time.Minute}, minute.Add(20 * time.Second), 10 * time.Second, 7, true},
-		{"fixed window over a border", limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 7, Per: time.Minute}, minute.Add(55 * time.Second), 10 * time.Second, 14, false},
-		{"fixed window near a border: clocks may differ", limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 7, Per: time.Minute}, minute.Add(500 * time.Millisecond), 10 * time.Second, 14, false},
-		{"first hit inside one", limiter.Spec{Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 7, Per: time.Minute}, minute.Add(55 * time.Second), 10 * time.Second, 7, true},
-		{"first hit over two", limiter.Spec{Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 7, Per: 4 * time.Second}, minute, 10 * time.Second, 21, false},
-		{"sliding window", limiter.Spec{Algorithm: limiter.SlidingWindow, Limit: 7, Per: time.Minute}, minute.Add(20 * time.Second), 10 * time.Second, 7, false},
+		{
+			"gcra at once",
+			limiter.Spec{Algorithm: limiter.GCRA, Limit: 100, Per: time.Second},
+			minute, 0, 100, false,
+		},
+		{
+			"gcra refills",
+			limiter.Spec{Algorithm: limiter.GCRA, Limit: 100, Per: time.Second},
+			minute, 2550 * time.Millisecond, 355, false,
+		},
+		{"gcra rounds down", limiter.Spec{
+			Algorithm: limiter.GCRA, Limit: 3, Per: time.Second,
+			Burst: 1,
+		}, minute, 999 * time.Millisecond, 3, false},
+		{"gcra is never more than a run can ask", limiter.Spec{
+			Algorithm: limiter.GCRA,
+			Limit:     1 << 40, Per: time.Millisecond,
+		}, minute, time.Hour, 1 << 40, false},
+		{"fixed window inside one", limiter.Spec{
+			Algorithm: limiter.FixedWindow, Limit: 7,
+			Per: time.Minute,
+		}, minute.Add(20 * time.Second), 10 * time.Second, 7, true},
+		{"fixed window over a border", limiter.Spec{
+			Algorithm: limiter.FixedWindow, Limit: 7,
+			Per: time.Minute,
+		}, minute.Add(55 * time.Second), 10 * time.Second, 14, false},
+		{
+			"fixed window near a border: clocks may differ",
+			limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 7, Per: time.Minute},
+			minute.Add(500 * time.Millisecond), 10 * time.Second, 14, false,
+		},
+		{"first hit inside one", limiter.Spec{
+			Algorithm: limiter.FixedWindow,
+			Anchor:    limiter.FirstHit, Limit: 7, Per: time.Minute,
+		}, minute.Add(55 * time.Second), 10 * time.Second, 7, true},
+		{"first hit over two", limiter.Spec{
+			Algorithm: limiter.FixedWindow,
+			Anchor:    limiter.FirstHit, Limit: 7, Per: 4 * time.Second,
+		}, minute, 10 * time.Second, 21, false},
+		{"sliding window", limiter.Spec{
+			Algorithm: limiter.SlidingWindow, Limit: 7,
+			Per: time.Minute,
+		}, minute.Add(20 * time.Second), 10 * time.Second, 7, false},
 	} {
 		bound, single, _ := admissionBound(mustLimit(t, c.spec), c.first, c.first.Add(c.run))
 		if bound != c.bound || single != c.single {
-			t.Errorf("%s: bound %d, single window %v; want %d, %v", c.name, bound, single, c.bound, c.single)
+			t.Errorf("%s: bound %d, single window %v; want %d, %v", c.name, bound, single, c.bound,
+				c.single)
 		}
 	}
 }
@@ -49,7 +83,10 @@ func TestAdmissionBound(t *testing.T) {
 // A bench says no if one key got one unit too many, and if a limiter that works would have admitted
 // more.
 func TestOracleJudges(t *testing.T) {
-	l := mustLimit(t, limiter.Spec{Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 2, Per: time.Hour})
+	l := mustLimit(t, limiter.Spec{
+		Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit,
+		Limit: 2, Per: time.Hour,
+	})
 	now := time.Unix(1_700_000_000, 0)
 	ask := func(o *oracle, key int, answers ...bool) {
 		for _, a := range answers {
@@ -64,15 +101,27 @@ func TestOracleJudges(t *testing.T) {
 		missing int64
 	}{
 		{"right", func(o *oracle) { ask(o, 0, true, true, false); ask(o, 1, true) }, true, 0, 0},
-		{"one too many", func(o *oracle) { ask(o, 0, true, true, true); ask(o, 1, true) }, false, 1, 0},
-		{"one too few", func(o *oracle) { ask(o, 0, true, false, false); ask(o, 1, true) }, false, 0, 1},
-		{"too many of one key do not make up for too few of another", func(o *oracle) { ask(o, 0, true, true, true); ask(o, 1, true, false) }, false, 1, 1},
+		{
+			"one too many", func(o *oracle) { ask(o, 0, true, true, true); ask(o, 1, true) }, false,
+			1,
+			0,
+		},
+		{
+			"one too few", func(o *oracle) { ask(o, 0, true, false, false); ask(o, 1, true) },
+			false,
+			0, 1,
+		},
+		{
+			"too many of one key do not make up for too few of another",
+			func(o *oracle) { ask(o, 0, true, true, true); ask(o, 1, true, false) }, false, 1, 1,
+		},
 	} {
 		o := newOracle(l, 1, 3)
 		c.run(o)
 		v := o.judge(now, now.Add(time.Second), 0)
 		if v.Exact != c.exact || v.Extra != c.extra || v.Missing != c.missing || v.Keys != 2 {
-			t.Errorf("%s: %+v; want exact %v, extra %d, missing %d, 2 keys", c.name, v, c.exact, c.extra, c.missing)
+			t.Errorf("%s: %+v; want exact %v, extra %d, missing %d, 2 keys", c.name, v, c.exact,
+				c.extra, c.missing)
 		}
 	}
 }
@@ -80,7 +129,10 @@ func TestOracleJudges(t *testing.T) {
 // What is left of a window and too little for one more check is not missing, and neither is what
 // unanswered checks may have taken.
 func TestOracleDoesNotBlameTheInnocent(t *testing.T) {
-	l := mustLimit(t, limiter.Spec{Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 10, Per: time.Hour})
+	l := mustLimit(t, limiter.Spec{
+		Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit,
+		Limit: 10, Per: time.Hour,
+	})
 	now := time.Unix(1_700_000_000, 0)
 	o := newOracle(l, 3, 1)
 	for _, allowed := range []bool{true, true, true, false, false} {

@@ -120,7 +120,8 @@ func (v *policyExplainVerb) Run(sh shell) error {
 	case len(v.Attribute) > 0:
 		return v.explainRules(sh)
 	case v.Name == "":
-		return errors.New("give the name of a limit, or --attribute NAME=VALUE to see which rules match")
+		return errors.New("give the name of a limit, or --attribute NAME=VALUE to see which " +
+			"rules match")
 	}
 	l, err := v.find(v.Name)
 	if err != nil {
@@ -136,7 +137,8 @@ func (v *policyExplainVerb) Run(sh shell) error {
 	if !l.Unlimited {
 		object["most_at_once"], object["share_of_three"] = l.Capacity(), l.Share(3).Capacity()
 		rows = append(rows, []string{"at once", fmt.Sprintf("%d at most", l.Capacity())},
-			[]string{"alone", fmt.Sprintf("%d at most, as the share of one node of three that reaches no other", l.Share(3).Capacity())})
+			[]string{"alone", fmt.Sprintf("%d at most, as the share of one node of three that "+
+				"reaches no other", l.Share(3).Capacity())})
 	}
 	return v.print(sh.out, object, func(w io.Writer) error { return columns(w, rows) })
 }
@@ -150,7 +152,8 @@ func (f limitsFile) find(name string) (*limiter.Limit, error) {
 	if l := set.Limits[name]; l != nil {
 		return l, nil
 	}
-	return nil, fmt.Errorf("%s: there is no limit %q; there are: %s", f.Limits, name, strings.Join(slices.Sorted(maps.Keys(set.Limits)), ", "))
+	return nil, fmt.Errorf("%s: there is no limit %q; there are: %s", f.Limits, name,
+		strings.Join(slices.Sorted(maps.Keys(set.Limits)), ", "))
 }
 
 // specJSON are the rows of a limit as one object, with numbers as numbers.
@@ -158,7 +161,8 @@ func specJSON(s limiter.Spec) map[string]any {
 	object := map[string]any{}
 	for _, r := range specRows(s) {
 		object[r[0]] = r[1]
-		if n, err := strconv.ParseInt(r[1], 10, 64); err == nil && r[0] != "name" && r[0] != "override" {
+		if n, err := strconv.ParseInt(r[1], 10, 64); err == nil && r[0] != "name" &&
+			r[0] != "override" {
 			object[r[0]] = n
 		} else if r[1] == "true" && r[0] != "name" && r[0] != "override" {
 			object[r[0]] = true
@@ -169,8 +173,10 @@ func specJSON(s limiter.Spec) map[string]any {
 
 // specWords are the words of fields with numbers as values inside.
 var specWords = map[string][]string{
-	"anchor": {"epoch", "first_hit"}, "on_error": {"local", "allow", "deny"}, "consistency": {"exact", "replicated"},
-	"on_partition": {"proportional", "deny", "open"}, "on_deny": {"reject", "shadow"}, "unsettled": {"charge", "release"},
+	"anchor": {"epoch", "first_hit"}, "on_error": {"local", "allow", "deny"},
+	"consistency":  {"exact", "replicated"},
+	"on_partition": {"proportional", "deny", "open"}, "on_deny": {"reject", "shadow"},
+	"unsettled": {"charge", "release"},
 }
 
 // specRows are the fields of a limit that say something, by the names that files have for them.
@@ -262,10 +268,16 @@ func differences(was, will map[string]*limiter.Limit) []limitChange {
 		case a == nil:
 			changes = append(changes, limitChange{Name: name, Change: "added", Fields: []string{}})
 		case b == nil:
-			changes = append(changes, limitChange{Name: name, Change: "removed", Fields: []string{}})
+			changes = append(changes, limitChange{
+				Name: name, Change: "removed",
+				Fields: []string{},
+			})
 		default:
 			if fields := changedFields(a, b); len(fields) > 0 {
-				c := limitChange{Name: name, Change: "changed", Counters: "new: all keys begin anew", Fields: fields}
+				c := limitChange{
+					Name: name, Change: "changed",
+					Counters: "new: all keys begin anew", Fields: fields,
+				}
 				if sameCounters(a, b) {
 					c.Counters = "kept"
 				}
@@ -286,7 +298,8 @@ func changedFields(a, b *limiter.Limit) []string {
 	}
 	for _, rows := range [][][]string{specRows(a.Spec), specRows(b.Spec)} {
 		for _, r := range rows {
-			line := fmt.Sprintf("%s: %s → %s", r[0], cmp.Or(was[r[0]], "–"), cmp.Or(will[r[0]], "–"))
+			line := fmt.Sprintf("%s: %s → %s", r[0], cmp.Or(was[r[0]], "–"),
+				cmp.Or(will[r[0]], "–"))
 			if was[r[0]] != will[r[0]] && !slices.Contains(fields, line) {
 				fields = append(fields, line)
 			}
@@ -307,7 +320,8 @@ func sameCounters(a, b *limiter.Limit) bool {
 	}
 	found := 0
 	for from, more := (limiter.Cursor{}), true; more; {
-		from, more = table.Keys(now, "", from, 8, func(*limiter.Limit, string, limiter.Decision) { found++ })
+		from, more = table.Keys(now, "", from, 8,
+			func(*limiter.Limit, string, limiter.Decision) { found++ })
 	}
 	return found == 1
 }
@@ -347,7 +361,8 @@ type deniedKey struct {
 func (v *policyReplayVerb) Run(sh shell) error {
 	switch {
 	case v.Log == "" && v.Key != "":
-		return errors.New("--key: is for one limit, by its name; rules say themselves what a request counts for")
+		return errors.New("--key: is for one limit, by its name; rules say themselves what a " +
+			"request counts for")
 	case v.Log == "":
 		return v.byRules(sh)
 	case len(v.Attribute) > 0:
@@ -366,9 +381,13 @@ func (v *policyReplayVerb) Run(sh shell) error {
 	case l.ClientTime:
 		return fmt.Errorf("limit %q goes by its clients' clocks, which a log does not know", l.Name)
 	case l.Algorithm == limiter.Concurrency:
-		return fmt.Errorf("limit %q counts what is under way, and a log does not say when a request was done", l.Name)
+		return fmt.Errorf("limit %q counts what is under way, and a log does not say when a "+
+			"request was done", l.Name)
 	}
-	out, err := replayLog(l, sim.Log{Format: v.Format, Time: v.Time, Key: cmp.Or(v.Key, "{ip}"), Cost: v.Cost, Skip: v.Skip}, file.name, file, int64(v.Memory))
+	out, err := replayLog(l, sim.Log{
+		Format: v.Format, Time: v.Time, Key: cmp.Or(v.Key, "{ip}"),
+		Cost: v.Cost, Skip: v.Skip,
+	}, file.name, file, int64(v.Memory))
 	if err != nil {
 		return err
 	}
@@ -376,7 +395,9 @@ func (v *policyReplayVerb) Run(sh shell) error {
 }
 
 // replayLog decides on all requests of a log, at their times.
-func replayLog(l *limiter.Limit, log sim.Log, name string, r io.Reader, memory int64) (out replayed, err error) {
+func replayLog(l *limiter.Limit, log sim.Log, name string, r io.Reader,
+	memory int64,
+) (out replayed, err error) {
 	table := limiter.NewTable(limiter.TableConfig{Bytes: memory})
 	keys := map[string]*deniedKey{}
 	out.Skipped, err = log.Read(name, r, func(at time.Time, key string, cost int64) {
@@ -386,7 +407,8 @@ func replayLog(l *limiter.Limit, log sim.Log, name string, r io.Reader, memory i
 			keys[key] = k
 		}
 		out.Requests++
-		if rule := l.For(key); rule.Unlimited || table.Take(limiter.Instant(at.UnixNano()), rule, key, limiter.Hash(key), cost).Allowed {
+		if rule := l.For(key); rule.Unlimited || table.Take(limiter.Instant(at.UnixNano()), rule,
+			key, limiter.Hash(key), cost).Allowed {
 			out.Allowed++
 			k.Allowed++
 		} else {
@@ -404,7 +426,8 @@ func replayLog(l *limiter.Limit, log sim.Log, name string, r io.Reader, memory i
 			out.Most = append(out.Most, *k)
 		}
 	}
-	slices.SortFunc(out.Most, func(a, b deniedKey) int { return cmp.Or(cmp.Compare(b.Denied, a.Denied), cmp.Compare(a.Key, b.Key)) })
+	slices.SortFunc(out.Most,
+		func(a, b deniedKey) int { return cmp.Or(cmp.Compare(b.Denied, a.Denied), cmp.Compare(a.Key, b.Key)) })
 	out.Most = out.Most[:min(10, len(out.Most))]
 	return out, nil
 }

@@ -9,13 +9,17 @@ import (
 )
 
 func TestNumbersForPeople(t *testing.T) {
-	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567", -1000: "-1,000", -999: "-999"} {
+	for n, want := range map[int64]string{
+		0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567",
+		-1000: "-1,000", -999: "-999",
+	} {
 		if got := thousands(n); got != want {
 			t.Errorf("%d is %s; want %s", n, got, want)
 		}
 	}
 	for d, want := range map[time.Duration]string{
-		0: "0s", 500: "500ns", 1500: "1.5µs", 123_456: "123µs", 4_567_000: "4.57ms", 7_891_000_000: "7.89s", 90 * time.Second: "1m30s",
+		0: "0s", 500: "500ns", 1500: "1.5µs", 123_456: "123µs", 4_567_000: "4.57ms",
+		7_891_000_000: "7.89s", 90 * time.Second: "1m30s",
 	} {
 		if got := brief(d); got != want {
 			t.Errorf("%d ns is %s; want %s", int64(d), got, want)
@@ -43,7 +47,8 @@ func TestScreen(t *testing.T) {
 	s.Write([]byte("log\n"))
 	s.show("c\n")
 	s.show("")
-	want := "a\nb\n" + "\x1b[2A\x1b[J" + "log\n" + "a\nb\n" + "\x1b[2A\x1b[J" + "c\n" + "\x1b[1A\x1b[J"
+	want := "a\nb\n" + "\x1b[2A\x1b[J" + "log\n" + "a\nb\n" + "\x1b[2A\x1b[J" + "c\n" +
+		"\x1b[1A\x1b[J"
 	if out.String() != want {
 		t.Errorf("%q\nwant\n%q", out.String(), want)
 	}
@@ -54,7 +59,8 @@ func TestTableFits(t *testing.T) {
 	c := counts{}
 	for range demoNodes {
 		c.nodes = append(c.nodes, nodeCounts{
-			name: "node-1", state: "leaving", allowed: 9_999_999, denied: 9_999_999, forwarded: 9_999_999, keys: 9_999_999, perSecond: 99999.9,
+			name: "node-1", state: "leaving", allowed: 9_999_999, denied: 9_999_999,
+			forwarded: 9_999_999, keys: 9_999_999, perSecond: 99999.9,
 		})
 	}
 	for line := range strings.Lines(c.table()) {

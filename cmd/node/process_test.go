@@ -63,12 +63,15 @@ func startProcess(t *testing.T, name string, args ...string) (p *process, ready 
 }
 
 // startWith is startProcess with a command that is changed before it runs.
-func startWith(t *testing.T, name string, change func(*exec.Cmd), args ...string) (p *process, ready chan struct{}) {
+func startWith(t *testing.T, name string, change func(*exec.Cmd),
+	args ...string,
+) (p *process, ready chan struct{}) {
 	t.Helper()
 	const free = "127.0.0.1:0"
 	p = &process{name: name, exited: make(chan struct{})}
 	p.cmd = exec.Command(built, append([]string{
-		"serve", "--name", name, "--gossip", free, "--peer", free, "--grpc", free, "--http", free, "--redis", free,
+		"serve", "--name", name, "--gossip", free, "--peer", free, "--grpc", free, "--http", free,
+		"--redis", free,
 	}, args...)...)
 	change(p.cmd)
 	out, err := p.cmd.StderrPipe()
@@ -263,7 +266,8 @@ func TestExactlyTheLimit(t *testing.T) {
 			// without the owner; they are marked, and outside of this promise. Such a run proves
 			// nothing and is done again, with new keys.
 			for try := 1; ; try++ {
-				admitted, degraded := offer(t, clients, fmt.Sprintf("exact-%d-%d-", c.keys, try), c.keys, c.batch, c.requests)
+				admitted, degraded := offer(t, clients, fmt.Sprintf("exact-%d-%d-", c.keys, try),
+					c.keys, c.batch, c.requests)
 				if degraded > 0 && try < 3 {
 					t.Logf("try %d: %d degraded decisions", try, degraded)
 					continue
@@ -284,7 +288,9 @@ func TestExactlyTheLimit(t *testing.T) {
 
 // offer has 64 clients send requests of batch items each, over keys in turn, and counts what is
 // admitted of each key.
-func offer(t *testing.T, clients []*client.Client, prefix string, keys, batch, requests int) (admitted []int64, degraded int64) {
+func offer(t *testing.T, clients []*client.Client, prefix string, keys, batch,
+	requests int,
+) (admitted []int64, degraded int64) {
 	t.Helper()
 	if offered := 64 * requests * batch / keys; offered <= 10000 {
 		t.Fatalf("only %d checks per key: this proves nothing", offered)
@@ -334,7 +340,8 @@ func TestKilledNode(t *testing.T) {
 	nodes := serveCluster(t, 3)
 	survivor := dial(t, nodes[0])
 	keys := keysOwnedBy(t, "n3", 20, "n1", "n2", "n3")
-	if place, err := adminOf(survivor).Ring(t.Context(), &penstockv1.RingRequest{Key: []byte(keys[0])}); err != nil || place.Owner != "n3" {
+	if place, err := adminOf(survivor).Ring(t.Context(),
+		&penstockv1.RingRequest{Key: []byte(keys[0])}); err != nil || place.Owner != "n3" {
 		t.Fatalf("the key %q belongs to %v (%v); this test expects n3", keys[0], place, err)
 	}
 	check := func(key string) (*penstockv1.Decision, error) {
@@ -369,7 +376,8 @@ func TestKilledNode(t *testing.T) {
 	}
 	for len(waiting) > 0 {
 		if time.Since(killed) > again {
-			t.Fatalf("%v after the kill, %d of %d keys are not answered by an owner: %v", again, len(waiting), len(keys), waiting)
+			t.Fatalf("%v after the kill, %d of %d keys are not answered by an owner: %v", again,
+				len(waiting), len(keys), waiting)
 		}
 		for k := range waiting {
 			d, err := check(k)
@@ -383,7 +391,8 @@ func TestKilledNode(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("all %d keys have an owner again %v after kill -9", len(keys), time.Since(killed).Round(time.Millisecond))
+	t.Logf("all %d keys have an owner again %v after kill -9", len(keys),
+		time.Since(killed).Round(time.Millisecond))
 }
 
 // keysOwnedBy makes n keys that the ring of members gives to owner.
@@ -416,7 +425,8 @@ func TestTermination(t *testing.T) {
 			default:
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-			d, err := checkItems(ctx, stayer, []*penstockv1.Item{item("big", fmt.Sprintf("t-%d", i%100))}, false)
+			d, err := checkItems(ctx, stayer,
+				[]*penstockv1.Item{item("big", fmt.Sprintf("t-%d", i%100))}, false)
 			cancel()
 			if err != nil || d[0].Degraded {
 				t.Errorf("while a node left in peace, a check by another one: %v, %v", d, err)
@@ -535,7 +545,10 @@ func TestTop(t *testing.T) {
 	busy := false // somebody fell back to a share of the limit, which may have been charged as well
 	for i := range 60 {
 		cost := int64(1 + i)
-		it := &penstockv1.Item{Limit: "big", Key: fmt.Appendf(nil, "%s-%d", strings.Repeat("key", i%9), i), Cost: &cost}
+		it := &penstockv1.Item{
+			Limit: "big",
+			Key:   fmt.Appendf(nil, "%s-%d", strings.Repeat("key", i%9), i), Cost: &cost,
+		}
 		eventually(t, "a charge that is counted", func() error {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
@@ -547,7 +560,8 @@ func TestTop(t *testing.T) {
 		})
 	}
 	var list topList
-	out, err := exec.Command(built, "top", "-n", "5", "-o", "json", "--timeout", "20s", "--addr", nodes[2].grpc).Output()
+	out, err := exec.Command(built, "top", "-n", "5", "-o", "json", "--timeout", "20s", "--addr",
+		nodes[2].grpc).Output()
 	if err := errors.Join(err, json.Unmarshal(out, &list)); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -555,13 +569,16 @@ func TestTop(t *testing.T) {
 		t.Errorf("%+v", list)
 	}
 	for i, k := range list.Keys {
-		if !busy && k.Used != int64(60-i) || i > 0 && k.Used > list.Keys[i-1].Used || !strings.HasSuffix(k.Key, fmt.Sprintf("-%d", 59-i)) || k.Name != "big" || k.Limit != 10000 || !strings.HasPrefix(k.Owner, "n") {
+		if !busy && k.Used != int64(60-i) || i > 0 && k.Used > list.Keys[i-1].Used ||
+			!strings.HasSuffix(k.Key, fmt.Sprintf("-%d", 59-i)) || k.Name != "big" ||
+			k.Limit != 10000 || !strings.HasPrefix(k.Owner, "n") {
 			t.Errorf("%d: %+v", i, k)
 		}
 	}
 	out, err = exec.Command(built, "top", "--timeout", "20s", "--addr", nodes[0].grpc).Output()
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
-	if err != nil || len(lines) != 22 || !strings.HasPrefix(lines[0], "USED") || lines[21] != "60 keys looked at" {
+	if err != nil || len(lines) != 22 || !strings.HasPrefix(lines[0], "USED") ||
+		lines[21] != "60 keys looked at" {
 		t.Errorf("%v\n%s", err, out)
 	}
 	for _, line := range lines {
@@ -576,17 +593,25 @@ func TestTop(t *testing.T) {
 		eventually(t, "a hold that is kept", func() error {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
-			all, err := c.ReserveAll(ctx, []client.Request{{Limit: "big", Key: key, Cost: 1}}, time.Hour, client.HoldOptions{Holder: "me"})
+			all, err := c.ReserveAll(ctx, []client.Request{{Limit: "big", Key: key, Cost: 1}},
+				time.Hour, client.HoldOptions{Holder: "me"})
 			if err == nil && all[0].Degraded {
 				err = errors.New("degraded")
 			}
 			return err
 		})
 	}
-	for args, want := range map[string]int{"": 6, "--holder me": 6, "--holder you": 0, "--key held-3": 1, "--limit big -n 2": 2} {
+	for args, want := range map[string]int{
+		"": 6, "--holder me": 6, "--holder you": 0,
+		"--key held-3": 1, "--limit big -n 2": 2,
+	} {
 		var held holdList
-		out, err := exec.Command(built, append([]string{"top", "--holds", "-o", "json", "--timeout", "20s", "--addr", nodes[0].grpc}, strings.Fields(args)...)...).Output()
-		if err := errors.Join(err, json.Unmarshal(out, &held)); err != nil || len(held.Holds) != want || len(held.Missing) > 0 {
+		out, err := exec.Command(built, append([]string{
+			"top", "--holds", "-o", "json", "--timeout",
+			"20s", "--addr", nodes[0].grpc,
+		}, strings.Fields(args)...)...).Output()
+		if err := errors.Join(err, json.Unmarshal(out, &held)); err != nil ||
+			len(held.Holds) != want || len(held.Missing) > 0 {
 			t.Errorf("top --holds %s: %v\n%s", args, err, out)
 		}
 	}

@@ -94,7 +94,8 @@ func (a *authority) sign(name string, c *x509.Certificate, key *ecdsa.PrivateKey
 func (a *authority) save(name, kind string, der []byte) string {
 	a.t.Helper()
 	path := filepath.Join(a.dir, name)
-	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}),
+		0o600); err != nil {
 		a.t.Fatal(err)
 	}
 	return path
@@ -122,8 +123,10 @@ func TestProtectedCluster(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	args := []string{
-		"--limits", write(t, testLimits), "--gossip-key-file", gossipKey, "--auth-token-file", token,
-		"--tls-cert", cert, "--tls-key", key, "--peer-tls-cert", peerCert, "--peer-tls-key", peerKey, "--peer-tls-ca", peers.file,
+		"--limits", write(t, testLimits), "--gossip-key-file", gossipKey, "--auth-token-file",
+		token,
+		"--tls-cert", cert, "--tls-key", key, "--peer-tls-cert", peerCert, "--peer-tls-key",
+		peerKey, "--peer-tls-ca", peers.file,
 	}
 	first := serveProcess(t, "n1", args...)
 	second := serveProcess(
@@ -155,7 +158,8 @@ func TestProtectedCluster(t *testing.T) {
 	if out, code := ask(append([]string{"check", "demo", theirs}, friend...)...); code != 0 ||
 		!strings.Contains(out, "forwarded") {
 		t.Errorf(
-			"a key of the other node: exit code %d\n%s\nwant an answer of its owner, over TLS between the nodes",
+			"a key of the other node: exit code %d\n%s\nwant an answer of its owner, over TLS "+
+				"between the nodes",
 			code,
 			out,
 		)
@@ -168,7 +172,10 @@ func TestProtectedCluster(t *testing.T) {
 	pool.AddCert(clients.cert)
 	browser := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}}
 	defer browser.CloseIdleConnections()
-	for path, want := range map[string]int{"/v1/check?limit=demo&key=x": 401, "/v1/members": 401, "/metrics": 401, "/readyz": 200} {
+	for path, want := range map[string]int{
+		"/v1/check?limit=demo&key=x": 401, "/v1/members": 401,
+		"/metrics": 401, "/readyz": 200,
+	} {
 		answer, err := browser.Get("https://" + first.http + path)
 		if err != nil {
 			t.Fatal(err)
@@ -199,12 +206,27 @@ func TestProtectedCluster(t *testing.T) {
 		args []string
 		want string
 	}{
-		"no token":           {[]string{"check", "demo", "x", "--addr", first.grpc, "--tls-ca", clients.file}, "token"},
-		"wrong token":        {[]string{"check", "demo", "x", "--addr", first.grpc, "--tls-ca", clients.file, "--auth-token-file", wrongToken}, "token"},
-		"wrong authority":    {[]string{"check", "demo", "x", "--addr", first.grpc, "--tls-ca", strangers.file, "--auth-token-file", token, "--timeout", "500ms"}, "certificate"},
-		"no TLS":             {[]string{"check", "demo", "x", "--addr", first.grpc, "--auth-token-file", token, "--timeout", "500ms"}, first.grpc},
+		"no token": {[]string{
+			"check", "demo", "x", "--addr", first.grpc, "--tls-ca",
+			clients.file,
+		}, "token"},
+		"wrong token": {[]string{
+			"check", "demo", "x", "--addr", first.grpc, "--tls-ca",
+			clients.file, "--auth-token-file", wrongToken,
+		}, "token"},
+		"wrong authority": {[]string{
+			"check", "demo", "x", "--addr", first.grpc, "--tls-ca",
+			strangers.file, "--auth-token-file", token, "--timeout", "500ms",
+		}, "certificate"},
+		"no TLS": {[]string{
+			"check", "demo", "x", "--addr", first.grpc,
+			"--auth-token-file", token, "--timeout", "500ms",
+		}, first.grpc},
 		"health without TLS": {[]string{"healthcheck", "--http", first.http}, "not ready"},
-		"health, other cert": {[]string{"healthcheck", "--http", first.http, "--tls-cert", peerCert}, "another certificate"},
+		"health, other cert": {[]string{
+			"healthcheck", "--http", first.http, "--tls-cert",
+			peerCert,
+		}, "another certificate"},
 	} {
 		out, code := ask(c.args...)
 		if code != 1 || !strings.Contains(out, c.want) {

@@ -18,7 +18,9 @@ func (v *recoverVerb) Run(sh shell) error {
 	return v.ask(func(ctx context.Context, c *client.Client) error {
 		out, err := adminOf(c).Recover(ctx, &penstockv1.RecoverRequest{})
 		if err == nil {
-			fmt.Fprintf(sh.out, "%s goes on without the voters that it has lost; /readyz says when it decides again\n", out.Node)
+			fmt.Fprintf(sh.out,
+				"%s goes on without the voters that it has lost; /readyz says when it decides "+
+					"again\n", out.Node)
 		}
 		return err
 	})

@@ -54,7 +54,8 @@ func (r *running) watchRefused() {
 			continue
 		}
 		r.log.Warn("requests were refused because too many different limits have counters",
-			"inline_by_client", now.atDoors-last.atDoors, "inline", now.inline-last.inline, "limits", now.limits-last.limits,
+			"inline_by_client", now.atDoors-last.atDoors, "inline", now.inline-last.inline,
+			"limits", now.limits-last.limits,
 			"help", "clients that bring ever new limits along can be refused: --inline deny")
 		last, pause = now, refusedPause
 	}

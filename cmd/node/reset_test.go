@@ -57,7 +57,10 @@ func TestResetOfAPrefixAndCredit(t *testing.T) {
 		{[]string{"reset", "--prefix", "user:"}, "limit: is missing"},
 		{[]string{"reset", "demo"}, "key: is empty; give a key, or --prefix"},
 		{[]string{"reset", "demo", "k", "--prefix", "user:"}, "--prefix: a key is given too"},
-		{[]string{"reset", "demo", "k", "--limit", "demo"}, "--limit: the limit is the first argument already"},
+		{
+			[]string{"reset", "demo", "k", "--limit", "demo"},
+			"--limit: the limit is the first argument already",
+		},
 		{[]string{"credit", "demo", "k", "0"}, "units: is 0; give 1 or more"},
 		{[]string{"credit", "none", "k", "1"}, `no limit is named "none"`},
 	} {

@@ -35,7 +35,8 @@ func (r *running) openAudit() error {
 // recordReload records that a file was put in force.
 func (r *running) recordReload(action, path string, before, after any) {
 	r.audit.Add(audit.Entry{
-		Time: time.Now(), Who: "this node", From: "a file", Action: action, Target: path, Before: before, After: after,
+		Time: time.Now(), Who: "this node", From: "a file", Action: action, Target: path,
+		Before: before, After: after,
 	})
 }
 
@@ -46,25 +47,27 @@ func (r *running) readClients() (clients *access.Clients, err error) {
 		return nil, nil
 	}
 	var last *access.Set
-	r.tokens, err = policy.WatchFile(s.AuthTokenFile, "clients", r.log, func(always bool) (int, bool, error) {
-		set, err := access.Load(s.AuthTokenFile, s.Insecure)
-		if err == nil && set.Certificates() && s.TLSCA == "" {
-			err = fmt.Errorf("%s: names certificates of clients, and --tls-ca, which verifies them, is not given", s.AuthTokenFile)
-		}
-		if err == nil {
-			err = s.checkRoles(set)
-		}
-		if err != nil || !always && last != nil && set.Equal(last) {
-			return 0, false, err
-		}
-		if last = set; clients == nil {
-			clients = access.New(set)
-		} else {
-			clients.Replace(set)
-		}
-		r.recordReload("load clients", s.AuthTokenFile, nil, set.Len())
-		return set.Len(), true, nil
-	})
+	r.tokens, err = policy.WatchFile(s.AuthTokenFile, "clients", r.log,
+		func(always bool) (int, bool, error) {
+			set, err := access.Load(s.AuthTokenFile, s.Insecure)
+			if err == nil && set.Certificates() && s.TLSCA == "" {
+				err = fmt.Errorf("%s: names certificates of clients, and --tls-ca, which verifies "+
+					"them, is not given", s.AuthTokenFile)
+			}
+			if err == nil {
+				err = s.checkRoles(set)
+			}
+			if err != nil || !always && last != nil && set.Equal(last) {
+				return 0, false, err
+			}
+			if last = set; clients == nil {
+				clients = access.New(set)
+			} else {
+				clients.Replace(set)
+			}
+			r.recordReload("load clients", s.AuthTokenFile, nil, set.Len())
+			return set.Len(), true, nil
+		})
 	if err != nil {
 		return nil, fmt.Errorf("--auth-token-file: %w", err)
 	}

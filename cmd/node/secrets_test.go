@@ -48,7 +48,8 @@ func TestSecretsAreShownNowhere(t *testing.T) {
 
 	secrets := map[string][]byte{
 		"a token": []byte(shop), "the token of an administrator": []byte(ops),
-		"a guessed token": []byte(guess), "the gossip key": gossipKey, "the key of the doors": body(t, key),
+		"a guessed token": []byte(guess), "the gossip key": gossipKey,
+		"the key of the doors": body(t, key),
 	}
 	var nodes []*guardedNode
 	for i := range 2 {
@@ -60,7 +61,8 @@ func TestSecretsAreShownNowhere(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.Cluster, s.Role, s.Memory, s.Name = "test", "member", 8<<20, name
-		s.HTTP, s.Admin, s.Redis, s.Limits = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0", write(t, login(5))
+		s.HTTP, s.Admin, s.Redis, s.Limits = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0",
+			write(t, login(5))
 		s.AuthTokenFile, s.AuditLog, s.GossipKeyFile = tokens, record, gossipFile
 		s.TLSCert, s.TLSKey = cert, key
 		s.PeerTLSCert, s.PeerTLSKey, s.PeerTLSCA = peerCert, peerKey, peers.file
@@ -92,7 +94,8 @@ func TestSecretsAreShownNowhere(t *testing.T) {
 	if _, err := readGossipKeys(broken); err != nil {
 		fmt.Fprintln(said, err)
 	}
-	putFile(t, key, "-----BEGIN EC PRIVATE KEY-----\n"+base64.StdEncoding.EncodeToString(secrets["the key of n1"]))
+	putFile(t, key,
+		"-----BEGIN EC PRIVATE KEY-----\n"+base64.StdEncoding.EncodeToString(secrets["the key of n1"]))
 	if _, err := nodes[0].clientTLS(); err != nil {
 		fmt.Fprintln(said, err)
 	}
@@ -104,7 +107,8 @@ func TestSecretsAreShownNowhere(t *testing.T) {
 	text := said.String() + string(changes)
 	for _, must := range []string{
 		"clients are not loaded", "ring=", "penstock_checks_total{", `"who":"shop (token `,
-		"this is no key of 32 bytes", "--tls-cert: certificate", "WRONGPASS", "code = Unauthenticated", "missing_right", `"action":"reset"`,
+		"this is no key of 32 bytes", "--tls-cert: certificate", "WRONGPASS",
+		"code = Unauthenticated", "missing_right", `"action":"reset"`,
 	} {
 		if !strings.Contains(text, must) {
 			t.Errorf("the test has not come so far that a node said %s", must)
@@ -172,7 +176,8 @@ func (n *guardedNode) overHTTP(token string) {
 	for _, door := range []string{"--http", "--admin"} {
 		at := "https://" + n.address(door)
 		for _, path := range []string{
-			"/v1/check?limit=login&key=k", "/v1/check?limit=none&key=k", "/v1/peek?limit=login&key=k",
+			"/v1/check?limit=login&key=k", "/v1/check?limit=none&key=k",
+			"/v1/peek?limit=login&key=k",
 			"/v1/auth?limit=login&key=k", "/v1/members", "/v1/ring?key=k", "/v1/status", "/v1/top",
 			"/v1/holds", "/v1/limits", "/v1/audit", "/metrics", "/debug/pprof/cmdline", "/readyz",
 			"/debug/pprof/goroutine?debug=2", "/ui/", "/none",
@@ -197,7 +202,8 @@ func (n *guardedNode) overGRPC(token, ca string) {
 		if err != nil {
 			n.t.Fatal(err)
 		}
-		_, err = checkItems(n.t.Context(), c, []*penstockv1.Item{{Limit: "login", Key: []byte("k")}}, false)
+		_, err = checkItems(n.t.Context(), c,
+			[]*penstockv1.Item{{Limit: "login", Key: []byte("k")}}, false)
 		fmt.Fprintln(n.said, err)
 		out, err := adminOf(c).Members(n.t.Context(), &penstockv1.MembersRequest{})
 		fmt.Fprintln(n.said, out, err)

@@ -23,8 +23,10 @@ type serveVerb struct {
 
 // Help is printed below the verb's line.
 func (serveVerb) Help() string {
-	return "Every flag is also read from the environment: --peer-tls-cert from PENSTOCK_PEER_TLS_CERT. A flag goes before " +
-		"the variable, the variable before the --config file, the file before the default. SIGTERM takes the node out " +
+	return "Every flag is also read from the environment: --peer-tls-cert from " +
+		"PENSTOCK_PEER_TLS_CERT. A flag goes before " +
+		"the variable, the variable before the --config file, the file before the default. " +
+		"SIGTERM takes the node out " +
 		"gracefully, SIGHUP reads the limits again."
 }
 
@@ -54,7 +56,8 @@ const heapRoom = 64 << 20
 
 func (v *serveVerb) Run(sh shell) error {
 	if v.Failover == 0 { // demo and bench, which say nothing, mean the default
-		return fmt.Errorf("--failover 0s: give %v to %v", cluster.LeastFailover, cluster.MostFailover)
+		return fmt.Errorf("--failover 0s: give %v to %v", cluster.LeastFailover,
+			cluster.MostFailover)
 	}
 	limitHeap(v.Memory)
 	// is believed to be in use; nobody touches it, so it takes no memory

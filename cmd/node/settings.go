@@ -73,7 +73,10 @@ type gossipGuard struct {
 var groups = []kong.Group{
 	{Key: "doors", Title: "Doors: where this node listens, host:port, or off"},
 	{Key: "limits", Title: "Limits and memory"},
-	{Key: "inline", Title: "A limit that comes with the request, instead of one that the cluster has"},
+	{
+		Key:   "inline",
+		Title: "A limit that comes with the request, instead of one that the cluster has",
+	},
 	{Key: "security", Title: "Security: a listener off loopback needs these, or --insecure"},
 }
 
@@ -98,7 +101,8 @@ func (s *size) UnmarshalText(text []byte) error {
 		*s = size(n * u.bytes)
 		return nil
 	}
-	return fmt.Errorf("%q is no size; write a whole number and B, KiB, MiB or GiB, as in 256MiB", text)
+	return fmt.Errorf("%q is no size; write a whole number and B, KiB, MiB or GiB, as in 256MiB",
+		text)
 }
 
 // place is one place to listen.
@@ -143,10 +147,13 @@ func parseDoor(flag, text string, unix bool) (place, error) {
 	}
 	if path, found := strings.CutPrefix(text, "unix://"); found {
 		if !unix {
-			return place{}, fmt.Errorf("%s %s: a unix socket is not possible here; give host:port", flag, text)
+			return place{}, fmt.Errorf("%s %s: a unix socket is not possible here; give host:port",
+				flag, text)
 		}
 		if !strings.HasPrefix(path, "/") {
-			return place{}, fmt.Errorf("%s %s: give an absolute path, as in unix:///run/penstock.sock", flag, text)
+			return place{},
+				fmt.Errorf("%s %s: give an absolute path, as in unix:///run/penstock.sock", flag,
+					text)
 		}
 		return place{flag, "unix", path}, nil
 	}
@@ -172,7 +179,8 @@ type doors struct {
 // check says what is wrong with s, before anything is opened.
 func (s *settings) check() (d doors, err error) {
 	if s.Name == "" || len(s.Name) > maxName || strings.ContainsAny(s.Name, "/ \t\r\n") {
-		return d, fmt.Errorf("--name %q: give 1 to %d bytes without blanks and slashes", s.Name, maxName)
+		return d, fmt.Errorf("--name %q: give 1 to %d bytes without blanks and slashes", s.Name,
+			maxName)
 	}
 	if s.Cluster == "" || len(s.Cluster) > maxName {
 		return d, fmt.Errorf("--cluster %q: give 1 to %d bytes", s.Cluster, maxName)
@@ -214,19 +222,24 @@ func (s *settings) doors() (d doors, err error) {
 // checkMembership says what is wrong with how the node joins its cluster.
 func (s *settings) checkMembership(d doors) error {
 	if d.peer.off() != d.gossip.off() {
-		return errors.New("--peer and --gossip are open or off together: a node that others know of must be reachable for them, and the other way round")
+		return errors.New("--peer and --gossip are open or off together: a node that others " +
+			"know of must be reachable for them, and the other way round")
 	}
 	if d.gossip.off() && len(s.Join) > 0 {
 		return errors.New("--join needs --gossip and --peer, and they are off")
 	}
 	if s.Expect < 0 || s.Expect > cluster.MostMembers || s.Expect > 0 && len(s.Join) == 0 {
-		return fmt.Errorf("--expect %d: give how many members found the cluster, 1 to %d, and --join, by which they find each other", s.Expect, cluster.MostMembers)
+		return fmt.Errorf("--expect %d: give how many members found the cluster, 1 to %d, and "+
+			"--join, by which they find each other", s.Expect, cluster.MostMembers)
 	}
-	if s.Failover != 0 && (s.Failover < cluster.LeastFailover || s.Failover > cluster.MostFailover) {
-		return fmt.Errorf("--failover %v: give %v to %v", s.Failover, cluster.LeastFailover, cluster.MostFailover)
+	if s.Failover != 0 && (s.Failover < cluster.LeastFailover ||
+		s.Failover > cluster.MostFailover) {
+		return fmt.Errorf("--failover %v: give %v to %v", s.Failover, cluster.LeastFailover,
+			cluster.MostFailover)
 	}
 	if s.Copies != nil && (*s.Copies < 0 || *s.Copies > cluster.MostCopies) {
-		return fmt.Errorf("--copies %d: give how many heirs keep a copy of each partition, 0 to %d", *s.Copies, cluster.MostCopies)
+		return fmt.Errorf("--copies %d: give how many heirs keep a copy of each partition, 0 to %d",
+			*s.Copies, cluster.MostCopies)
 	}
 	if s.Zone != nil {
 		if err := cluster.CheckZone(*s.Zone); err != nil {
@@ -234,7 +247,8 @@ func (s *settings) checkMembership(d doors) error {
 		}
 	}
 	if d.gossip.off() && s.Role == "agent" {
-		return errors.New("--role agent needs --gossip and --peer: alone it would own nothing and reach nobody")
+		return errors.New("--role agent needs --gossip and --peer: alone it would own nothing " +
+			"and reach nobody")
 	}
 	return nil
 }
@@ -264,7 +278,8 @@ func (s *settings) checkFiles() error {
 		}
 	}
 	if given != 0 && given != 3 {
-		return errors.New("--peer-tls-cert, --peer-tls-key and --peer-tls-ca belong together: nodes show each other certificates of one authority")
+		return errors.New("--peer-tls-cert, --peer-tls-key and --peer-tls-ca belong together: " +
+			"nodes show each other certificates of one authority")
 	}
 	return nil
 }
@@ -290,7 +305,8 @@ func (s *settings) exposed(d doors) (lines []string) {
 			}
 		}
 		if !at.off() && !at.loopback() && len(words) > 0 {
-			lines = append(lines, fmt.Sprintf("%s %s lacks %s", at.flag, at.address, strings.Join(words, " and ")))
+			lines = append(lines, fmt.Sprintf("%s %s lacks %s", at.flag, at.address,
+				strings.Join(words, " and ")))
 		}
 	}
 	if s.GossipKeyFile == "" {

@@ -8,13 +8,19 @@ import (
 )
 
 func TestSize(t *testing.T) {
-	for text, want := range map[string]size{"1": 1, "7B": 7, "64KiB": 64 << 10, "256MiB": 256 << 20, "3GiB": 3 << 30} {
+	for text, want := range map[string]size{
+		"1": 1, "7B": 7, "64KiB": 64 << 10, "256MiB": 256 << 20,
+		"3GiB": 3 << 30,
+	} {
 		var got size
 		if err := got.UnmarshalText([]byte(text)); err != nil || got != want {
 			t.Errorf("%s: %d, %v; want %d", text, got, err, want)
 		}
 	}
-	for _, text := range []string{"", "MiB", "0", "-1MiB", "1.5GiB", "256MB", "1 MiB", "9999999999999GiB", "9223372036854775808"} {
+	for _, text := range []string{
+		"", "MiB", "0", "-1MiB", "1.5GiB", "256MB", "1 MiB",
+		"9999999999999GiB", "9223372036854775808",
+	} {
 		if err := new(size).UnmarshalText([]byte(text)); err == nil ||
 			!strings.Contains(err.Error(), "KiB, MiB or GiB") {
 			t.Errorf("%q: error %v; want one that lists the units", text, err)
@@ -43,29 +49,83 @@ func TestSettingsCheck(t *testing.T) {
 		want   []string // in the error
 	}{
 		{"empty name", func(s *settings) { s.Name = "" }, []string{"--name"}},
-		{"long name", func(s *settings) { s.Name = strings.Repeat("x", 129) }, []string{"--name", "128"}},
+		{
+			"long name", func(s *settings) { s.Name = strings.Repeat("x", 129) },
+			[]string{"--name", "128"},
+		},
 		{"slash in name", func(s *settings) { s.Name = "a/b" }, []string{"--name", "slash"}},
 		{"empty cluster", func(s *settings) { s.Cluster = "" }, []string{"--cluster"}},
-		{"no port", func(s *settings) { s.GRPC = "localhost" }, []string{"--grpc", "host:port", "unix:///path", "off"}},
+		{
+			"no port", func(s *settings) { s.GRPC = "localhost" },
+			[]string{"--grpc", "host:port", "unix:///path", "off"},
+		},
 		{"port too high", func(s *settings) { s.HTTP = "localhost:65536" }, []string{"--http"}},
-		{"relative socket", func(s *settings) { s.HTTP = "unix://x" }, []string{"--http", "absolute"}},
-		{"peers over a socket", func(s *settings) { s.Peer = "unix:///x" }, []string{"--peer", "host:port"}},
-		{"gossip over a socket", func(s *settings) { s.Gossip = "unix:///x" }, []string{"--gossip", "host:port"}},
+		{
+			"relative socket", func(s *settings) { s.HTTP = "unix://x" },
+			[]string{"--http", "absolute"},
+		},
+		{
+			"peers over a socket", func(s *settings) { s.Peer = "unix:///x" },
+			[]string{"--peer", "host:port"},
+		},
+		{
+			"gossip over a socket", func(s *settings) { s.Gossip = "unix:///x" },
+			[]string{"--gossip", "host:port"},
+		},
 		{"bad redis", func(s *settings) { s.Redis = "x" }, []string{"--redis"}},
-		{"peer without gossip", func(s *settings) { s.Gossip = "off" }, []string{"--peer", "--gossip"}},
-		{"join without gossip", func(s *settings) { s.Gossip, s.Peer, s.Join = "off", "off", []string{"x:1"} }, []string{"--join"}},
-		{"agent alone", func(s *settings) { s.Gossip, s.Peer, s.Role = "off", "off", "agent" }, []string{"--role agent"}},
+		{
+			"peer without gossip", func(s *settings) { s.Gossip = "off" },
+			[]string{"--peer", "--gossip"},
+		},
+		{"join without gossip", func(s *settings) {
+			s.Gossip, s.Peer, s.Join = "off", "off",
+				[]string{"x:1"}
+		}, []string{"--join"}},
+		{
+			"agent alone", func(s *settings) { s.Gossip, s.Peer, s.Role = "off", "off", "agent" },
+			[]string{"--role agent"},
+		},
 		{"three copies", func(s *settings) { s.Copies = new(3) }, []string{"--copies 3", "0 to 2"}},
-		{"copies below none", func(s *settings) { s.Copies = new(-1) }, []string{"--copies -1", "0 to 2"}},
-		{"empty zone", func(s *settings) { s.Zone = new("") }, []string{`--zone ""`, "1 to 255 bytes", "no zone"}},
-		{"long zone", func(s *settings) { s.Zone = new(strings.Repeat("z", 256)) }, []string{"--zone", "1 to 255 bytes"}},
-		{"zone with a tab", func(s *settings) { s.Zone = new("a\tb") }, []string{`--zone "a\tb"`, "printable"}},
-		{"half a certificate", func(s *settings) { s.TLSKey = "x" }, []string{"--tls-cert", "--tls-key"}},
-		{"authority alone", func(s *settings) { s.TLSCA = "x" }, []string{"--tls-ca", "--tls-cert"}},
-		{"peers without authority", func(s *settings) { s.PeerTLSCert, s.PeerTLSKey = "x", "x" }, []string{"--peer-tls-ca"}},
-		{"gossip off loopback", func(s *settings) { s.Gossip = "0.0.0.0:1" }, []string{"--gossip 0.0.0.0:1", "--gossip-key-file", "--insecure"}},
-		{"peer off loopback", func(s *settings) { s.Peer = ":2" }, []string{"--peer :2", "--peer-tls-cert", "--insecure"}},
-		{"grpc off loopback", func(s *settings) { s.GRPC = "10.0.0.1:3" }, []string{"--grpc 10.0.0.1:3", "--tls-cert", "--auth-token-file", "--insecure"}},
+		{
+			"copies below none", func(s *settings) { s.Copies = new(-1) },
+			[]string{"--copies -1", "0 to 2"},
+		},
+		{
+			"empty zone", func(s *settings) { s.Zone = new("") },
+			[]string{`--zone ""`, "1 to 255 bytes", "no zone"},
+		},
+		{
+			"long zone", func(s *settings) { s.Zone = new(strings.Repeat("z", 256)) },
+			[]string{"--zone", "1 to 255 bytes"},
+		},
+		{
+			"zone with a tab", func(s *settings) { s.Zone = new("a\tb") },
+			[]string{`--zone "a\tb"`, "printable"},
+		},
+		{
+			"half a certificate", func(s *settings) { s.TLSKey = "x" },
+			[]string{"--tls-cert", "--tls-key"},
+		},
+		{
+			"authority alone", func(s *settings) { s.TLSCA = "x" },
+			[]string{"--tls-ca", "--tls-cert"},
+		},
+		{
+			"peers without authority", func(s *settings) { s.PeerTLSCert, s.PeerTLSKey = "x", "x" },
+			[]string{"--peer-tls-ca"},
+		},
+		{
+			"gossip off loopback", func(s *settings) { s.Gossip = "0.0.0.0:1" },
+			[]string{"--gossip 0.0.0.0:1", "--gossip-key-file", "--insecure"},
+		},
+		{
+			"peer off loopback", func(s *settings) { s.Peer = ":2" },
+			[]string{"--peer :2", "--peer-tls-cert", "--insecure"},
+		},
+		{
+			"grpc off loopback", func(s *settings) { s.GRPC = "10.0.0.1:3" },
+			[]string{"--grpc 10.0.0.1:3", "--tls-cert", "--auth-token-file", "--insecure"},
+		},
 		{"http off loopback with a token only", func(s *settings) { s.HTTP, s.AuthTokenFile = "[::]:4", "x" }, []string{"--http [::]:4 lacks --tls-cert", "--insecure"}},
 		{"redis off loopback with a certificate only", func(s *settings) { s.Redis, s.TLSCert, s.TLSKey = ":5", "x", "x" }, []string{"--redis :5 lacks --auth-token-file", "--insecure"}},
 		{"admin off loopback with a certificate only", func(s *settings) { s.Admin, s.TLSCert, s.TLSKey = "host:5", "x", "x" }, []string{"--admin host:5 lacks --auth-token-file", "--insecure"}},
@@ -91,8 +151,14 @@ func TestSettingsAccepted(t *testing.T) {
 		"loopback by name": func(s *settings) { s.HTTP = "localhost:1" },
 		"loopback IPv6":    func(s *settings) { s.HTTP = "[::1]:1" },
 		"sockets":          func(s *settings) { s.HTTP, s.GRPC = "unix:///a", "unix:///b" },
-		"all off":          func(s *settings) { s.Gossip, s.Peer, s.GRPC, s.HTTP, s.Admin = "off", "off", "off", "off", "off" },
-		"meant":            func(s *settings) { s.Gossip, s.Peer, s.GRPC, s.HTTP, s.Insecure = ":1", ":2", ":3", ":4", true },
+		"all off": func(s *settings) {
+			s.Gossip, s.Peer, s.GRPC, s.HTTP, s.Admin = "off",
+				"off", "off", "off", "off"
+		},
+		"meant": func(s *settings) {
+			s.Gossip, s.Peer, s.GRPC, s.HTTP, s.Insecure = ":1",
+				":2", ":3", ":4", true
+		},
 		"protected": func(s *settings) {
 			s.Gossip, s.Peer, s.GRPC, s.HTTP, s.Admin = ":1", ":2", ":3", ":4", ":5"
 			s.GossipKeyFile, s.PeerTLSCert, s.PeerTLSKey, s.PeerTLSCA = "x", "x", "x", "x"
@@ -126,7 +192,8 @@ func TestGossipKeys(t *testing.T) {
 		t.Errorf("keys %x, error %v; want the same key twice", keys, err)
 	}
 	for name, text := range map[string]string{
-		"empty": "# nothing\n", "short": "AAEC\n", "no encoding": "!" + base64Key[1:], "second line bad": base64Key + "\nx" + hexKey,
+		"empty": "# nothing\n", "short": "AAEC\n", "no encoding": "!" + base64Key[1:],
+		"second line bad": base64Key + "\nx" + hexKey,
 	} {
 		_, err := readGossipKeys(write(t, text))
 		if err == nil || !strings.Contains(err.Error(), "--gossip-key-file") {
@@ -142,7 +209,10 @@ func TestToken(t *testing.T) {
 		got != "0123456789abcdef" {
 		t.Errorf("%q, %v", got, err)
 	}
-	for _, text := range []string{"", "short", "\n0123456789abcdef", "0123456789abcdef\nrest", "0123456789 abcdef", "0123456789abcdé…"} {
+	for _, text := range []string{
+		"", "short", "\n0123456789abcdef", "0123456789abcdef\nrest",
+		"0123456789 abcdef", "0123456789abcdé…",
+	} {
 		if _, err := readToken(write(t, text)); err == nil ||
 			!strings.Contains(err.Error(), "--auth-token-file") {
 			t.Errorf("%q: error %v; want one that names the flag", text, err)

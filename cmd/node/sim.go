@@ -69,7 +69,10 @@ func (v *simRunVerb) Run(sh shell) error {
 		debug.SetGCPercent(garbage(scenario.Nodes()))
 	}
 	report := scenario.Run()
-	for path, write := range map[string]func(io.Writer) error{v.HTML: report.WriteHTML, v.SVG: report.WriteSVG} {
+	for path, write := range map[string]func(io.Writer) error{
+		v.HTML: report.WriteHTML,
+		v.SVG:  report.WriteSVG,
+	} {
 		if err := writeFile(path, write); err != nil {
 			return err
 		}
@@ -150,7 +153,11 @@ func (v *simCheckVerb) Run(sh shell) error {
 	summary.Shrink()
 	done()
 	if summary.Smallest != nil {
-		if err := writeFile(v.Save, func(w io.Writer) error { _, err := io.WriteString(w, summary.Smallest.Scenario); return err }); err != nil {
+		if err := writeFile(v.Save, func(w io.Writer) error {
+			_,
+				err := io.WriteString(w, summary.Smallest.Scenario)
+			return err
+		}); err != nil {
 			return err
 		}
 	}

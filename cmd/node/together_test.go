@@ -26,7 +26,9 @@ func owned(t *testing.T, nodes []*running, try int, ask func(user string)) (user
 		ask(user)
 		for k, r := range nodes {
 			r.node.Table().
-				Each(r.clock.Now(), func(_ *limiter.Limit, key string, _ []int64, _ limiter.Decision) bool {
+				Each(r.clock.Now(), func(_ *limiter.Limit, key string, _ []int64,
+					_ limiter.Decision,
+				) bool {
 					if strings.Contains(key, user) && r.node.Holds(limiter.Hash(key)) {
 						users[k] = user
 					}
@@ -46,7 +48,8 @@ func TestTogetherAtTheDoors(t *testing.T) {
   - {name: short, algorithm: fixed_window, anchor: first_hit, limit: 10, per: 1h}
   - {name: long, algorithm: fixed_window, anchor: first_hit, limit: 10, per: 10h}
 `)
-	edge := "domain: edge\natomic: true\ndescriptors:\n  - key: user\n    rate_limit: {unit: year, requests_per_unit: 10}\n"
+	edge := "domain: edge\natomic: true\ndescriptors:\n  - key: user\n    rate_limit: {unit: " +
+		"year, requests_per_unit: 10}\n"
 	if err := os.WriteFile(filepath.Join(dir, "edge.yaml"), []byte(edge), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +168,10 @@ func TestTogetherAtTheDoors(t *testing.T) {
 			return out
 		}
 		fresh(t, func(t *testing.T, try int) (problems []string) {
-			problem := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+			problem := func(format string, args ...any) {
+				problems = append(problems,
+					fmt.Sprintf(format, args...))
+			}
 			users := owned(t, nodes, try, func(user string) {
 				ask("/v1/check", fmt.Sprintf(`{"limit":"short","key":%q}`, user), new(answer))
 			})
@@ -211,7 +217,8 @@ func TestTogetherAtTheDoors(t *testing.T) {
 			if out.Allowed || yes != [3]bool{false, false, true} {
 				problem("%+v; the first two refuse", out)
 			}
-			if a, b := out.Decisions[0].RetryAfterMs, out.Decisions[1].RetryAfterMs; a <= 50*60_000 ||
+			if a, b := out.Decisions[0].RetryAfterMs,
+				out.Decisions[1].RetryAfterMs; a <= 50*60_000 ||
 				b <= 9*3_600_000 {
 				problem("wait for %d and %d ms; want an hour and ten", a, b)
 			}

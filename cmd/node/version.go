@@ -21,7 +21,8 @@ func (versionVerb) Run(sh shell) error {
 
 // versionLine is what version and --version print.
 func versionLine() string {
-	return fmt.Sprintf("penstock %s, %s %s/%s", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return fmt.Sprintf("penstock %s, %s %s/%s", version(), runtime.Version(), runtime.GOOS,
+		runtime.GOARCH)
 }
 
 // version is what the build was given, else the module's version, else the commit it was built
