@@ -71,6 +71,10 @@ var arrows = map[string]string{
 	"rpc -> rpc/fair":    "a client that asks for more than its share is refused",
 	"rpc -> rpc/ui":      "the page of a node",
 	"rpc -> rpc/catalog": "doors put limits at all nodes",
+	"rpc -> rpc/history": "pages show what nodes remember",
+
+	"rpc/history -> cluster": "it observes the node, and reads its counters",
+	"rpc/history -> limiter": "what remains of a limit says what its heir did not know",
 
 	"rpc/peer -> rpc/catalog": "what nodes say of limits that were put travels beside asks",
 
@@ -165,6 +169,7 @@ var arrows = map[string]string{
 	"cmd/node -> rpc/redis":      "wiring",
 	"cmd/node -> rpc/access":     "wiring",
 	"cmd/node -> rpc/catalog":    "wiring",
+	"cmd/node -> rpc/history":    "wiring",
 	"cmd/node -> rpc/audit":      "wiring",
 	"cmd/node -> rpc/fair":       "wiring",
 	"cmd/node -> rpc/client":     "the verbs that ask a running node",
@@ -254,6 +259,7 @@ var walls = map[string]string{
 
 	"rpc -> cluster/gossip": "doors serve whatever View the node has",
 	"rpc/catalog -> *":      "the log knows the node and how limits are written; peer carries it",
+	"rpc/history -> *":      "what a node remembers knows the node, and no wire",
 	"rpc -> limiter/policy": "limits reach the doors through the node, whatever file they came from",
 	"rpc -> rpc/envoy": "a program that embeds a node need not know Envoy's types; cmd/node " +
 		"adds the door",

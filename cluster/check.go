@@ -157,6 +157,9 @@ func (n *Node) Check(r *Request, out []Decision) error {
 	}
 	n.right.markLate(under, b.items, out)
 	n.conclude(now, &b, out)
+	if n.observer != nil {
+		n.show(now, &b, out)
+	}
 	offerCandidates(n, now, r, &b, out)
 	return nil
 }

@@ -17,6 +17,7 @@ type self struct {
 	clock       Clock
 	net         Network
 	callTimeout time.Duration
+	observer    Observer // nil: nothing looks on
 
 	view    atomic.Pointer[route]
 	stopped atomic.Bool

@@ -56,6 +56,8 @@ type HTTPConfig struct {
 	// Gate refuses requests while there are too many, shared by the doors of a node. nil: it lets in
 	// all.
 	Gate *fair.Gate
+	// Overview is the whole cluster as this node's page shows it. nil: there is no page for that.
+	Overview *Overview
 }
 
 // Bounds of the door. Slower clients and larger requests are cut off.
@@ -89,6 +91,7 @@ type web struct {
 	clients *access.Clients // nil: anybody may ask
 	inlines *door.Inlines
 	bodies  bodies
+	streams *streams
 }
 
 func newWeb(c HTTPConfig) *web {
@@ -96,7 +99,11 @@ func newWeb(c HTTPConfig) *web {
 		c.Metrics = door.NewMetrics(c.Node)
 	}
 	c.Catalog = orAlone(c.Catalog, c.Node)
-	return &web{HTTPConfig: c, clients: door.ClientsOf(c.Clients, c.AuthToken), inlines: door.OrNew(c.Inlines, c.Node), bodies: bodies{room: maxBodies}}
+	return &web{
+		HTTPConfig: c, clients: door.ClientsOf(c.Clients, c.AuthToken),
+		inlines: door.OrNew(c.Inlines, c.Node),
+		bodies:  bodies{room: maxBodies}, streams: new(streams),
+	}
 }
 
 // NewHTTP makes the HTTP door: checks, forward-auth, health, and the members of the cluster.
@@ -143,6 +150,7 @@ func (w *web) adminPages(m *mux) {
 	m.handle("POST /v1/drain", w.drainPage)
 	m.handle("POST /v1/recover", w.recoverPage)
 	m.handle("GET /v1/audit", w.audit)
+	w.overviewPages(m)
 	m.handle("GET /ui/", ui.Handler("/ui/").ServeHTTP)
 	m.HandleFunc("GET /{$}", http.RedirectHandler("/ui/", http.StatusFound).ServeHTTP)
 	m.handle("GET /metrics", promhttp.HandlerFor(w.Metrics.Registry, promhttp.HandlerOpts{}).ServeHTTP)

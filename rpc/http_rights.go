@@ -20,6 +20,12 @@ var pageRights = map[string]access.Right{
 	"/v1/top": access.Read, "/v1/holds": access.Read, "GET /v1/limits": access.Read,
 	"/v1/audit": access.Read, "/v1/limits/history": access.Read,
 
+	"/v1/cluster/watch": access.Read, "/v1/cluster/limits": access.Read,
+	"/v1/cluster/rules": access.Read, "/v1/cluster/ring": access.Read,
+	"/v1/cluster/heavy": access.Read, "/v1/cluster/top": access.Read,
+	"/v1/cluster/keys": access.Read, "/v1/cluster/holds": access.Read,
+	"/v1/cluster/key": access.Read,
+
 	"/v1/recover": access.Write, "/v1/limits/promote": access.Write, "/v1/limits/rollback": access.Write,
 
 	"/metrics": access.Metrics,

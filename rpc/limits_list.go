@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"penstock/cluster"
+	"penstock/limiter"
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/rpc/catalog"
 )
@@ -54,23 +55,26 @@ func (w *web) limits(rw http.ResponseWriter, _ *http.Request) {
 	limits, tallies := w.Node.Limits(), w.Node.Stats().Candidates()
 	checks := w.Node.LimitTallies()
 	for _, name := range slices.Sorted(maps.Keys(limits)) {
-		l := limits[name]
-		row := namedLimit{
-			inlineJSON: newInlineJSON(
-				&l.Spec,
-			), Put: w.Node.IsPut(name), Overrides: len(l.Overrides()),
-			wordsJSON: newWordsJSON(&l.Spec),
-			Candidate: newCandidateJSON(l, tallies[name]),
-		}
+		row := w.namedLimit(limits[name], tallies[name])
 		row.count(checks[name])
-		if row.Put {
-			head := w.Catalog.Head(name)
-			row.Version, row.By, row.AtMs = head.Version.String(), head.By, head.AtMs
-			row.OverFile = w.Node.Given(name) != nil
-		}
 		out.Limits = append(out.Limits, row)
 	}
 	writeJSON(rw, http.StatusOK, out)
+}
+
+// namedLimit is a limit without counts.
+func (w *web) namedLimit(l *limiter.Limit, tried cluster.CandidateTally) namedLimit {
+	row := namedLimit{
+		inlineJSON: newInlineJSON(&l.Spec), wordsJSON: newWordsJSON(&l.Spec),
+		Put: w.Node.IsPut(l.Name), Overrides: len(l.Overrides()),
+		Candidate: newCandidateJSON(l, tried),
+	}
+	if row.Put {
+		head := w.Catalog.Head(l.Name)
+		row.Version, row.By, row.AtMs = head.Version.String(), head.By, head.AtMs
+		row.OverFile = w.Node.Given(l.Name) != nil
+	}
+	return row
 }
 
 // Limits lists the named limits.

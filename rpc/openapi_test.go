@@ -205,7 +205,9 @@ func registered(t *testing.T) (patterns []string) {
 }
 
 // undocumented are pages that are for people and their tools, and no interface.
-var undocumented = regexp.MustCompile(`^(/|GET /\{\$\}|GET /debug/pprof/.*|GET /ui/.*)$`)
+var undocumented = regexp.MustCompile(
+	`^(/|GET /\{\$\}|GET /debug/pprof/.*|GET /ui/.*|GET /v1/cluster/.*)$`,
+)
 
 // without is a node that waits for a cluster of which nobody is there.
 func without(t *testing.T) *cluster.Node {

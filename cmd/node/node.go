@@ -29,6 +29,7 @@ import (
 	"penstock/rpc/door"
 	"penstock/rpc/envoy"
 	"penstock/rpc/fair"
+	"penstock/rpc/history"
 	"penstock/rpc/peer"
 	"penstock/rpc/redis"
 )
@@ -50,6 +51,8 @@ type running struct {
 	secretFiles
 	audit   *audit.Log
 	catalog *catalog.Catalog // of limits that are put
+	history *history.Recorder
+	page    *rpc.Overview
 
 	auditFile *os.File // nil without --audit-log
 	data      *dataDir // nil without --data-dir
@@ -190,6 +193,7 @@ func (r *running) makeNode(_ context.Context, d doors) error {
 		return fmt.Errorf("--data-dir: %w", err)
 	}
 	r.tasks.Go(func() { r.catalog.Run(r.leaving) })
+	r.remember()
 	r.node.Start()
 	r.tasks.Go(r.watchRefused)
 	r.tasks.Go(r.watchLost)
@@ -247,7 +251,7 @@ func (r *running) makeDoors(_ context.Context, d doors) error {
 	r.envoy = envoy.New(r.node, r.clock, inlines)
 	pages := rpc.HTTPConfig{
 		Node: r.node, Clients: clients, Audit: r.audit, Version: version(), Started: r.started,
-		Admin: s.Admin == "", Roster: r, Catalog: r.catalog,
+		Admin: s.Admin == "", Roster: r, Catalog: r.catalog, Overview: r.page,
 		Draining: r.draining.Load, Drain: r.drain, TrustedProxies: s.TrustedProxy, Metrics: r.newMetrics(clientTLS),
 		Hosts: r.hosts(d, clients != nil, clientTLS), Doors: map[string]http.Handler{"POST /json": r.envoy}, Inlines: inlines, Gate: gate,
 	}
@@ -284,7 +288,7 @@ func (r *running) makeDoors(_ context.Context, d doors) error {
 		}
 		o.serveGRPC(peer.NewServer(peer.ServerConfig{
 			Node: r.node, Cluster: s.Cluster, Clock: r.clock, TLS: peerTLS, Logger: r.log,
-			Catalog: r.catalog,
+			Catalog: r.catalog, Inquiries: r.page,
 		}))
 	}
 	return nil
@@ -460,6 +464,7 @@ func (r *running) see(v *cluster.View) {
 	r.peers.Keep(v.Members)
 	r.node.SetView(v)
 	r.catalog.Seen()
+	r.history.Seen(v)
 	r.compareLimits(v)
 }
 

@@ -25,6 +25,13 @@ const (
 
 // Tell carries a message of the catalog to m, and its answer back. See catalog.Network.
 func (p *Lines) Tell(ctx context.Context, m cluster.Member, text []byte) ([]byte, error) {
+	return p.invoke(ctx, m, catalogMethod, text)
+}
+
+// invoke carries a message to m that is no ask, and its answer back.
+func (p *Lines) invoke(
+	ctx context.Context, m cluster.Member, method string, text []byte,
+) ([]byte, error) {
 	l, err := p.line(m)
 	if err != nil {
 		return nil, err
@@ -34,7 +41,7 @@ func (p *Lines) Tell(ctx context.Context, m cluster.Member, text []byte) ([]byte
 	var header metadata.MD
 	var at grpcpeer.Peer
 	ctx = metadata.NewOutgoingContext(ctx, me.metadata())
-	if err := l.conn.Invoke(ctx, catalogMethod, &text, &answer, grpc.Header(&header), grpc.Peer(&at)); err != nil {
+	if err := l.conn.Invoke(ctx, method, &text, &answer, grpc.Header(&header), grpc.Peer(&at)); err != nil {
 		return nil, explainProtocol(err)
 	}
 	defer answer.Free()
@@ -52,23 +59,32 @@ func (p *Lines) Tell(ctx context.Context, m cluster.Member, text []byte) ([]byte
 
 // registerCatalog has s answer what Tell sends.
 func registerCatalog(s *grpc.Server, d *peerDoor, c *catalog.Catalog) {
+	d.register(s, catalogService, "Tell",
+		func(_ context.Context, text []byte, agent bool) ([]byte, error) {
+			return c.Answer(text, agent)
+		})
+}
+
+// answerer answers the message of another node. agent says that it is an agent.
+type answerer func(ctx context.Context, text []byte, agent bool) ([]byte, error)
+
+// register has s answer the messages of one method, which are no asks.
+func (d *peerDoor) register(s *grpc.Server, service, method string, a answerer) {
 	s.RegisterService(&grpc.ServiceDesc{
-		ServiceName: catalogService,
+		ServiceName: service,
 		HandlerType: (*any)(nil),
 		Methods: []grpc.MethodDesc{{
-			MethodName: "Tell",
-			Handler: func(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
-				return d.tell(ctx, c, decode)
+			MethodName: method,
+			Handler: func(
+				_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor,
+			) (any, error) {
+				return d.tell(ctx, a, decode)
 			},
 		}},
 	}, nil)
 }
 
-func (d *peerDoor) tell(
-	ctx context.Context,
-	c *catalog.Catalog,
-	decode func(any) error,
-) (any, error) {
+func (d *peerDoor) tell(ctx context.Context, a answerer, decode func(any) error) (any, error) {
 	_, agent, err := d.meet(ctx)
 	if err != nil {
 		return nil, err
@@ -81,7 +97,7 @@ func (d *peerDoor) tell(
 		return nil, err
 	}
 	defer m.Free()
-	answer, err := c.Answer(m.Bytes(), agent)
+	answer, err := a(ctx, m.Bytes(), agent)
 	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}

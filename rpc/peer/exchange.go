@@ -36,6 +36,8 @@ type ServerConfig struct {
 	Logger  *slog.Logger // default slog.Default
 	// Catalog answers what other nodes say about limits that were put; nil: nothing does.
 	Catalog *catalog.Catalog
+	// Inquiries answers what the pages of other nodes ask; nil: nothing does.
+	Inquiries Inquiries
 }
 
 // NewServer makes the door for other nodes: it reads the asks of each frame, has the node
@@ -65,6 +67,9 @@ func NewServer(c ServerConfig) *door.Server {
 	}, nil)
 	if c.Catalog != nil {
 		registerCatalog(s, d, c.Catalog)
+	}
+	if c.Inquiries != nil {
+		d.register(s, inquiryService, "Ask", c.Inquiries.Answer)
 	}
 	return door.NewServer(s, d.ending)
 }

@@ -1,7 +1,8 @@
-// Package ui is the web page of a node: the members of its cluster, its decisions, the most used
-// keys, and a form to look up a key. The page is static. Its script (page.js) gets the data from
-// the node, with the reader's token if the node wants one. So the page itself is no secret, and it
-// loads nothing from elsewhere.
+// Package ui is the web page of a node: the whole cluster with its checks, events, limits, keys and
+// holds. The page is static. Its scripts get the data from the node, with the reader's token if the
+// node wants one: page.js listens to it (node.js), and graph.js, ring.js, failures.js, tables.js
+// and key.js draw a part each. So the page itself is no secret, and it loads nothing from
+// elsewhere.
 package ui
 
 import (
@@ -9,7 +10,7 @@ import (
 	"net/http"
 )
 
-//go:embed index.html page.js page.css
+//go:embed index.html page.css *.js
 var files embed.FS
 
 // Handler serves the page below a path like /ui/.

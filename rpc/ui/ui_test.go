@@ -40,17 +40,24 @@ func TestPage(t *testing.T) {
 			t.Errorf("%s has %q", e.Name(), found)
 		}
 	}
-	text, err := fs.ReadFile(files, "page.js")
-	if err != nil {
-		t.Fatal(err)
-	}
+	named := regexp.MustCompile(`at\("([a-z-]+)"\)`)
 	html, err := fs.ReadFile(files, "index.html")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range regexp.MustCompile(`at\("([a-z-]+)"\)`).FindAllStringSubmatch(string(text), -1) {
-		if !strings.Contains(string(html), `id="`+m[1]+`"`) {
-			t.Errorf("page.js speaks of %s, and the page has none", m[1])
+	for _, e := range entries {
+		text, err := fs.ReadFile(files, e.Name())
+		if err != nil {
+			t.Fatal(err)
 		}
+		for _, m := range named.FindAllStringSubmatch(string(text), -1) {
+			if !strings.Contains(string(html), `id="`+m[1]+`"`) {
+				t.Errorf("%s speaks of %s, and the page has none", e.Name(), m[1])
+			}
+		}
+	}
+	live := regexp.MustCompile(`role="(status|alert|log|timer)"|aria-live="(polite|assertive)"`)
+	if n := len(live.FindAll(html, -1)); n != 5 {
+		t.Errorf("%d places are read out as they change; the 5 known ones change rarely", n)
 	}
 }

@@ -1,0 +1,273 @@
+package rpc
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"penstock/cluster"
+	"penstock/limiter"
+	"penstock/rpc/history"
+)
+
+// question is what the page of one node asks another node, as JSON. What is nil is not asked.
+type question struct {
+	Pulse   *pulseQuestion  `json:"pulse,omitempty"`
+	Limits  *limitsQuestion `json:"limits,omitempty"`
+	Heavy   *keysQuestion   `json:"heavy,omitempty"`
+	Top     *keysQuestion   `json:"top,omitempty"`
+	Keys    *keysQuestion   `json:"keys,omitempty"`
+	Holds   *keysQuestion   `json:"holds,omitempty"`
+	Answers *keysQuestion   `json:"answers,omitempty"`
+}
+
+// pulseQuestion asks for counts and events after those that are known already.
+type pulseQuestion struct {
+	Boot   uint64 `json:"boot,string"` // of which they are known; of another one all is asked for
+	Fine   int64  `json:"fine"`        // seconds since 1970
+	Rough  int64  `json:"rough"`       // likewise
+	Change uint64 `json:"change"`
+}
+
+// limitsQuestion asks for the tallies of some limits: those named, or those used most.
+type limitsQuestion struct {
+	Names  []string `json:"names,omitempty"`
+	Search string   `json:"search,omitempty"`
+	By     string   `json:"by,omitempty"`
+	Count  int      `json:"count,omitempty"`
+}
+
+// keysQuestion asks about keys. What is empty is not looked at.
+type keysQuestion struct {
+	Limit  string `json:"limit,omitempty"`
+	Key    string `json:"key,omitempty"` // of Keys: its beginning
+	Count  int    `json:"count"`
+	Holder string `json:"holder,omitempty"`
+}
+
+// reply is the answer to a question.
+type reply struct {
+	Node    string             `json:"node"`
+	Boot    uint64             `json:"boot,string"`
+	NowMs   int64              `json:"now_ms"`
+	Pulse   *pulse             `json:"pulse,omitempty"`
+	Limits  map[string]tally   `json:"limits,omitempty"`
+	Heavy   *history.HeavyList `json:"heavy,omitempty"`
+	Top     *topKeys           `json:"top,omitempty"`
+	Keys    *foundKeys         `json:"keys,omitempty"`
+	Holds   *openHolds         `json:"holds,omitempty"`
+	Answers *rememberedAnswers `json:"answers,omitempty"`
+	Refused string             `json:"refused,omitempty"` // why something is missing
+}
+
+// pulse is how a node is.
+type pulse struct {
+	Fine   history.Rows    `json:"fine,omitzero"`
+	Rough  history.Rows    `json:"rough,omitzero"`
+	Events []history.Event `json:"events,omitempty"`
+
+	Allowed      uint64 `json:"allowed"` // since its start
+	Denied       uint64 `json:"denied"`
+	Degraded     uint64 `json:"degraded"`
+	Held         int    `json:"held"` // partitions
+	Giving       int    `json:"giving"`
+	Kept         int    `json:"kept"`
+	Unreplicated int    `json:"unreplicated"`
+	LagMs        int64  `json:"lag_ms"`
+	TableBytes   int64  `json:"table_bytes"`
+	UptimeMs     int64  `json:"uptime_ms"`
+	Ready        bool   `json:"ready"`
+}
+
+// tally is what the checks under a limit were told at a node's doors.
+type tally struct {
+	Allowed      uint64 `json:"allowed"`
+	Denied       uint64 `json:"denied"`
+	Shadow       uint64 `json:"shadow"`
+	Degraded     uint64 `json:"degraded"`
+	NewlyDenied  uint64 `json:"newly_denied"` // by its candidate
+	NewlyAllowed uint64 `json:"newly_allowed"`
+}
+
+func (t *tally) add(o tally) {
+	t.Allowed += o.Allowed
+	t.Denied += o.Denied
+	t.Shadow += o.Shadow
+	t.Degraded += o.Degraded
+	t.NewlyDenied += o.NewlyDenied
+	t.NewlyAllowed += o.NewlyAllowed
+}
+
+// foundKeys are keys with a beginning.
+type foundKeys struct {
+	Keys    []keyState `json:"keys"`
+	Seen    int64      `json:"seen"`    // that were looked at
+	Partial bool       `json:"partial"` // there may be more
+}
+
+// rememberedAnswers are the latest answers about a key.
+type rememberedAnswers struct {
+	Answers []history.Answer `json:"answers"`
+	Share   int64            `json:"share"` // 1 in how many keys is remembered
+}
+
+// errAgentKeys tells an agent that it does not hear of keys. Its clients may have fewer rights than
+// those of a member.
+const errAgentKeys = "an agent is told counts and events, and no keys; open the page of a member"
+
+// Answer answers a question of another node (peer.Inquiries).
+func (o *Overview) Answer(ctx context.Context, text []byte, agent bool) ([]byte, error) {
+	var q question
+	if err := json.Unmarshal(text, &q); err != nil {
+		return nil, fmt.Errorf("a question of a page: %w", err)
+	}
+	refused := ""
+	if agent {
+		if q.Heavy != nil || q.Top != nil || q.Keys != nil || q.Holds != nil || q.Answers != nil {
+			refused = errAgentKeys
+		}
+		q.Heavy, q.Top, q.Keys, q.Holds, q.Answers = nil, nil, nil, nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	a := o.answer(ctx, &q)
+	a.Refused = refused
+	return json.Marshal(a)
+}
+
+// answer is what this node says.
+func (o *Overview) answer(ctx context.Context, q *question) *reply {
+	n := o.Node
+	a := &reply{Node: n.ID(), Boot: n.Boot(), NowMs: o.Now().UnixMilli()}
+	if q.Pulse != nil {
+		a.Pulse = o.pulse(q.Pulse)
+	}
+	if q.Limits != nil {
+		a.Limits = tallies(n, q.Limits)
+	}
+	if q.Heavy != nil {
+		list := o.Recorder.Heavy().Of(q.Heavy.Limit, countOf(q.Heavy))
+		a.Heavy = &list
+	}
+	if q.Top != nil {
+		list := top(ctx, n, countOf(q.Top), q.Top.Limit)
+		a.Top = &list
+	}
+	if q.Keys != nil {
+		a.Keys = findKeys(ctx, n, q.Keys)
+	}
+	if q.Holds != nil {
+		f := limiter.HoldFilter{Limit: q.Holds.Limit, Key: q.Holds.Key, Holder: q.Holds.Holder}
+		if list, err := listHolds(n, f, countOf(q.Holds)); err == nil {
+			a.Holds = &list
+		}
+	}
+	if q.Answers != nil {
+		o.Recorder.Watch(q.Answers.Key)
+		list, share := o.Recorder.Answers(q.Answers.Limit, q.Answers.Key, countOf(q.Answers))
+		a.Answers = &rememberedAnswers{list, share}
+	}
+	return a
+}
+
+func countOf(q *keysQuestion) int { return min(max(1, q.Count), maxListed) }
+
+func (o *Overview) pulse(q *pulseQuestion) *pulse {
+	if q.Boot != o.Node.Boot() {
+		*q = pulseQuestion{}
+	}
+	s, c := o.Node.Stats(), o.Node.Copies()
+	return &pulse{
+		Fine: o.Recorder.Series(q.Fine, false), Rough: o.Recorder.Series(q.Rough, true),
+		Events:  o.Recorder.Events(q.Change),
+		Allowed: s.Allowed(), Denied: s.Denied(), Degraded: s.Degraded.Load(),
+		Held: c.Held, Giving: c.Giving, Kept: c.Kept, Unreplicated: c.Unreplicated,
+		LagMs: c.Lag.Milliseconds(), TableBytes: int64(o.Node.Table().Stats().Bytes),
+		UptimeMs: o.Now().Sub(o.Started).Milliseconds(), Ready: o.Node.Ready(),
+	}
+}
+
+// orders are the ways to sort limits.
+var orders = map[string]func(tally) uint64{
+	"name":     func(tally) uint64 { return 0 },
+	"checks":   func(t tally) uint64 { return t.Allowed + t.Denied },
+	"denied":   func(t tally) uint64 { return t.Denied },
+	"shadow":   func(t tally) uint64 { return t.Shadow },
+	"degraded": func(t tally) uint64 { return t.Degraded },
+}
+
+// tallies are those of the limits that are asked for.
+func tallies(n *cluster.Node, q *limitsQuestion) map[string]tally {
+	all, tried := n.LimitTallies(), n.Stats().Candidates()
+	out := map[string]tally{}
+	read := func(name string) tally {
+		var t tally
+		sum := all[name]
+		var row namedLimit
+		row.count(sum)
+		t.Allowed, t.Denied = row.Allowed, row.Denied
+		t.Shadow = row.Shadow + row.Tagged + row.Lower // all that was let through beyond the limit
+		for _, times := range sum.Degraded {
+			t.Degraded += times
+		}
+		t.NewlyDenied, t.NewlyAllowed = tried[name].NewlyDenied, tried[name].NewlyAllowed
+		return t
+	}
+	if len(q.Names) > 0 {
+		for _, name := range q.Names {
+			out[name] = read(name)
+		}
+		return out
+	}
+	for _, name := range sortedLimits(n, q, read) {
+		out[name] = read(name)
+	}
+	return out
+}
+
+// sortedLimits are the names of limits with a text in them, first those that an order puts first,
+// and at most as many as are asked for.
+func sortedLimits(n *cluster.Node, q *limitsQuestion, read func(string) tally) []string {
+	word := strings.ToLower(q.Search)
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(n.Limits())), func(name string) bool {
+		return word != "" && !strings.Contains(strings.ToLower(name), word)
+	})
+	if value := orders[q.By]; value != nil && q.By != "name" {
+		values := make(map[string]uint64, len(names))
+		for _, name := range names {
+			values[name] = value(read(name))
+		}
+		slices.SortStableFunc(names, func(a, b string) int {
+			switch {
+			case values[a] > values[b]:
+				return -1
+			case values[a] < values[b]:
+				return 1
+			}
+			return 0
+		})
+	}
+	return names[:min(len(names), max(0, q.Count))]
+}
+
+// findKeys looks for keys with a beginning until it has enough of them, or ctx ends.
+func findKeys(ctx context.Context, n *cluster.Node, q *keysQuestion) *foundKeys {
+	out := &foundKeys{Keys: []keyState{}}
+	want := countOf(q)
+	from, more := limiter.Cursor{}, true
+	for more && len(out.Keys) < want && ctx.Err() == nil {
+		from, more = n.Keys(q.Key, from, maxListed,
+			func(l *limiter.Limit, key string, d limiter.Decision) {
+				out.Seen++
+				if q.Limit == "" || l.Name == q.Limit {
+					out.Keys = append(out.Keys, newKeyState(l, key, &d))
+				}
+			})
+	}
+	out.Partial = more || len(out.Keys) > want
+	out.Keys = out.Keys[:min(want, len(out.Keys))]
+	return out
+}

@@ -1,0 +1,388 @@
+package rpc
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"penstock/cluster"
+	"penstock/limiter"
+	"penstock/ring"
+	"penstock/rpc/access"
+	"penstock/rpc/door"
+	"penstock/rpc/history"
+)
+
+// overviewPages are the pages about the whole cluster. Each of them asks all nodes.
+func (w *web) overviewPages(m *mux) {
+	if w.Overview == nil {
+		return
+	}
+	for page, h := range map[string]http.HandlerFunc{
+		"watch": w.watchCluster, "limits": w.clusterLimits, "rules": w.clusterRules,
+		"ring": w.clusterRing, "heavy": w.clusterHeavy, "top": w.clusterTop,
+		"keys": w.clusterKeys, "holds": w.clusterHolds, "key": w.clusterKey,
+	} {
+		m.handle("GET /v1/cluster/"+page, h)
+	}
+}
+
+// queryFault is the refusal of a value of a query.
+func queryFault(field, format string, a ...any) *door.Fault {
+	return &door.Fault{
+		Status: http.StatusBadRequest, Field: field, Text: field + ": " + fmt.Sprintf(format, a...),
+	}
+}
+
+// clusterLimit is a limit with what all nodes have counted.
+type clusterLimit struct {
+	namedLimit
+	Degraded uint64          `json:"degraded"`
+	Heavy    []history.Heavy `json:"heavy"` // the keys that were asked for most lately
+}
+
+// clusterLimits is GET /v1/cluster/limits?search=&by=&count=: limits that are in force at this
+// node, with the counts of all nodes.
+func (w *web) clusterLimits(rw http.ResponseWriter, r *http.Request) {
+	q, f := readQuery(r, "search", "by", "count")
+	n, f := queryCount(q, keysDefault, f)
+	by := cmp.Or(q["by"], "name")
+	if f == nil && orders[by] == nil {
+		f = queryFault("by", "%.40q is none of name, checks, denied, shadow, degraded", by)
+	}
+	if f != nil {
+		writeFault(rw, *f)
+		return
+	}
+	asked := &limitsQuestion{Search: q["search"], By: by, Count: n}
+	sums := map[string]tally{}
+	if by == "name" { // this node knows which ones
+		for name := range tallies(w.Node, asked) {
+			asked.Names = append(asked.Names, name)
+		}
+	} else {
+		w.Overview.askAll(r.Context(), everyone(&question{Limits: asked}),
+			func(a *reply, _ timeSkew) {
+				for name := range a.Limits {
+					asked.Names = append(asked.Names, name)
+				}
+			})
+		slices.Sort(asked.Names)
+		asked.Names = slices.Compact(asked.Names)
+	}
+	var heavy []history.HeavyList
+	missing := []string{}
+	if len(asked.Names) > 0 {
+		missing = w.Overview.askAll(r.Context(),
+			everyone(&question{Limits: asked, Heavy: &keysQuestion{Count: maxListed}}),
+			func(a *reply, _ timeSkew) {
+				for name, t := range a.Limits {
+					sum := sums[name]
+					sum.add(t)
+					sums[name] = sum
+				}
+				if a.Heavy != nil {
+					heavy = append(heavy, *a.Heavy)
+				}
+			})
+	}
+	rows := w.limitRows(sums, history.Sum(heavy...))
+	sortRows(rows, by)
+	shown := rows[:min(n, len(rows))]
+	all := len(w.Node.Limits())
+	writeJSON(rw, http.StatusOK, map[string]any{
+		"limits": shown, "found": countLimits(w.Node, q["search"]), "all": all, "missing": missing,
+	})
+}
+
+func countLimits(n *cluster.Node, search string) int {
+	q := &limitsQuestion{Search: search, Count: len(n.Limits())}
+	return len(sortedLimits(n, q, nil))
+}
+
+// limitRows are the limits of this node that are counted in sums.
+func (w *web) limitRows(sums map[string]tally, heavy history.HeavyList) []clusterLimit {
+	limits, tried := w.Node.Limits(), w.Node.Stats().Candidates()
+	rows := []clusterLimit{}
+	for name, sum := range sums {
+		l := limits[name]
+		if l == nil {
+			continue // another node has other limits; the page says so
+		}
+		row := clusterLimit{namedLimit: w.namedLimit(l, tried[name]), Degraded: sum.Degraded}
+		row.Allowed, row.Denied, row.Shadow = sum.Allowed, sum.Denied, sum.Shadow
+		if row.Candidate != nil {
+			row.Candidate.NewlyDenied = sum.NewlyDenied
+			row.Candidate.NewlyAllowed = sum.NewlyAllowed
+		}
+		row.Heavy = heavy.Of(name, heavyOfLimit).Keys
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// heavyOfLimit is how many keys are shown beside a limit.
+const heavyOfLimit = 3
+
+func sortRows(rows []clusterLimit, by string) {
+	value := func(r *clusterLimit) uint64 {
+		return orders[by](tally{
+			Allowed: r.Allowed, Denied: r.Denied, Shadow: r.Shadow, Degraded: r.Degraded,
+		})
+	}
+	slices.SortFunc(rows, func(a, b clusterLimit) int {
+		return cmp.Or(cmp.Compare(value(&b), value(&a)), cmp.Compare(a.Name, b.Name))
+	})
+}
+
+// ruleJSON is a rule as the page shows it.
+type ruleJSON struct {
+	Name      string              `json:"name,omitempty"`
+	Match     map[string][]string `json:"match"`
+	Apply     []applyJSON         `json:"apply"`
+	Unlimited bool                `json:"unlimited,omitzero"`
+}
+
+type applyJSON struct {
+	Limit string `json:"limit"`
+	Key   string `json:"key"`
+}
+
+// clusterRules is GET /v1/cluster/rules?search=&count=: rules that are in force at this node.
+func (w *web) clusterRules(rw http.ResponseWriter, r *http.Request) {
+	q, f := readQuery(r, "search", "count")
+	n, f := queryCount(q, keysDefault, f)
+	if f != nil {
+		writeFault(rw, *f)
+		return
+	}
+	word, found, list := strings.ToLower(q["search"]), 0, []ruleJSON{}
+	all := 0
+	if set := w.Node.Rules(); set != nil {
+		all = len(set.Rules())
+		for _, rule := range set.Rules() {
+			out := ruleJSON{Name: rule.Name, Match: rule.Match, Unlimited: rule.Unlimited}
+			text := strings.ToLower(fmt.Sprint(rule.Name, rule.Match, rule.Apply))
+			if word != "" && !strings.Contains(text, word) {
+				continue
+			}
+			if found++; len(list) == n {
+				continue
+			}
+			for _, a := range rule.Apply {
+				out.Apply = append(out.Apply, applyJSON{a.Limit, a.Key})
+			}
+			list = append(list, out)
+		}
+	}
+	writeJSON(rw, http.StatusOK, map[string]any{"rules": list, "found": found, "all": all})
+}
+
+// clusterRing is GET /v1/cluster/ring: the owner and the heir of each partition, as indices of
+// names; −1: there is none.
+func (w *web) clusterRing(rw http.ResponseWriter, r *http.Request) {
+	v := w.Node.View()
+	if v == nil {
+		writeFault(rw, door.Explain(cluster.ErrNoView))
+		return
+	}
+	owners, heirs := make([]int, ring.Partitions), make([]int, ring.Partitions)
+	names := []string{}
+	if v.Ring != nil {
+		names = v.Ring.Members()
+	}
+	for p := range owners {
+		owners[p], heirs[p] = -1, -1
+		if v.Ring == nil {
+			continue
+		}
+		owners[p] = int(v.Ring.Owner(p))
+		if heir, ok := v.Ring.Heir(p); ok {
+			heirs[p] = int(heir)
+		}
+	}
+	writeJSON(rw, http.StatusOK, map[string]any{
+		"ring": ringName(v), "epoch": epochOf(w.Node),
+		"names": names, "owners": owners, "heirs": heirs,
+	})
+}
+
+// clusterHeavy is GET /v1/cluster/heavy?limit=&count=: the keys that were asked for most within the
+// last minute.
+func (w *web) clusterHeavy(rw http.ResponseWriter, r *http.Request) {
+	q, f := readQuery(r, "limit", "count")
+	n, f := queryCount(q, topDefault, f)
+	if f != nil {
+		writeFault(rw, *f)
+		return
+	}
+	var lists []history.HeavyList
+	missing := w.Overview.askAll(r.Context(),
+		everyone(&question{Heavy: &keysQuestion{Count: maxListed}}),
+		func(a *reply, _ timeSkew) {
+			if a.Heavy != nil {
+				lists = append(lists, *a.Heavy)
+			}
+		})
+	out := struct {
+		history.HeavyList
+		Missing []string `json:"missing"`
+	}{history.Sum(lists...).Of(q["limit"], n), missing}
+	writeJSON(rw, http.StatusOK, out)
+}
+
+// ownedKey is a key with the node that decides for it.
+type ownedKey struct {
+	keyState
+	Owner string `json:"owner"`
+}
+
+// clusterTop is GET /v1/cluster/top?limit=&count=: the keys that have used most.
+func (w *web) clusterTop(rw http.ResponseWriter, r *http.Request) {
+	q, f := readQuery(r, "limit", "count")
+	n, f := queryCount(q, topDefault, f)
+	if f != nil {
+		writeFault(rw, *f)
+		return
+	}
+	list, seen, partial := []ownedKey{}, int64(0), false
+	missing := w.Overview.askAll(r.Context(),
+		everyone(&question{Top: &keysQuestion{Limit: q["limit"], Count: n}}),
+		func(a *reply, _ timeSkew) {
+			if a.Top == nil {
+				partial = true
+				return
+			}
+			for _, k := range a.Top.Keys {
+				list = append(list, ownedKey{k, a.Node})
+			}
+			seen, partial = seen+a.Top.Seen, partial || a.Top.Partial
+		})
+	slices.SortFunc(list, func(a, b ownedKey) int {
+		return cmp.Or(
+			cmp.Compare(b.Used, a.Used), cmp.Compare(a.Limit, b.Limit), cmp.Compare(a.Key, b.Key),
+		)
+	})
+	writeJSON(rw, http.StatusOK, map[string]any{
+		"keys": list[:min(n, len(list))], "seen": seen, "partial": partial, "missing": missing,
+	})
+}
+
+// clusterKeys is GET /v1/cluster/keys?limit=&prefix=&count=: keys that begin so.
+func (w *web) clusterKeys(rw http.ResponseWriter, r *http.Request) {
+	q, f := readQuery(r, "limit", "prefix", "count")
+	n, f := queryCount(q, topDefault, f)
+	if long := len(q["prefix"]); f == nil && long > cluster.MaxKey {
+		f = queryFault("prefix", "has %d bytes; at most %d are accepted", long, cluster.MaxKey)
+	}
+	if f != nil {
+		writeFault(rw, *f)
+		return
+	}
+	list, seen, partial := []ownedKey{}, int64(0), false
+	missing := w.Overview.askAll(r.Context(),
+		everyone(&question{Keys: &keysQuestion{Limit: q["limit"], Key: q["prefix"], Count: n}}),
+		func(a *reply, _ timeSkew) {
+			if a.Keys == nil {
+				partial = true
+				return
+			}
+			for _, k := range a.Keys.Keys {
+				list = append(list, ownedKey{k, a.Node})
+			}
+			seen, partial = seen+a.Keys.Seen, partial || a.Keys.Partial
+		})
+	slices.SortFunc(list, func(a, b ownedKey) int {
+		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Limit, b.Limit))
+	})
+	writeJSON(rw, http.StatusOK, map[string]any{
+		"keys": list[:min(n, len(list))], "partial": partial || len(list) > n, "missing": missing,
+	})
+}
+
+// nodeHold is a hold with the node that keeps it.
+type nodeHold struct {
+	openHold
+	Node string `json:"node"`
+}
+
+// clusterHolds is GET /v1/cluster/holds?limit=&holder=&count=: what is set aside, earliest deadline
+// first.
+func (w *web) clusterHolds(rw http.ResponseWriter, r *http.Request) {
+	q, f := readQuery(r, "limit", "holder", "count")
+	n, f := queryCount(q, topDefault, f)
+	if f != nil {
+		writeFault(rw, *f)
+		return
+	}
+	list, there := []nodeHold{}, 0
+	missing := w.Overview.askAll(r.Context(), everyone(&question{
+		Holds: &keysQuestion{Limit: q["limit"], Holder: q["holder"], Count: n},
+	}), func(a *reply, _ timeSkew) {
+		if a.Holds == nil {
+			return
+		}
+		for _, h := range a.Holds.Holds {
+			list = append(list, nodeHold{h, a.Node})
+		}
+		there += a.Holds.There
+	})
+	slices.SortFunc(list, func(a, b nodeHold) int {
+		return cmp.Or(cmp.Compare(a.LeftMs, b.LeftMs), cmp.Compare(a.Key, b.Key))
+	})
+	writeJSON(rw, http.StatusOK, map[string]any{
+		"holds": list[:min(n, len(list))], "there": there, "missing": missing,
+	})
+}
+
+// clusterKey is GET /v1/cluster/key?limit=&key=: where a key lives, how it is, and the latest
+// answers about it at the doors of all nodes. From then on all answers about it are remembered for
+// ten minutes.
+func (w *web) clusterKey(rw http.ResponseWriter, r *http.Request) {
+	q, f := readQuery(r, "limit", "key")
+	if f != nil {
+		writeFault(rw, *f)
+		return
+	}
+	item := cluster.Item{Limit: q["limit"], Key: q["key"], Cost: 1, Op: cluster.OpPeek}
+	peek, out := cluster.Request{Items: []cluster.Item{item}}, make([]cluster.Decision, 1)
+	if err := w.Node.Check(&peek, out); err != nil {
+		writeFault(rw, ofQuery(door.Explain(err)))
+		return
+	}
+	v := w.Node.View()
+	if v == nil {
+		writeFault(rw, door.Explain(cluster.ErrNoView))
+		return
+	}
+	list, share := []history.Answer{}, int64(1)
+	missing := w.Overview.askAll(r.Context(), everyone(&question{
+		Answers: &keysQuestion{Limit: q["limit"], Key: q["key"], Count: answersOfKey},
+	}), func(a *reply, _ timeSkew) {
+		if a.Answers != nil {
+			list = append(list, a.Answers.Answers...)
+			share = max(share, a.Answers.Share)
+		}
+	})
+	slices.SortFunc(list, func(a, b history.Answer) int { return cmp.Compare(b.AtMs, a.AtMs) })
+	p := locate(v, q["key"])
+	writeJSON(rw, http.StatusOK, map[string]any{
+		"limit": q["limit"], "key": q["key"], "decision": newDecisionJSON(&out[0]),
+		"partition": p.partition, "owner": p.owner, "heir": p.heir,
+		"may_reset": mayReset(r.Context(), q["limit"], q["key"]),
+		"answers":   list[:min(answersOfKey, len(list))], "share": share, "missing": missing,
+		"hash": fmt.Sprintf("%016x", limiter.Hash(q["key"])),
+	})
+}
+
+// answersOfKey is how many answers about a key are shown.
+const answersOfKey = 50
+
+// mayReset reports whether the client of a request may reset a key.
+func mayReset(ctx context.Context, limit, key string) bool {
+	c, err := access.Of(ctx).Client()
+	return err == nil && c.MayAsk(access.Ask{Act: access.Reset, Limit: limit, Key: key}) == nil
+}

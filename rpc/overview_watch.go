@@ -1,0 +1,167 @@
+package rpc
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"penstock/rpc/access"
+	"penstock/rpc/door"
+)
+
+// timeSkew is how far this node's wall clock is ahead of another one's.
+type timeSkew = time.Duration
+
+const (
+	// maxPages bounds how many pages may be open at one node.
+	maxPages = 32
+	// drainLook is how often a stream looks whether its node is leaving.
+	drainLook = 200 * time.Millisecond
+	// sendWithin bounds how slowly a browser may read.
+	sendWithin = 5 * time.Second
+)
+
+// streams counts the pages that are open.
+type streams struct{ n atomic.Int64 }
+
+// errStreams says that too many pages are open.
+var errStreams = &door.Fault{
+	Status: http.StatusServiceUnavailable,
+	Text: fmt.Sprintf(
+		"page: %d pages are open at this node already; open one at another node", maxPages,
+	),
+}
+
+// watchCluster is GET /v1/cluster/watch?span=: server-sent events. They are "rows" (counts: first
+// all of the span, then what is new), "state" (nodes), "events" (what is new), once a second, and
+// "leaving" as the last one of a node that leaves.
+func (w *web) watchCluster(rw http.ResponseWriter, r *http.Request) {
+	q, f := readQuery(r, "span")
+	rough := q["span"] == "1h"
+	if f == nil && q["span"] != "" && q["span"] != "5m" && !rough {
+		f = queryFault("span", "%.40q is neither 5m nor 1h", q["span"])
+	}
+	if f == nil && w.streams.n.Add(1) > maxPages {
+		w.streams.n.Add(-1)
+		f = errStreams
+	} else if f == nil {
+		defer w.streams.n.Add(-1)
+	}
+	if f != nil {
+		writeFault(rw, *f)
+		return
+	}
+	if r.Method == http.MethodHead {
+		rw.Header().Set("Content-Type", "text/event-stream")
+		return
+	}
+	s := &stream{
+		web: w, out: http.NewResponseController(rw), rw: rw, rough: rough, told: map[string]int{},
+	}
+	if s.out.SetReadDeadline(time.Time{}) != nil {
+		writeFault(rw, door.Fault{
+			Status: http.StatusInternalServerError, Text: "page: this connection cannot stream",
+		})
+		return
+	}
+	h := rw.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Accel-Buffering", "no") // nginx would collect it
+	done := w.Overview.watch(r.Context())
+	defer done()
+	s.run(r)
+}
+
+// stream is an open page.
+type stream struct {
+	*web
+	rw    http.ResponseWriter
+	out   *http.ResponseController
+	rough bool
+	from  int64          // of the rows that come next
+	told  map[string]int // events, by key, as they were when they were told
+}
+
+// run sends until the page is closed, its client loses its right, or the node leaves.
+func (s *stream) run(r *http.Request) {
+	look := time.NewTicker(drainLook)
+	defer look.Stop()
+	ticket := access.Of(r.Context())
+	for next := s.Overview.Now(); ; {
+		if now := s.Overview.Now(); !now.Before(next) {
+			next = next.Add(gatherEvery)
+			if next.Before(now) {
+				next = now // it was stopped for a while
+			}
+			if ticket.May(access.Read) != nil || s.sendAll(now) != nil {
+				return
+			}
+		}
+		select {
+		case <-look.C:
+		case <-r.Context().Done():
+			return
+		}
+		if s.Draining != nil && s.Draining() {
+			_ = s.send("leaving", map[string]any{"others": s.others()})
+			return
+		}
+	}
+}
+
+// others are the pages of other members.
+func (s *stream) others() []string {
+	out := []string{}
+	v := s.Node.View()
+	if v == nil {
+		return out
+	}
+	for i, m := range v.Members {
+		if i != v.Self && m.HTTPAddr != "" {
+			out = append(out, m.HTTPAddr)
+		}
+	}
+	return out
+}
+
+func (s *stream) sendAll(now time.Time) error {
+	rows := s.Overview.rows(s.from, s.rough)
+	if err := s.send("rows", rows); err != nil {
+		return err
+	}
+	if n := int64(len(rows.Rows)); n > 0 {
+		s.from = rows.From + (n-overlap)*rows.Step
+	}
+	if err := s.send("state", s.Overview.state(now, s.Version)); err != nil {
+		return err
+	}
+	fresh := []happening{}
+	for _, h := range s.Overview.happenings() {
+		if told, known := s.told[h.Key]; !known || told != h.changed {
+			s.told[h.Key] = h.changed
+			fresh = append(fresh, h)
+		}
+	}
+	if len(fresh) == 0 {
+		return nil
+	}
+	return s.send("events", fresh)
+}
+
+// send sends one event.
+func (s *stream) send(kind string, v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	if err := s.out.SetWriteDeadline(time.Now().Add(sendWithin)); err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(s.rw, "event: %s\ndata: %s\n\n", kind, text); err != nil {
+		return err
+	}
+	return s.out.Flush()
+}

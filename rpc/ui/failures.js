@@ -1,0 +1,84 @@
+// What has happened, and what it cost.
+"use strict";
+
+import { at, clock, count, make, notice, row, span, terms } from "./words.js";
+import { setEvents, symbols } from "./graph.js";
+
+const known = new Map(); // events by key
+
+const words = {
+  joined: "joined", owning: "owns keys", leaving: "is leaving", left: "left", failed: "failed", restarted: "restarted",
+  handover: "handover", takeover: "took over", bereft: "counters lost", degraded: "degraded answers", fenced: "stopped deciding",
+  reload: "other limits",
+};
+
+export function begin() { known.clear(); }
+
+export function take(list) {
+  for (const e of list) known.set(e.key, e);
+  const all = [...known.values()].sort((a, b) => a.at_ms - b.at_ms);
+  setEvents(all);
+  const latest = all.slice(-100).reverse();
+  at("events").replaceChildren(...latest.map((e) => {
+    const mark = make("span", { class: "symbol", "aria-hidden": "true" }, symbols[e.kind] || "•");
+    return row([clock(e.at_ms), mark, words[e.kind] || e.kind, e.node, more(e)], e.kind === "failed" || e.kind === "bereft" ? "bad" : "");
+  }));
+  const failed = all.filter((e) => e.kind === "failed").reverse();
+  at("no-failure").hidden = failed.length > 0;
+  at("failed").replaceChildren(...failed.slice(0, 8).map((e) => card(e, all)));
+}
+
+// more is what an event says besides.
+function more(e) {
+  switch (e.kind) {
+    case "handover": return count(e.count) + " partitions " + e.text;
+    case "takeover": return count(e.count) + " partitions of a node that is gone, from copies";
+    case "bereft": return count(e.count) + " partitions of which no copy was left; their keys are marked";
+    case "degraded": return count(e.count) + " answers, within " + span(Math.max(1000, (e.until_ms || e.at_ms) - e.at_ms + 1000));
+    case "fenced": return "it was stopped or cut off";
+    case "reload": return e.text;
+  }
+  return (e.text ? e.text + ", " : "") + "seen by " + (e.by.length > 3 ? e.by.length + " nodes" : e.by.join(", "));
+}
+
+// card says what became of one failed node.
+function card(e, all) {
+  const after = (kind) => all.filter((x) => x.kind === kind && x.at_ms >= e.at_ms - 8000 && x.at_ms < e.at_ms + 10000);
+  const back = all.find((x) => x.node === e.node && (x.kind === "joined" || x.kind === "restarted") && x.at_ms > e.at_ms);
+  const takers = after("takeover");
+  const lost = after("bereft");
+  const pairs = [["noticed", clock(e.at_ms) + ", by " + e.by.join(", ")]];
+  pairs.push(["replaced by", takers.length ? takers.map((x) => x.node + " (" + count(x.count) + " partitions, by " + clock(x.at_ms, "seconds") + ")").join(", ") : "no partitions were taken over yet"]);
+  if (lost.length) pairs.push(["no copy of", lost.map((x) => x.node + ": " + count(x.count)).join(", ") + " partitions"]);
+  const degraded = after("degraded").reduce((sum, x) => sum + x.count, 0);
+  pairs.push(["degraded", degraded ? count(degraded) + " answers" : "no answer"]);
+  const v = e.verdict;
+  const said = make("p", { class: "verdict" });
+  if (!v) {
+    said.append(e.text === "agent" ? "an agent owns no keys" : "measuring: the heirs are looked at 4 s after it …");
+  } else if (v.keys === 0) {
+    said.append("Extra cannot be measured: " + (v.untold ? "the windows of all " + v.untold + " keys had ended meanwhile." :
+      "no key was asked for both before and after. What is promised holds per key: min(limit, its rate × 0.1 s)."));
+  } else {
+    said.append("Extra of the worst key: ", make("b", { class: v.broken ? "bad" : "good" }, count(v.worst)),
+      " measured, ", make("b", {}, "≤ " + count(v.promised)), " promised" + (v.broken ? " — BROKEN for " + v.broken + " keys" : ""));
+    pairs.push(["extra in all", count(v.extra) + " units, over " + count(v.keys) + " keys"],
+      ["without an owner", (v.longest_ms ? "at most " + span(v.longest_ms) + " from the last answer of the old owner to the first of the new, of keys asked for often; " : "") +
+        count(v.between) + " answers between"]);
+    const left = [];
+    if (v.untold) left.push(v.untold + " keys with windows that had ended");
+    if (v.more) left.push(v.more + " keys beyond the room");
+    if (v.share > 1) left.push("1 in " + v.share + " keys was looked at");
+    pairs.push(["how", "what remained by the last answer of the old owner, beside the first of the new, at the doors of " + v.nodes +
+      " nodes that live; what only the dead node's door saw is not in it" + (left.length ? ". Left out: " + left.join(", ") : "")]);
+  }
+  const list = make("dl", {});
+  if (back) pairs.push(["back", clock(back.at_ms)]);
+  terms(list, pairs);
+  const box = make("article", { class: back ? "card back" : "card" }, make("h3", {}, "✕ " + e.node + (back ? " failed, and is back" : " failed")), said, list);
+  return box;
+}
+
+export function showMissing(names) {
+  notice(at("missing"), names.length ? "Without " + names.join(", ") + ": not reached." : "");
+}
