@@ -69,7 +69,7 @@ var allowanceWords = [allowances]struct {
 	windowAnew:    {"window-anew", anyMove, "windows begin anew on a clock that differs", 25},
 	ownShare:      {"own-share", anyAnswer, "a share answers while something fails", 25},
 	hastyShare:    {"hasty-share", anyAnswer, "a share answers for a client without patience", 0},
-	untoldDenial:  {"untold-denial", anyDenial, "a denial is not said to be too early", 50},
+	untoldDenial:  {"untold-denial", anyDenial, "a denial is not said to be too early", 25},
 	lateTwice:     {"late-twice", anyCharge, "a take is charged again after its memory", 0},
 	heldMore:      {"held-more", anyKept, "a counter holds more than was charged", 10},
 	apartAtEnd:    {"apart-at-end", anyWorld, "members need not agree in the end", 10},

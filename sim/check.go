@@ -58,9 +58,6 @@ type Injection struct {
 // eight or so.
 const certainly = 100
 
-// sharesTell is a number of seeds among which shares of allowances differ little from draw to draw.
-const sharesTell = 300
-
 // reportedFailures is how many failing seeds a Summary has the whole Report of.
 const reportedFailures = 5
 
@@ -234,7 +231,7 @@ func (s *Summary) sumUp(seeds int) {
 		{"decisions from leases", s.Holds.Spent},
 	}
 	s.Missing, s.Beyond = []string{}, []string{}
-	if seeds >= sharesTell && s.From < HoldSeeds {
+	if seeds >= certainly && s.From < HoldSeeds {
 		s.Beyond = append(s.Beyond, s.allowed.beyond()...)
 	}
 	for _, x := range s.Injected {

@@ -80,7 +80,7 @@ func (j *judge) remembersDenial(p *process, a *account, it *cluster.Item, d *clu
 		return
 	}
 	if j.world.plan.sky != calm {
-		j.denial(true)
+		j.denial(false) // it may outlive what was given back, by no longer than wasTold looks back
 		return
 	}
 	if it.ID != (cluster.ID{}) {

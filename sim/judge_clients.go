@@ -141,7 +141,7 @@ func (j *judge) heard(h *hearing, i int, d *cluster.Decision, yes bool) {
 		j.fellBack(h, i, d, unheld(got))
 		a.tally.count(it, d)
 		if d.Allowed && !d.Shadow && asksFor(it) && it.Cost > 0 {
-			a.reference.owes(a, p, it.ID)
+			a.reference.owes(a, p, it.ID, it.Cost)
 		}
 		j.promises(h, i, d, yes)
 		if h.alone[i].charged && yes && d.Allowed && !d.Shadow && it.Cost > 0 {

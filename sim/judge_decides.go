@@ -133,7 +133,7 @@ func (j *judge) decidesOne(p *process, it *asked, got limiter.Decision) {
 	}
 	a.reference.settle(now, a.spec)
 	if !got.Allowed && it.op == cluster.OpTake {
-		j.denial(a.reference.isBlind())
+		j.denial(!a.reference.tells(it.cost, a.spec))
 	}
 	v, want := a.reference.take(now, it, got)
 	switch {

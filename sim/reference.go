@@ -28,6 +28,8 @@ type reference struct {
 	unseen   time.Duration           // until when charges may come that nobody sees
 	blind    time.Duration           // until when they may count
 	unpaid   int                     // how many of owed nobody who decides has heard of
+	debt     int64                   // what they come to, where their time does not matter (timed)
+	debtEnds time.Duration           // when the last of them counts no more
 	owedBy   time.Duration           // when the last of owed is over
 	owed     map[owing]time.Duration // what nodes have admitted without who decides, until when that may be charged
 	held     time.Duration           // until when something may be set aside of it, and charged a little later than is known here
@@ -79,8 +81,8 @@ const (
 // where that is known.
 func (r *reference) take(now limiter.Instant, it *asked, got limiter.Decision) (v verdict, want limiter.Decision) {
 	s := it.account.spec
-	blind := r.isBlind()
-	if r.strict == nil && blind {
+	blind, debt := r.isDark(), r.owing()
+	if r.strict == nil && (blind || debt > 0) {
 		r.loosen(now, s)
 	}
 	if r.strict == nil {
@@ -97,7 +99,7 @@ func (r *reference) take(now limiter.Instant, it *asked, got limiter.Decision) (
 	case it.op == cluster.OpReset:
 	case got.Allowed && !r.isVague(s) && !r.most(now, s).peek(now, s, it.cost).Allowed:
 		return generous, loose.peek(now, s, it.cost)
-	case !got.Allowed && !blind && strict.peek(now, s, it.cost).Allowed:
+	case !got.Allowed && !blind && strict.peek(now, s, min(everything, it.cost)+debt).Allowed:
 		return mean, strict.peek(now, s, it.cost)
 	}
 	if it.op == cluster.OpPeek { // it says what would be left
@@ -110,7 +112,7 @@ func (r *reference) take(now limiter.Instant, it *asked, got limiter.Decision) (
 	switch most, least := r.most(now, s).peek(now, s, 0), r.strict.peek(now, s, 0); {
 	case got.Remaining > most.Remaining && !r.isVague(s):
 		return generous, most
-	case got.Remaining < least.Remaining && !blind:
+	case got.Remaining < least.Remaining-debt && !blind:
 		return mean, least
 	}
 	if it.op == cluster.OpTake && !r.isHeld() {
@@ -138,9 +140,9 @@ type hindsight struct {
 
 // owes notes that p has admitted a take without who decides, and that this is charged to who
 // decides then: perhaps, some time within the next minute, and as far as there is room. Until that
-// is over, and a decision has told all of the state since, or it is forgotten, nobody knows how
-// little is left, only how much at most.
-func (r *reference) owes(a *account, p *process, id cluster.ID) {
+// is over, or it is forgotten, it may be missing from what the strict reference has left. Where
+// the time of a charge matters, nobody knows how little is left, only how much at most.
+func (r *reference) owes(a *account, p *process, id cluster.ID, cost int64) {
 	if _, known := r.owed[owing{p, id}]; known {
 		return // it says once more what it has said
 	}
@@ -151,7 +153,28 @@ func (r *reference) owes(a *account, p *process, id cluster.ID) {
 	r.owed[owing{p, id}] = now + owedLasts
 	r.unpaid++
 	r.owedBy = now + owedLasts
-	r.goBlind(p, now, owedLasts+forgets(a.spec))
+	if timed(a.spec) {
+		r.goBlind(p, now, owedLasts+forgets(a.spec))
+		return
+	}
+	r.goBlind(p, now, 0)
+	if now > r.debtEnds {
+		r.debt = 0
+	}
+	r.debt = min(everything, r.debt+min(cost, a.limit.Capacity()))
+	r.debtEnds = r.owedBy + forgets(a.spec)
+}
+
+// timed reports whether it matters to what is decided under s when something was charged, and not
+// only how much.
+func timed(s *limiter.Spec) bool { return phased(s) || s.MinGap > 0 }
+
+// owing is what may have been charged beside what the strict reference knows of.
+func (r *reference) owing() int64 {
+	if r.last > r.debtEnds {
+		return 0
+	}
+	return r.debt
 }
 
 // paid notes that p, who decides, has heard of what a process owes, and charged it as far as there
@@ -172,7 +195,9 @@ func (r *reference) paid(a *account, p, by *process, id cluster.ID, cost int64) 
 	r.strict.charge(p.now(), a.spec, min(cost, a.limit.Capacity())) // on_error: allow admits any cost
 	r.owed[x] = now
 	r.unpaid--
-	if r.unseen <= now && r.isOwed(now) == 0 {
+	if !timed(a.spec) {
+		r.debt = max(0, r.debt-min(cost, a.limit.Capacity()))
+	} else if r.unseen <= now && r.isOwed(now) == 0 {
 		r.blind = now + forgets(a.spec)
 	}
 }
@@ -226,7 +251,16 @@ const reportOrigin = 1 << 62
 // little more.
 const owedLasts = 62 * time.Second
 
-func (r *reference) isBlind() bool { return r.unphased || r.blind != 0 && r.last <= r.blind }
+// isBlind reports whether something may have been charged that the strict reference has not.
+func (r *reference) isBlind() bool { return r.isDark() || r.owing() > 0 }
+
+// isDark reports whether nobody knows how much that is.
+func (r *reference) isDark() bool { return r.unphased || r.blind != 0 && r.last <= r.blind }
+
+// tells reports whether a denial of cost can be found to be too early.
+func (r *reference) tells(cost int64, s *limiter.Spec) bool {
+	return !r.isDark() && min(everything, cost)+r.owing() <= capacityOf(s)
+}
 
 // loosen makes two references of one.
 func (r *reference) loosen(now limiter.Instant, s *limiter.Spec) {
