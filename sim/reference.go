@@ -20,25 +20,21 @@ import (
 // again when nothing is left of what was carried.
 type reference struct {
 	loose    naiveState
-	strict   *naiveState             // nil while there is nothing to tell apart
-	by       *process                // who decided last; nil if nobody has
-	last     time.Duration           // when
-	came     time.Duration           // when it was last carried from one node to another
-	fences   uint64                  // how often who decided had let go of all that it held
-	unseen   time.Duration           // until when charges may come that nobody sees
-	blind    time.Duration           // until when they may count
-	unpaid   int                     // how many of owed nobody who decides has heard of
-	debt     int64                   // what they come to, where their time does not matter (timed)
-	debtEnds time.Duration           // when the last of them counts no more
-	owedBy   time.Duration           // when the last of owed is over
-	owed     map[owing]time.Duration // what nodes have admitted without who decides, until when that may be charged
-	held     time.Duration           // until when something may be set aside of it, and charged a little later than is known here
-	late     []int64                 // what is charged by then
-	backs    int64                   // what is given back by then
-	back     int64                   // as much of it as may still come after what is charged
-	unphased bool                    // it has been held, and has not told since when time passes for it (phased)
-	touched  time.Duration           // when it was last charged, as far as is known
+	strict   *naiveState   // nil while there is nothing to tell apart
+	by       *process      // who decided last; nil if nobody has
+	last     time.Duration // when
+	came     time.Duration // when it was last carried from one node to another
+	fences   uint64        // how often who decided had let go of all that it held
+	unseen   time.Duration // until when charges may come that nobody sees
+	blind    time.Duration // until when they may count
+	held     time.Duration // until when something may be set aside of it, and charged a little later than is known here
+	late     []int64       // what is charged by then
+	backs    int64         // what is given back by then
+	back     int64         // as much of it as may still come after what is charged
+	unphased bool          // it has been held, and has not told since when time passes for it (phased)
+	touched  time.Duration // when it was last charged, as far as is known
 	hindsight
+	owings
 	others []ownCount // what processes may still have that have decided before
 }
 
@@ -129,6 +125,15 @@ func (r *reference) fresh() bool { return r.came != 0 && r.last-r.came < 3*carri
 type owing struct {
 	by *process
 	id cluster.ID
+}
+
+// owings are what nodes have admitted without the node that decides.
+type owings struct {
+	owed     map[owing]time.Duration // until when each may be charged
+	owedBy   time.Duration           // when the last of them is over
+	unpaid   int                     // how many of them no node that decides has heard of
+	debt     int64                   // what these come to, where their time does not matter (timed)
+	debtEnds time.Duration           // when the last of these counts no more
 }
 
 // hindsight is what was charged lately, where a world may have to look back.
