@@ -64,13 +64,13 @@ type Overview struct {
 
 // nodeMemory is what a page knows of one start of a node.
 type nodeMemory struct {
-	id, role string
-	asked    pulseQuestion // next
-	series   *history.Series
-	events   []history.Event
-	last     pulse
-	at       time.Time // of the last answer
-	round    int       // in which it came
+	id     string
+	asked  pulseQuestion // next
+	series *history.Series
+	events []history.Event
+	last   pulse
+	at     time.Time // of the last answer
+	round  int       // in which it came
 }
 
 // NewOverview makes one. It does nothing until a page asks.

@@ -123,7 +123,7 @@ cat >"$dir/fit.js" <<'JS'
   return "fits " + (document.documentElement.scrollWidth <= innerWidth) + "\ncontrast " + (worst >= 4.5) + "\nworst " + worst.toFixed(2) + " " + where;
 })()
 JS
-filled='document.querySelectorAll("#limits tr").length >= 5 && document.querySelectorAll("#heavy tr").length >= 3 && document.querySelectorAll("#members tr").length === 3'
+filled='document.querySelectorAll("#limits tr").length >= 5 && document.querySelectorAll("#heavy tr").length >= 3 && document.querySelectorAll("#members tr").length === 3 && document.querySelectorAll("#rules tr").length >= 1'
 for look in "390" "800" "1600" "1600 -dark"; do
 	set -- $look
 	if look -width "$1" ${2:-} "$page" "wait=$filled" "eval=$(cat "$dir/fit.js")" "eval=$(cat "$dir/seen.js")" "picture=$dir/page-$1${2:-}.png" \
