@@ -23,7 +23,7 @@ func (w *world) lacks(id, key string) {
 }
 
 // Promise: a takeover without a copy is marked until a window has passed, also when the key changes
-// hands meanwhile, and no longer. What is marked is that key, with all that may be forgotten.
+// hands meanwhile, and no longer. The mark is on that key alone, with all that may be forgotten.
 func TestForgottenIsMarked(t *testing.T) {
 	spec := limiter.Spec{
 		Name:      "minute",

@@ -83,7 +83,7 @@ func (cp *copier) collectLocked(now limiter.Instant) {
 	}
 }
 
-// copyAnewLocked gives up what waits for p. What is being given stays: it will not grow.
+// copyAnewLocked gives up what waits for p. A gift that has begun stays: it will not grow.
 func (cp *copier) copyAnewLocked(p *peer) {
 	if len(p.out.gift) > 0 {
 		return

@@ -10,8 +10,8 @@ import (
 
 // What a node admits while no holder of the key answers (shares.go) is not counted. So it is a
 // debt (package debts): as soon as a holder of the key answers again, it is told to charge the
-// debt, by a report, as far as the limit reaches (and its max_debt). What was too much is taken
-// from what comes after, until the limit is used up; what goes beyond that stays extra.
+// debt, by a report, as far as the limit reaches (and its max_debt). So the excess is
+// taken from the units that come after, until the limit is used up; beyond that it stays extra.
 //
 // A report has an ID as every take has, so it is charged once. If the take itself was sent to a
 // node and not answered, that node may have charged it, and is not told again; another node, which

@@ -64,7 +64,8 @@ func (ik *intake) hear(now limiter.Instant, r *route, m *Move) *MoveAnswer {
 	return a
 }
 
-// claimedLocked answers the claim of m. What the claimer has refused before may be given to it now.
+// claimedLocked answers the claim of m. A partition that the claimer has refused before may
+// be given to it now.
 func (ik *intake) claimedLocked(
 	now limiter.Instant, r *route, sender *peer, m *Move, a *MoveAnswer,
 ) {
@@ -184,8 +185,8 @@ func (ik *intake) applyLocked(r *route, now limiter.Instant, m *Move, a *MoveAns
 	ik.parts.hearLacking(now, m)
 	ik.endLocked(in, m)
 	for i := range m.Entries {
-		// What is held here already is not made better by an old copy that was lent to the holder
-		// before this node.
+		// An old copy, lent to the holder before this node, makes nothing better that is held here
+		// already.
 		if p := uint16(ring.Partition(limiter.Hash(m.Entries[i].Key))); in.begun[p] ||
 			!ik.parts.held[p].Load() {
 			ik.importLocked(now, m, &m.Entries[i], true)

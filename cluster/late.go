@@ -3,7 +3,7 @@ package cluster
 import "penstock/limiter"
 
 // A node may be stopped between the instant at which a request came and its answer, for longer than
-// its right lasts. What it charged then, or answers now, another one may have decided on since, so
+// its right lasts. Another node may have decided on the same keys since it charged the request, so
 // such an answer is marked with the whole limit (R5 of the protocol, ownership/DESIGN.md). That
 // takes one more look at the clock for each request of which anything was decided here, and none on
 // a node with a right that never ends.

@@ -18,7 +18,8 @@ func (w *world) uninformed(id string) {
 
 // Promise: nodes that join, no request failed. As long as a member has not heard of the
 // configuration that has a new owner, that one is given nothing: the member may go on without those
-// that are gone while its right lasts (R11). What it is asked meanwhile the holders answer.
+// that are gone while its right lasts (R11). Until then the holders
+// go on answering.
 func TestNewOwnerWaitsForTheLastToHear(t *testing.T) {
 	w := newWorld(t, 3, five)
 	const keys = 300

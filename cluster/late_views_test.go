@@ -21,8 +21,8 @@ func TestAgentAsksAfterALongSilence(t *testing.T) {
 	}
 }
 
-// Promise: a node that leaves takes no count along. What it is just giving away is not off its
-// hands yet, and if the receiver is gone, or refuses, it goes on.
+// Promise: a node that leaves takes no count along. A partition that it is just giving away is
+// still its own, and if the receiver is gone, or refuses, the node goes on with it.
 func TestGiftThatDoesNotArriveComesBack(t *testing.T) {
 	for _, c := range []struct {
 		name  string

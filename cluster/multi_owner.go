@@ -19,9 +19,9 @@ type multiOwner struct {
 
 // reserveAll opens holds on keys of several owners, all or none: it asks all owners at once, and if
 // one of them refuses, it cancels what the others have opened, after it has answered. No request
-// waits for the hold of another one, so there is no deadlock. What is not cancelled, because this
-// node dies or nobody is reached, runs out as every hold does. Two requests for the same keys may
-// refuse each other, if each gets one of them first. So a request that was refused because of
+// waits for the hold of another one, so there is no deadlock. A hold that is not cancelled, because
+// this node dies or nobody is reached, runs out as every hold does. Two requests for the same keys
+// may refuse each other, if each gets one of them first. So a request that was refused because of
 // another reservation cancels and tries once more, key after key in one order for all. Of several
 // that do, the one that gets the first key that they have in common meets none of the others at the
 // next, and one of them gets all.

@@ -21,7 +21,7 @@ type Observed struct {
 	Op         Op
 	Cost       int64
 	Allowed    bool
-	Shadow     bool
+	Beyond     bool // the limit refuses, and the client is told yes: nothing is charged
 	Degraded   bool
 	Remaining  int64
 	RetryAfter int64 // nanoseconds; less than 0: never
@@ -43,7 +43,7 @@ func (s *self) show(now limiter.Instant, b *batch, out []Decision) {
 		}
 		s.observer.Saw(Observed{
 			At: now, Hash: it.hash, Limit: d.Rule, Key: it.Key, Op: it.Op, Cost: it.Cost,
-			Allowed: d.Allowed, Shadow: d.Shadow, Degraded: d.Degraded, Remaining: d.Remaining,
+			Allowed: d.Allowed, Beyond: d.overruled(), Degraded: d.Degraded, Remaining: d.Remaining,
 			RetryAfter: int64(d.RetryAfter), ResetAfter: int64(d.ResetAfter),
 			Owner: d.Owner, Source: d.Source,
 		})

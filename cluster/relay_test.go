@@ -169,3 +169,27 @@ func TestRelayBesidesItsOwn(t *testing.T) {
 		}
 	}
 }
+
+// Promise: of items that stand or fall together all are sent on to one owner, or none is.
+func TestRelayKeepsTogether(t *testing.T) {
+	w, far := relayWorld(t)
+	for _, other := range []string{"n1", "n3"} { // the asker, and the node that is asked
+		keys := []string{far, w.key(other, 1)}
+		a := &Ask{Hop: 1, Atomic: true, Relay: true, Deadline: w.now.Add(time.Second)}
+		for i, key := range keys {
+			it := AskItem{Limit: w.limits["five"], Key: key, Cost: 1}
+			it.ID = ID{Origin: 7, Sequence: uint64(i + 1)}
+			a.Items = append(a.Items, it)
+		}
+		for i, out := range w.nodes["n3"].Deliver(a).Items {
+			if out.Status != StatusNotOwner {
+				t.Errorf("with a key of %s: item %d: %+v", other, i, out)
+			}
+		}
+		for i, owner := range []string{"n2", other} {
+			if left := w.remaining(owner, "five", keys[i]); left != 5 {
+				t.Errorf("with a key of %s: %s has %d left of 5", other, owner, left)
+			}
+		}
+	}
+}

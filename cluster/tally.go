@@ -140,8 +140,7 @@ func (s *Stats) checks(o Outcome) (sum uint64) {
 
 // Allowed is how many items were answered yes at this node's client doors.
 func (s *Stats) Allowed() uint64 {
-	return s.checks(OutcomeAllowed) + s.checks(OutcomeShadow) + s.checks(OutcomeTagged) +
-		s.checks(OutcomeTier) + s.answers(yesCell)
+	return s.checks(OutcomeAllowed) + s.Beyond() + s.answers(yesCell)
 }
 
 // Denied is how many items were answered no.
@@ -154,6 +153,12 @@ func (s *Stats) Peeks() uint64 { return s.answers(peekCell) }
 // Shadowed is how many items were answered yes although the limit refuses (dry_run, on_deny:
 // shadow).
 func (s *Stats) Shadowed() uint64 { return s.checks(OutcomeShadow) }
+
+// Beyond is how many items were answered yes although the limit refuses: in shadow, tagged, or in a
+// lower tier.
+func (s *Stats) Beyond() uint64 {
+	return s.checks(OutcomeShadow) + s.checks(OutcomeTagged) + s.checks(OutcomeTier)
+}
 
 // A tallyRun gathers equal answers of one request, so that a batch under one limit is added once.
 type tallyRun struct {

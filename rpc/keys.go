@@ -44,24 +44,33 @@ func (k *keyState) message() *penstockv1.KeyState {
 	}
 }
 
+// foundKeys are keys that a node has found in its table.
+type foundKeys struct {
+	Keys []keyState `json:"keys"`
+	Seen int64      `json:"seen"` // that were looked at
+	// there may be more, or the caller would not wait until all keys had been looked at
+	Partial bool `json:"partial"`
+}
+
 // topKeys are the keys that have used most.
 type topKeys struct {
-	Node string     `json:"node"`
-	Keys []keyState `json:"keys"`
-	Seen int64      `json:"seen"`
-	// the caller would not wait until all keys had been looked at
-	Partial bool `json:"partial"`
+	Node string `json:"node"`
+	foundKeys
+}
+
+// byUse puts the key first that has used most.
+func byUse(a, b keyState) int {
+	return cmp.Or(
+		cmp.Compare(b.Used, a.Used), cmp.Compare(a.Limit, b.Limit), cmp.Compare(a.Key, b.Key),
+	)
 }
 
 // top looks at all keys that node decides for, and returns those that have used most. It keeps
 // twice as many as it returns, so it needs no memory for the others.
 func top(ctx context.Context, node *cluster.Node, count int, limit string) topKeys {
-	out := topKeys{Node: node.ID(), Keys: []keyState{}}
+	out := topKeys{node.ID(), foundKeys{Keys: []keyState{}}}
 	most := func() {
-		slices.SortFunc(out.Keys, func(a, b keyState) int {
-			return cmp.Or(cmp.Compare(b.Used, a.Used), cmp.Compare(a.Limit, b.Limit),
-				cmp.Compare(a.Key, b.Key))
-		})
+		slices.SortFunc(out.Keys, byUse)
 		out.Keys = out.Keys[:min(count, len(out.Keys))]
 	}
 	for from, more := (limiter.Cursor{}), true; more; {

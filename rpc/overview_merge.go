@@ -15,7 +15,7 @@ import (
 type totals struct {
 	Step int64 `json:"step"` // seconds
 	From int64 `json:"from"` // seconds since 1970, of the first row
-	// Rows are allowed, denied, shadow, degraded, candidate, and the number of nodes that counted.
+	// Rows are allowed, denied, beyond, degraded, candidate, and how many nodes counted.
 	Rows [][]uint64 `json:"rows"`
 }
 

@@ -13,7 +13,7 @@ import (
 	"penstock/rpc/history"
 )
 
-// question is what the page of one node asks another node, as JSON. What is nil is not asked.
+// question is what the page of one node asks another node, as JSON. No part that is nil is asked.
 type question struct {
 	Pulse   *pulseQuestion  `json:"pulse,omitempty"`
 	Limits  *limitsQuestion `json:"limits,omitempty"`
@@ -40,7 +40,7 @@ type limitsQuestion struct {
 	Count  int      `json:"count,omitempty"`
 }
 
-// keysQuestion asks about keys. What is empty is not looked at.
+// keysQuestion asks about keys. A field that is empty excludes none.
 type keysQuestion struct {
 	Limit  string `json:"limit,omitempty"`
 	Key    string `json:"key,omitempty"` // of Keys: its beginning
@@ -86,7 +86,7 @@ type pulse struct {
 type tally struct {
 	Allowed      uint64 `json:"allowed"`
 	Denied       uint64 `json:"denied"`
-	Shadow       uint64 `json:"shadow"`
+	Beyond       uint64 `json:"beyond"`
 	Degraded     uint64 `json:"degraded"`
 	NewlyDenied  uint64 `json:"newly_denied"` // by its candidate
 	NewlyAllowed uint64 `json:"newly_allowed"`
@@ -95,17 +95,10 @@ type tally struct {
 func (t *tally) add(o tally) {
 	t.Allowed += o.Allowed
 	t.Denied += o.Denied
-	t.Shadow += o.Shadow
+	t.Beyond += o.Beyond
 	t.Degraded += o.Degraded
 	t.NewlyDenied += o.NewlyDenied
 	t.NewlyAllowed += o.NewlyAllowed
-}
-
-// foundKeys are keys with a beginning.
-type foundKeys struct {
-	Keys    []keyState `json:"keys"`
-	Seen    int64      `json:"seen"`    // that were looked at
-	Partial bool       `json:"partial"` // there may be more
 }
 
 // rememberedAnswers are the latest answers about a key.
@@ -195,7 +188,7 @@ var orders = map[string]func(tally) uint64{
 	"name":     func(tally) uint64 { return 0 },
 	"checks":   func(t tally) uint64 { return t.Allowed + t.Denied },
 	"denied":   func(t tally) uint64 { return t.Denied },
-	"shadow":   func(t tally) uint64 { return t.Shadow },
+	"beyond":   func(t tally) uint64 { return t.Beyond },
 	"degraded": func(t tally) uint64 { return t.Degraded },
 }
 
@@ -209,7 +202,7 @@ func tallies(n *cluster.Node, q *limitsQuestion) map[string]tally {
 		var row namedLimit
 		row.count(sum)
 		t.Allowed, t.Denied = row.Allowed, row.Denied
-		t.Shadow = row.Shadow + row.Tagged + row.Lower // all that was let through beyond the limit
+		t.Beyond = row.Shadow + row.Tagged + row.Lower
 		for _, times := range sum.Degraded {
 			t.Degraded += times
 		}

@@ -9,9 +9,7 @@ import (
 	"strings"
 
 	"penstock/cluster"
-	"penstock/limiter"
 	"penstock/ring"
-	"penstock/rpc/access"
 	"penstock/rpc/door"
 	"penstock/rpc/history"
 )
@@ -40,6 +38,7 @@ func queryFault(field, format string, a ...any) *door.Fault {
 // clusterLimit is a limit with what all nodes have counted.
 type clusterLimit struct {
 	namedLimit
+	Beyond   uint64          `json:"beyond"` // let through although the limit refuses
 	Degraded uint64          `json:"degraded"`
 	Heavy    []history.Heavy `json:"heavy"` // the keys that were asked for most lately
 }
@@ -51,7 +50,7 @@ func (w *web) clusterLimits(rw http.ResponseWriter, r *http.Request) {
 	n, f := queryCount(q, keysDefault, f)
 	by := cmp.Or(q["by"], "name")
 	if f == nil && orders[by] == nil {
-		f = queryFault("by", "%.40q is none of name, checks, denied, shadow, degraded", by)
+		f = queryFault("by", "%.40q is none of name, checks, denied, beyond, degraded", by)
 	}
 	if f != nil {
 		writeFault(rw, *f)
@@ -112,8 +111,10 @@ func (w *web) limitRows(sums map[string]tally, heavy history.HeavyList) []cluste
 		if l == nil {
 			continue // another node has other limits; the page says so
 		}
-		row := clusterLimit{namedLimit: w.namedLimit(l, tried[name]), Degraded: sum.Degraded}
-		row.Allowed, row.Denied, row.Shadow = sum.Allowed, sum.Denied, sum.Shadow
+		row := clusterLimit{
+			namedLimit: w.namedLimit(l, tried[name]), Beyond: sum.Beyond, Degraded: sum.Degraded,
+		}
+		row.Allowed, row.Denied = sum.Allowed, sum.Denied
 		if row.Candidate != nil {
 			row.Candidate.NewlyDenied = sum.NewlyDenied
 			row.Candidate.NewlyAllowed = sum.NewlyAllowed
@@ -130,7 +131,7 @@ const heavyOfLimit = 3
 func sortRows(rows []clusterLimit, by string) {
 	value := func(r *clusterLimit) uint64 {
 		return orders[by](tally{
-			Allowed: r.Allowed, Denied: r.Denied, Shadow: r.Shadow, Degraded: r.Degraded,
+			Allowed: r.Allowed, Denied: r.Denied, Beyond: r.Beyond, Degraded: r.Degraded,
 		})
 	}
 	slices.SortFunc(rows, func(a, b clusterLimit) int {
@@ -240,6 +241,33 @@ type ownedKey struct {
 	Owner string `json:"owner"`
 }
 
+// ownedKeys are what all nodes have answered to a question for keys; of picks it from a reply.
+type ownedKeys struct {
+	Keys    []ownedKey `json:"keys"`
+	Partial bool       `json:"partial"` // there are more, or a node did not come to its end
+	Missing []string   `json:"missing"` // nodes that have not answered
+
+	seen int64
+}
+
+func (o *Overview) ownedKeys(
+	ctx context.Context, q *question, of func(*reply) *foundKeys,
+) (out ownedKeys) {
+	out.Keys = []ownedKey{}
+	out.Missing = o.askAll(ctx, everyone(q), func(a *reply, _ timeSkew) {
+		list := of(a)
+		if list == nil {
+			out.Partial = true
+			return
+		}
+		for _, k := range list.Keys {
+			out.Keys = append(out.Keys, ownedKey{k, a.Node})
+		}
+		out.seen, out.Partial = out.seen+list.Seen, out.Partial || list.Partial
+	})
+	return out
+}
+
 // clusterTop is GET /v1/cluster/top?limit=&count=: the keys that have used most.
 func (w *web) clusterTop(rw http.ResponseWriter, r *http.Request) {
 	q, f := readQuery(r, "limit", "count")
@@ -248,27 +276,20 @@ func (w *web) clusterTop(rw http.ResponseWriter, r *http.Request) {
 		writeFault(rw, *f)
 		return
 	}
-	list, seen, partial := []ownedKey{}, int64(0), false
-	missing := w.Overview.askAll(r.Context(),
-		everyone(&question{Top: &keysQuestion{Limit: q["limit"], Count: n}}),
-		func(a *reply, _ timeSkew) {
+	out := w.Overview.ownedKeys(r.Context(),
+		&question{Top: &keysQuestion{Limit: q["limit"], Count: n}},
+		func(a *reply) *foundKeys {
 			if a.Top == nil {
-				partial = true
-				return
+				return nil
 			}
-			for _, k := range a.Top.Keys {
-				list = append(list, ownedKey{k, a.Node})
-			}
-			seen, partial = seen+a.Top.Seen, partial || a.Top.Partial
+			return &a.Top.foundKeys
 		})
-	slices.SortFunc(list, func(a, b ownedKey) int {
-		return cmp.Or(
-			cmp.Compare(b.Used, a.Used), cmp.Compare(a.Limit, b.Limit), cmp.Compare(a.Key, b.Key),
-		)
-	})
-	writeJSON(rw, http.StatusOK, map[string]any{
-		"keys": list[:min(n, len(list))], "seen": seen, "partial": partial, "missing": missing,
-	})
+	slices.SortFunc(out.Keys, func(a, b ownedKey) int { return byUse(a.keyState, b.keyState) })
+	out.Keys = out.Keys[:min(n, len(out.Keys))]
+	writeJSON(rw, http.StatusOK, struct {
+		ownedKeys
+		Seen int64 `json:"seen"` // keys that were looked at
+	}{out, out.seen})
 }
 
 // clusterKeys is GET /v1/cluster/keys?limit=&prefix=&count=: keys that begin so.
@@ -282,25 +303,15 @@ func (w *web) clusterKeys(rw http.ResponseWriter, r *http.Request) {
 		writeFault(rw, *f)
 		return
 	}
-	list, seen, partial := []ownedKey{}, int64(0), false
-	missing := w.Overview.askAll(r.Context(),
-		everyone(&question{Keys: &keysQuestion{Limit: q["limit"], Key: q["prefix"], Count: n}}),
-		func(a *reply, _ timeSkew) {
-			if a.Keys == nil {
-				partial = true
-				return
-			}
-			for _, k := range a.Keys.Keys {
-				list = append(list, ownedKey{k, a.Node})
-			}
-			seen, partial = seen+a.Keys.Seen, partial || a.Keys.Partial
-		})
-	slices.SortFunc(list, func(a, b ownedKey) int {
+	out := w.Overview.ownedKeys(r.Context(),
+		&question{Keys: &keysQuestion{Limit: q["limit"], Key: q["prefix"], Count: n}},
+		func(a *reply) *foundKeys { return a.Keys })
+	slices.SortFunc(out.Keys, func(a, b ownedKey) int {
 		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Limit, b.Limit))
 	})
-	writeJSON(rw, http.StatusOK, map[string]any{
-		"keys": list[:min(n, len(list))], "partial": partial || len(list) > n, "missing": missing,
-	})
+	out.Partial = out.Partial || len(out.Keys) > n
+	out.Keys = out.Keys[:min(n, len(out.Keys))]
+	writeJSON(rw, http.StatusOK, out)
 }
 
 // nodeHold is a hold with the node that keeps it.
@@ -336,53 +347,4 @@ func (w *web) clusterHolds(rw http.ResponseWriter, r *http.Request) {
 	writeJSON(rw, http.StatusOK, map[string]any{
 		"holds": list[:min(n, len(list))], "there": there, "missing": missing,
 	})
-}
-
-// clusterKey is GET /v1/cluster/key?limit=&key=: where a key lives, how it is, and the latest
-// answers about it at the doors of all nodes. From then on all answers about it are remembered for
-// ten minutes.
-func (w *web) clusterKey(rw http.ResponseWriter, r *http.Request) {
-	q, f := readQuery(r, "limit", "key")
-	if f != nil {
-		writeFault(rw, *f)
-		return
-	}
-	item := cluster.Item{Limit: q["limit"], Key: q["key"], Cost: 1, Op: cluster.OpPeek}
-	peek, out := cluster.Request{Items: []cluster.Item{item}}, make([]cluster.Decision, 1)
-	if err := w.Node.Check(&peek, out); err != nil {
-		writeFault(rw, ofQuery(door.Explain(err)))
-		return
-	}
-	v := w.Node.View()
-	if v == nil {
-		writeFault(rw, door.Explain(cluster.ErrNoView))
-		return
-	}
-	list, share := []history.Answer{}, int64(1)
-	missing := w.Overview.askAll(r.Context(), everyone(&question{
-		Answers: &keysQuestion{Limit: q["limit"], Key: q["key"], Count: answersOfKey},
-	}), func(a *reply, _ timeSkew) {
-		if a.Answers != nil {
-			list = append(list, a.Answers.Answers...)
-			share = max(share, a.Answers.Share)
-		}
-	})
-	slices.SortFunc(list, func(a, b history.Answer) int { return cmp.Compare(b.AtMs, a.AtMs) })
-	p := locate(v, q["key"])
-	writeJSON(rw, http.StatusOK, map[string]any{
-		"limit": q["limit"], "key": q["key"], "decision": newDecisionJSON(&out[0]),
-		"partition": p.partition, "owner": p.owner, "heir": p.heir,
-		"may_reset": mayReset(r.Context(), q["limit"], q["key"]),
-		"answers":   list[:min(answersOfKey, len(list))], "share": share, "missing": missing,
-		"hash": fmt.Sprintf("%016x", limiter.Hash(q["key"])),
-	})
-}
-
-// answersOfKey is how many answers about a key are shown.
-const answersOfKey = 50
-
-// mayReset reports whether the client of a request may reset a key.
-func mayReset(ctx context.Context, limit, key string) bool {
-	c, err := access.Of(ctx).Client()
-	return err == nil && c.MayAsk(access.Ask{Act: access.Reset, Limit: limit, Key: key}) == nil
 }

@@ -5,38 +5,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/../examples"
 . ../.ci/report.sh
+. ../.ci/processes.sh
 need curl curl
 need go golang
-
-dir=$(mktemp -d)
-started=()
-clean() {
-	[ $failures = 0 ] || tail -n 20 "$dir"/*.log
-	for pid in "${started[@]}"; do
-		kill "$pid" 2>/dev/null || true
-	done
-	wait
-	rm -rf "$dir"
-}
-trap clean EXIT
-
-# port: prints one that nobody listens on.
-port() {
-	local p
-	while p=$((20000 + RANDOM % 10000)); grep -qx $p "$dir/ports" || (exec 3<>/dev/tcp/127.0.0.1/$p) 2>/dev/null; do
-		:
-	done
-	echo $p | tee -a "$dir/ports"
-}
-touch "$dir/ports"
-
-# run NAME COMMAND…: in the background, with a log.
-run() {
-	"${@:2}" >"$dir/$1.log" 2>&1 &
-	started+=($!)
-}
-answers() { [ "$(status "http://$1/")" != 000 ]; }
-ready() { [ "$(status "http://$1/readyz")" = 200 ]; }
 
 (cd .. && go build -o "$dir/penstock" ./cmd/node)
 node=127.0.0.1:$(port) pages=127.0.0.1:$(port)

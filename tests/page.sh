@@ -5,37 +5,15 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 . ../.ci/report.sh
+. ../.ci/processes.sh
 need chromium chromium
 need curl curl
 need go golang
 
-dir=$(mktemp -d)
-declare -A started=()
-clean() {
-	for pid in "${started[@]}"; do
-		kill "$pid" 2>/dev/null || true
-	done
-	wait
-	rm -rf "$dir"
-}
-trap clean EXIT
-
-# port: prints one that nobody listens on.
-port() {
-	local p
-	while p=$((20000 + RANDOM % 10000)); grep -qx $p "$dir/ports" || (exec 3<>/dev/tcp/127.0.0.1/$p) 2>/dev/null; do
-		:
-	done
-	echo $p | tee -a "$dir/ports"
-}
-touch "$dir/ports"
-
 # node NAME FLAG…: a node.
 node() {
-	"$dir/penstock" serve --name "$1" --limits "$dir/limits" --redis off --grpc off "${@:2}" >"$dir/$1.log" 2>&1 &
-	started[$1]=$!
+	run "$1" "$dir/penstock" serve --name "$1" --limits "$dir/limits" --redis off --grpc off "${@:2}"
 }
-ready() { [ "$(status "http://$1/readyz")" = 200 ]; }
 look() { timeout 120 "$dir/browser" "$@"; }
 # shows FILE TEXT WHAT: one case, that a file has a text.
 shows() { if grep -qF -- "$2" "$1"; then ok "$3"; else not_ok "$3: $(head -c 3000 "$1")"; fi; }
@@ -113,7 +91,7 @@ cat >"$dir/fit.js" <<'JS'
     if (ratio < worst) [worst, where] = [ratio, e.tagName + " " + e.textContent.slice(0, 30)];
   }
   const style = getComputedStyle(document.documentElement);
-  for (const name of ["--allowed", "--denied", "--degraded", "--shadow"]) {
+  for (const name of ["--allowed", "--denied", "--degraded", "--beyond"]) {
     const probe = document.body.appendChild(document.createElement("i"));
     probe.style.color = style.getPropertyValue(name);
     const [a, b] = [light(getComputedStyle(probe).color), light(ground(document.body))].sort((x, y) => y - x);
@@ -138,7 +116,7 @@ for look in "390" "800" "1600" "1600 -dark"; do
 done
 shows "$dir/seen" 'signup|5 in 1h, fixed window|file|8|1|0|0|' "a limit comes with what all nodes have counted"
 shows "$dir/seen" 'tried|100 in 1h, fixed window|file|3|0|0|0|k 3|1 in 1h, fixed window|2|0|' "a candidate comes with what it would have denied"
-shows "$dir/seen" 'quiet|1 in 1h, fixed window, dry run|file|1|0|2|' "checks in shadow are counted"
+shows "$dir/seen" 'quiet|1 in 1h, fixed window, dry run|file|1|0|2|' "checks that are let through beyond a limit are counted"
 shows "$dir/seen" '../../etc/<b>pass</b>?wd#|' "a limit may be named like a path"
 shows "$dir/seen" '<b>bob</b>|signup|3|0|' "a key is a text, whatever it looks like"
 shows "$dir/seen" 'path: /login*|signup for {ip}' "it lists the rules"

@@ -4,22 +4,12 @@
 set -euo pipefail
 cd "$(dirname "$0")/../deploy"
 . ../.ci/report.sh
+. ../.ci/processes.sh
 need prometheus prometheus
 need promtool prometheus
 need curl curl
 need jq jq
 need go golang
-
-dir=$(mktemp -d)
-started=()
-clean() {
-	for pid in "${started[@]}"; do
-		kill "$pid" 2>/dev/null || true
-	done
-	wait
-	rm -rf "$dir"
-}
-trap clean EXIT
 
 if promtool check rules alerts/penstock.yml; then ok "promtool accepts the rules"; else not_ok "promtool refuses the rules"; fi
 if promtool test rules alerts/penstock_test.yml; then ok "the unit tests of the rules pass"; else not_ok "the unit tests of the rules fail"; fi
@@ -31,26 +21,15 @@ for alert in $(sed -n 's/.*- alert: //p' alerts/penstock.yml); do
 	fi
 done
 
-# port: prints one that nobody listens on.
-port() {
-	local p
-	while p=$((20000 + RANDOM % 10000)); grep -qx $p "$dir/ports" || (exec 3<>/dev/tcp/127.0.0.1/$p) 2>/dev/null; do
-		:
-	done
-	echo $p | tee -a "$dir/ports"
-}
-touch "$dir/ports"
-
 (cd .. && go build -o "$dir/penstock" ./cmd/node)
 "$dir/penstock" certs init --dir "$dir/certs" 2>/dev/null >/dev/null
 seed= targets=()
 for name in a b c; do
 	http=127.0.0.1:$(port) gossip=127.0.0.1:$(port) peer=127.0.0.1:$(port)
 	"$dir/penstock" certs add "$name" --role member --dir "$dir/certs" >/dev/null 2>&1
-	"$dir/penstock" serve --name "$name" --limits limits --gossip "$gossip" --peer "$peer" --redis off --grpc off --http "$http" \
+	run "$name" "$dir/penstock" serve --name "$name" --limits limits --gossip "$gossip" --peer "$peer" --redis off --grpc off --http "$http" \
 		--peer-tls-cert "$dir/certs/$name.crt" --peer-tls-key "$dir/certs/$name.key" --peer-tls-ca "$dir/certs/ca.crt" \
-		${seed:+--join "$seed"} >"$dir/$name.log" 2>&1 &
-	started+=($!)
+		${seed:+--join "$seed"}
 	seed=${seed:-$gossip}
 	targets+=("$http")
 done
@@ -75,8 +54,7 @@ scrape_configs:
   - job_name: penstock
     static_configs: [{targets: ["${targets[0]}", "${targets[1]}", "${targets[2]}"]}]
 END
-prometheus --config.file "$dir/prometheus.yml" --storage.tsdb.path "$dir/data" --web.listen-address "$web" --log.level=error >"$dir/prometheus.log" 2>&1 &
-started+=($!)
+run prometheus prometheus --config.file "$dir/prometheus.yml" --storage.tsdb.path "$dir/data" --web.listen-address "$web" --log.level=error
 query() { curl -s -G --max-time 5 --data-urlencode "query=$1" "http://$web/api/v1/query"; }
 scraped() { [ "$(query 'sum(up)' | jq -r '.data.result[0].value[1]')" = 3 ]; }
 if until_true 30 scraped; then ok "Prometheus scrapes all three"; else not_ok "Prometheus does not scrape: $(cat "$dir/prometheus.log")"; fi
@@ -97,7 +75,7 @@ firing() { curl -s --max-time 5 "http://$web/api/v1/alerts" | jq -e --arg a "$1"
 for alert in PenstockNodeDown PenstockMemberFailed; do
 	if firing $alert >/dev/null; then not_ok "$alert fires without a reason"; else ok "$alert is silent while all nodes live"; fi
 done
-kill -9 "${started[2]}"
+kill -9 "${started[c]}"
 for alert in PenstockNodeDown PenstockMemberFailed; do
 	if until_true 60 firing $alert; then ok "$alert fires when a node is killed"; else not_ok "$alert does not fire 60 s after a node was killed"; fi
 done

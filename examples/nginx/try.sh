@@ -6,6 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")"
 here=$PWD
 . ../../.ci/report.sh
+. ../../.ci/processes.sh
 PATH=$PATH:/usr/sbin
 need nginx nginx-light
 need curl curl
@@ -13,10 +14,8 @@ need jq jq
 need go golang
 
 users=50 requests=40 limit=20
-dir=$(mktemp -d)
 http=()
 chmod 755 "$dir" # nginx's workers may run as somebody else
-nodes=()
 clean() {
 	if [ $failures != 0 ]; then
 		for address in "${http[@]}"; do
@@ -25,23 +24,12 @@ clean() {
 		tail -n 20 "$dir"/node-*.log "$dir"/error.log 2>/dev/null || true
 	fi
 	[ ! -s "$dir/nginx.pid" ] || kill "$(cat "$dir/nginx.pid")" || true
-	for pid in "${nodes[@]}"; do
+	for pid in "${started[@]}"; do
 		kill "$pid" 2>/dev/null || true
 	done
 	wait
 	rm -rf "$dir"
 }
-trap clean EXIT
-
-# port: prints one that nobody listens on.
-port() {
-	local p
-	while p=$((20000 + RANDOM % 10000)); grep -qx $p "$dir/ports" || (exec 3<>/dev/tcp/127.0.0.1/$p) 2>/dev/null; do
-		:
-	done
-	echo $p | tee -a "$dir/ports"
-}
-touch "$dir/ports"
 
 (cd ../.. && go build -o "$dir/penstock" ./cmd/node)
 seed=127.0.0.1:$(port)
@@ -49,9 +37,8 @@ for i in 1 2 3; do
 	http+=("127.0.0.1:$(port)")
 	gossip=$seed join=()
 	[ $i = 1 ] || { gossip=127.0.0.1:$(port) && join=(--join "$seed"); }
-	"$dir/penstock" serve --name node-$i --limits limits.yaml --gossip "$gossip" --peer "127.0.0.1:$(port)" \
-		--grpc off --redis off --http "${http[-1]}" "${join[@]}" >"$dir/node-$i.log" 2>&1 &
-	nodes+=($!)
+	run node-$i "$dir/penstock" serve --name node-$i --limits limits.yaml --gossip "$gossip" --peer "127.0.0.1:$(port)" \
+		--grpc off --redis off --http "${http[-1]}" "${join[@]}"
 done
 whole() { [ "$(curl -s --max-time 2 "http://$1/v1/members" | jq '[.members[] | select(.state == "active")] | length')" = 3 ]; }
 for address in "${http[@]}"; do

@@ -45,7 +45,7 @@ type Decision struct {
 	Denial Denial // what to answer over HTTP if it was denied
 }
 
-// Denial is what a limit says over HTTP when it refuses. What is zero is the server's choice.
+// Denial is what a limit says over HTTP when it refuses. A zero field is the server's choice.
 type Denial struct {
 	Status            int
 	ContentType, Body string

@@ -24,7 +24,7 @@ type answer struct {
 	op         cluster.Op
 	source     cluster.Source
 	allowed    bool
-	shadow     bool
+	beyond     bool
 	degraded   bool
 }
 
@@ -58,7 +58,7 @@ type Answer struct {
 	Op         string `json:"op"`
 	Cost       int64  `json:"cost"`
 	Allowed    bool   `json:"allowed"`
-	Shadow     bool   `json:"shadow,omitzero"`
+	Beyond     bool   `json:"beyond,omitzero"` // the limit
 	Degraded   bool   `json:"degraded,omitzero"`
 	Remaining  int64  `json:"remaining"`
 	RetryAfter int64  `json:"retry_after_ms"` // less than 0: never
@@ -85,7 +85,7 @@ func (a *answers) of(door, limit string, hash uint64, count int) []Answer {
 		}
 		out = append(out, Answer{
 			AtMs: x.at / 1_000_000, Door: door, Op: opNames[x.op], Cost: x.cost,
-			Allowed: x.allowed, Shadow: x.shadow, Degraded: x.degraded, Remaining: x.remaining,
+			Allowed: x.allowed, Beyond: x.beyond, Degraded: x.degraded, Remaining: x.remaining,
 			RetryAfter: retry, Owner: x.owner, Source: x.source.String(),
 		})
 	})

@@ -92,11 +92,8 @@ func (a *answers) measure(failed string, at int64) Failure {
 			s.see(x)
 		}
 	})
-	list := slices.DeleteFunc(s.out.Handed, func(h Handed) bool { return h.FirstAt == 0 })
-	for i := range list {
-		list[i].Units = a.units(&list[i], failed)
-	}
-	s.out.Handed = list
+	a.inOrder(s.count)
+	s.out.Handed = slices.DeleteFunc(s.out.Handed, func(h Handed) bool { return h.FirstAt == 0 })
 	return s.out
 }
 
@@ -120,15 +117,16 @@ func (s *survey) see(x *answer) {
 	}
 }
 
-// units is what the member that failed has admitted of a key within its last second.
-func (a *answers) units(h *Handed, failed string) (sum int64) {
-	a.inOrder(func(x *answer) {
-		recent := x.at > h.LastAt-int64(time.Second) && x.at <= h.LastAt
-		if recent && x.hash == h.Hash && x.limit.Name == h.Limit && x.owner == failed && x.allowed {
-			sum += max(0, x.cost)
-		}
-	})
-	return sum
+// count adds up what the member that failed has admitted of each key within its last second.
+func (s *survey) count(x *answer) {
+	i, known := s.place[surveyed{x.hash, x.limit}]
+	if !known || x.owner != s.failed || !x.allowed || x.beyond {
+		return
+	}
+	h := &s.out.Handed[i]
+	if x.at > h.LastAt-int64(time.Second) && x.at <= h.LastAt {
+		h.Units += max(0, x.cost)
+	}
 }
 
 func newHanded(x *answer) Handed {
@@ -152,14 +150,14 @@ func (h *Handed) last(x *answer) {
 
 func (h *Handed) first(x *answer) {
 	h.FirstAt, h.FirstBefore, h.Heir = x.at, x.remaining, x.owner
-	if x.allowed && !x.shadow && x.cost > 0 {
+	if x.allowed && !x.beyond && x.cost > 0 {
 		h.FirstBefore += x.cost
 	}
 }
 
 // Forgotten are the units of a key that its heir did not know of. known is false if that cannot be
-// told: its window had ended meanwhile. What comes back with time is taken as one unit more than it
-// is, so that rounding is never called a loss.
+// told: its window had ended meanwhile. The units that come back with time are taken as one more
+// than they are, so that rounding is never called a loss.
 func (h *Handed) Forgotten() (units int64, known bool) {
 	expected := h.LastRemaining
 	if h.Refill == 0 {

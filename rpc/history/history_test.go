@@ -92,20 +92,38 @@ func TestHeavy(t *testing.T) {
 	}
 }
 
-// Promise: under load less is looked at, and again all when there is little.
+// Promise: a burst makes no more work than a dozen times that of a busy second, steady load no more
+// than that of one, and all is looked at again when there is little.
 func TestSampling(t *testing.T) {
-	level := uint32(0)
-	for range 20 {
-		level = nextLevel(level, 1_000_000>>level, mostAnswers)
+	var busy sampling
+	second := func(n int) (answers, checks int) {
+		for i := range n {
+			if hash := limiter.Hash(fmt.Sprint("key-", i)); busy.takesKey(hash) {
+				answers++
+				busy.tookAnswer()
+			}
+			if busy.takesCheck(limiter.Instant(i*1000), 7) {
+				checks++
+				busy.tookCheck()
+			}
+		}
+		busy.adjust()
+		return answers, checks
 	}
-	if work := 1_000_000 >> level; work > mostAnswers || work < mostAnswers/8 {
-		t.Errorf("level %d makes work for %d", level, work)
+	if a, c := second(1_000_000); a > 12*mostAnswers || c > 12*mostCounted {
+		t.Errorf("the first second of a burst looks at %d answers and %d checks", a, c)
 	}
-	for range 40 {
-		level = nextLevel(level, 0, mostAnswers)
+	for range 3 {
+		a, c := second(1_000_000)
+		if a > 2*mostAnswers || c > 2*mostCounted || a < mostAnswers/8 || c < mostCounted/8 {
+			t.Errorf("a second under load looks at %d answers and %d checks", a, c)
+		}
 	}
-	if level != 0 {
-		t.Errorf("level %d, and nothing is asked", level)
+	for range mostLevel {
+		second(0)
+	}
+	if a, c := second(100); a != 100 || c != 100 {
+		t.Errorf("of 100 after a pause %d answers and %d checks are looked at", a, c)
 	}
 	var s sampling
 	s.levels.Store(5 | 5<<8)
@@ -188,9 +206,23 @@ func TestFailure(t *testing.T) {
 			v.Broken != x.broken || v.Promised != x.promised {
 			t.Errorf("%s: %+v", x.name, v)
 		}
+		if x.keys > 0 && seen.Handed[0].Units != 10 {
+			t.Errorf("%s: %d units within a second, want 10", x.name, seen.Handed[0].Units)
+		}
 		if x.keys > 0 && (v.Between != 1 || v.LongestMs != x.gap.Milliseconds()) {
 			t.Errorf("%s: %d answers between, %d ms", x.name, v.Between, v.LongestMs)
 		}
+	}
+	// What is let through beyond a limit is not charged, so nothing of it can be forgotten.
+	a, l := &answers{}, limitOf(t, window)
+	for i, owner := range []string{"n1", "n1", "n2"} {
+		a.add(answer{
+			at: int64(i) * 30e6, hash: 7, limit: l, owner: owner, cost: 1, allowed: true,
+			beyond: true, source: cluster.SourceForwarded, resetAfter: int64(time.Second),
+		})
+	}
+	if v := Judge([]Failure{a.measure("n1", 100e6)}); v.Keys != 1 || v.Extra+v.Promised != 0 {
+		t.Errorf("beyond the limit: %+v", v)
 	}
 	// A node that saw a later answer of the old owner knows better.
 	early := crash(limitOf(t, window), 22, 20, 60e6, time.Second)

@@ -98,16 +98,16 @@ func (r *Recorder) Saw(o cluster.Observed) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if key {
-		r.sampling.answers.Add(1)
+		r.tookAnswer()
 		r.answers.add(answer{
 			at: r.base + int64(o.At), hash: o.Hash, limit: o.Limit, owner: o.Owner, cost: o.Cost,
 			remaining: o.Remaining, resetAfter: o.ResetAfter, retryAfter: o.RetryAfter,
-			op: o.Op, source: o.Source, allowed: o.Allowed, shadow: o.Shadow, degraded: o.Degraded,
+			op: o.Op, source: o.Source, allowed: o.Allowed, beyond: o.Beyond, degraded: o.Degraded,
 		})
 	}
 	if check {
-		r.sampling.counted.Add(1)
 		r.heavy[0].add(o.Limit.Name, o.Key, !o.Allowed, r.weight())
+		r.tookCheck()
 	}
 }
 
@@ -119,7 +119,7 @@ func (r *Recorder) read(now time.Time) reading {
 		limits: uint64(len(r.node.Limits())), hash: r.node.LimitsHash(), when: now,
 	}
 	out.counts = Counts{
-		Allowed: s.Allowed(), Denied: s.Denied(), Shadow: s.Shadowed(), Degraded: s.Degraded.Load(),
+		Allowed: s.Allowed(), Denied: s.Denied(), Beyond: s.Beyond(), Degraded: s.Degraded.Load(),
 	}
 	for _, t := range s.Candidates() {
 		out.counts[Candidate] += t.NewlyDenied
@@ -130,9 +130,9 @@ func (r *Recorder) read(now time.Time) reading {
 // Tick records what has changed since the last one.
 func (r *Recorder) Tick(now time.Time) {
 	fresh := r.read(now)
-	r.adjust()
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.adjust()
 	old := r.before
 	r.before = fresh
 	r.series.Record(now.Unix(), fresh.counts)

@@ -7,7 +7,9 @@ import (
 	"penstock/limiter"
 )
 
-// Work that observing may make, a second. What is above is thinned out.
+// The work that observing may make, a second. Each time that so many answers, or checks, were taken
+// within a second, half as many are taken from then on. So a burst of a million checks a second
+// after a pause costs no more than a dozen times as much.
 const (
 	mostAnswers = 500  // that are remembered
 	mostCounted = 1000 // that are counted by key
@@ -21,6 +23,23 @@ type sampling struct {
 	watched atomic.Pointer[map[uint64]int64]
 
 	answers, counted atomic.Int64 // taken since the last adjust
+}
+
+// tookAnswer counts an answer that is remembered, and tookCheck a check that is counted. Their
+// caller keeps others away.
+func (s *sampling) tookAnswer() { s.took(&s.answers, mostAnswers, 1) }
+
+func (s *sampling) tookCheck() { s.took(&s.counted, mostCounted, 1<<8) }
+
+// took raises a level by step whenever most more were taken.
+func (s *sampling) took(taken *atomic.Int64, most int64, step uint32) {
+	if taken.Add(1)%most != 0 {
+		return
+	}
+	levels := s.levels.Load()
+	if level := levels / step & 0xff; level < mostLevel {
+		s.levels.Store(levels + step)
+	}
 }
 
 // mix spreads what differs in any bit over all bits (the finalizer of splitmix64).
@@ -51,21 +70,17 @@ func (s *sampling) weight() int64 { return 1 << (s.levels.Load() >> 8) }
 // keyShare is 1 in how many keys is remembered.
 func (s *sampling) keyShare() int64 { return 1 << (s.levels.Load() & 0xff) }
 
-// adjust is called once a second.
+// adjust is called once a second. It doubles the work where there is room for that. Its caller
+// keeps others away.
 func (s *sampling) adjust() {
-	old := s.levels.Load()
-	keys := nextLevel(old&0xff, s.answers.Swap(0), mostAnswers)
-	checks := nextLevel(old>>8, s.counted.Swap(0), mostCounted)
-	s.levels.Store(keys | checks<<8)
-}
-
-// nextLevel halves the work until it is below most, and doubles it when there is room for that.
-func nextLevel(level uint32, done, most int64) uint32 {
-	for done > most && level < mostLevel {
-		level, done = level+1, done/2
+	levels := s.levels.Load()
+	if levels&0xff > 0 && s.answers.Load() < mostAnswers/4 {
+		levels--
 	}
-	if level > 0 && done < most/4 {
-		level--
+	if levels>>8 > 0 && s.counted.Load() < mostCounted/4 {
+		levels -= 1 << 8
 	}
-	return level
+	s.levels.Store(levels)
+	s.answers.Store(0)
+	s.counted.Store(0)
 }

@@ -2,9 +2,9 @@ package history
 
 // The counts of a Sample, in the order of its fields.
 const (
-	Allowed   = iota // items that were admitted, shadow among them
+	Allowed   = iota // items that were admitted, those beyond their limit among them
 	Denied           // items that were refused
-	Shadow           // of Allowed: the limit refuses (dry_run, on_deny: shadow)
+	Beyond           // of Allowed: the limit refuses (dry_run, on_deny)
 	Degraded         // answered under less than the full promise
 	Candidate        // a candidate would have refused, and the limit has admitted
 	ofCounts

@@ -4,7 +4,7 @@
 import { at, clock, count, make, say } from "./words.js";
 
 // series are the lines, in the order of the numbers in a row.
-const series = [["allowed", "allowed"], ["denied", "denied"], ["shadow", "in shadow"], ["degraded", "degraded"],
+const series = [["allowed", "allowed"], ["denied", "denied"], ["beyond", "beyond a limit"], ["degraded", "degraded"],
   ["candidate", "a candidate would deny"]];
 const nodesAt = series.length; // in a row: how many nodes counted
 
@@ -72,7 +72,7 @@ function whole() {
 export function latest() {
   const r = rows[whole() - 1];
   const of = (i) => (r ? r[i] / step : 0);
-  return { allowed: of(0), denied: of(1), shadow: of(2), degraded: of(3), candidate: of(4) };
+  return { allowed: of(0), denied: of(1), beyond: of(2), degraded: of(3), candidate: of(4) };
 }
 
 export function setEvents(list) { events = list; }

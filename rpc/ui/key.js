@@ -46,7 +46,7 @@ async function show(wanted) {
   at("answers-head").hidden = k.answers.length === 0;
   at("answers").replaceChildren(...k.answers.map((a) => row([
     clock(a.at_ms), a.door + (a.op === "check" ? "" : ", " + a.op), a.cost,
-    (a.allowed ? (a.shadow ? "allowed in shadow" : "allowed") : "denied") + (a.degraded ? ", degraded" : "") +
+    (a.allowed ? (a.beyond ? "allowed beyond the limit" : "allowed") : "denied") + (a.degraded ? ", degraded" : "") +
       (!a.allowed && a.retry_after_ms > 0 ? ", again in " + span(a.retry_after_ms) : ""),
     a.remaining, a.owner + " (" + a.source + ")"], a.allowed ? "" : "bad")));
   say(at("answers-note"), (k.answers.length === 0 ? "No answer about it is remembered. " : "") +

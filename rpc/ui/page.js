@@ -29,7 +29,7 @@ function showTiles(s, active, members) {
   const rates = graph.latest();
   const sum = (of) => s.nodes.reduce((n, x) => n + (x.pulse && x.answered ? x.pulse[of] : 0), 0);
   const tiles = [["allowed a second", count(rates.allowed)], ["denied a second", count(rates.denied)],
-    ["in shadow a second", count(rates.shadow)], ["degraded a second", count(rates.degraded)],
+    ["of these beyond a limit", count(rates.beyond)], ["degraded a second", count(rates.degraded)],
     ["nodes that own keys", active + " of " + members], ["partitions without a copy", count(sum("unreplicated"))],
     ["allowed by these nodes", count(sum("allowed"))], ["denied by these nodes", count(sum("denied"))]];
   if (at("tiles").children.length !== tiles.length) {

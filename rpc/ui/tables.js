@@ -25,7 +25,7 @@ export async function refreshLimits() {
   fill(at("limits"), found.limits.map((l) => {
     const hot = make("span", {});
     l.heavy.forEach((k, i) => hot.append(i ? ", " : "", keyButton(l.name, k.key), " " + count(k.checks)));
-    const cells = [l.name, rule(l), origin(l), l.allowed, l.denied, l.shadow, l.degraded, l.heavy.length ? hot : "–"];
+    const cells = [l.name, rule(l), origin(l), l.allowed, l.denied, l.beyond, l.degraded, l.heavy.length ? hot : "–"];
     const c = l.candidate;
     if (!c) return row([...cells, "–", "", "", ""]);
     const button = make("button", { "aria-label": "promote the candidate of " + l.name }, "promote");

@@ -89,6 +89,6 @@ export function rule(l) {
   const per = l.per.replace(/m0s$/, "m").replace(/h0m$/, "h");
   return count(l.limit) + " in " + per + ", " + l.algorithm.replaceAll("_", " ") + burst +
     (l.consistency && l.consistency !== "exact" ? ", " + l.consistency : "") +
-    (l.dry_run ? ", dry run" : "") + (l.on_deny === "shadow" ? ", shadow" : "") +
+    (l.dry_run ? ", dry run" : "") + (l.on_deny && l.on_deny !== "reject" ? ", " + l.on_deny : "") +
     (l.overrides > 0 ? ", " + l.overrides + " overrides" : "");
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // shrink finds few ops with answers that contradict each other: the answers of all others may be
-// forgotten, and there is still no explanation. What they asked for stays: it may have been
+// forgotten, and there is still no explanation. The costs of those stay: they may have been
 // charged.
 func (e *explanation) shrink() []*Op {
 	own := *e

@@ -1,0 +1,64 @@
+package rpc
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"penstock/cluster"
+	"penstock/limiter"
+	"penstock/rpc/access"
+	"penstock/rpc/door"
+	"penstock/rpc/history"
+)
+
+// clusterKey is GET /v1/cluster/key?limit=&key=: where a key lives, how it is, and the latest
+// answers about it at the doors of all nodes. From then on all answers about it are remembered for
+// ten minutes.
+func (w *web) clusterKey(rw http.ResponseWriter, r *http.Request) {
+	q, f := readQuery(r, "limit", "key")
+	if f != nil {
+		writeFault(rw, *f)
+		return
+	}
+	item := cluster.Item{Limit: q["limit"], Key: q["key"], Cost: 1, Op: cluster.OpPeek}
+	peek, out := cluster.Request{Items: []cluster.Item{item}}, make([]cluster.Decision, 1)
+	if err := w.Node.Check(&peek, out); err != nil {
+		writeFault(rw, ofQuery(door.Explain(err)))
+		return
+	}
+	v := w.Node.View()
+	if v == nil {
+		writeFault(rw, door.Explain(cluster.ErrNoView))
+		return
+	}
+	list, share := []history.Answer{}, int64(1)
+	missing := w.Overview.askAll(r.Context(), everyone(&question{
+		Answers: &keysQuestion{Limit: q["limit"], Key: q["key"], Count: answersOfKey},
+	}), func(a *reply, _ timeSkew) {
+		if a.Answers != nil {
+			list = append(list, a.Answers.Answers...)
+			share = max(share, a.Answers.Share)
+		}
+	})
+	slices.SortFunc(list, func(a, b history.Answer) int { return cmp.Compare(b.AtMs, a.AtMs) })
+	p := locate(v, q["key"])
+	writeJSON(rw, http.StatusOK, map[string]any{
+		"limit": q["limit"], "key": q["key"], "decision": newDecisionJSON(&out[0]),
+		"partition": p.partition, "owner": p.owner, "heir": p.heir,
+		"may_reset": mayReset(r.Context(), q["limit"], q["key"]),
+		"answers":   list[:min(answersOfKey, len(list))], "share": share, "missing": missing,
+		"hash": fmt.Sprintf("%016x", limiter.Hash(q["key"])),
+	})
+}
+
+// answersOfKey is how many answers about a key are shown.
+const answersOfKey = 50
+
+// mayReset reports whether the client of a request may reset a key.
+func mayReset(ctx context.Context, limit, key string) bool {
+	c, err := access.Of(ctx).Client()
+	return err == nil && c.MayAsk(access.Ask{Act: access.Reset, Limit: limit, Key: key}) == nil
+}

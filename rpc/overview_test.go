@@ -1,0 +1,99 @@
+package rpc
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"penstock/limiter"
+	"penstock/rpc/history"
+	"penstock/rpc/rpctest"
+)
+
+// overviewOf is a node that is alone, with its page and what that remembers.
+func overviewOf(t *testing.T, specs ...limiter.Spec) http.Handler {
+	t.Helper()
+	node := rpctest.Alone(t, specs...)
+	o := NewOverview(OverviewConfig{
+		Node: node, Recorder: history.NewRecorder(node, 0, time.Now), Started: time.Now(),
+	})
+	return NewHTTP(HTTPConfig{Node: node, Admin: true, Overview: o})
+}
+
+// Promise: the page counts what is within a limit, what is denied, and what is let through beyond
+// it, however the limit lets it through; and knows a key's answers and the busiest keys.
+func TestOverviewCounts(t *testing.T) {
+	one := func(name string, change func(*limiter.Spec)) limiter.Spec {
+		s := limiter.Spec{Name: name, Algorithm: limiter.FixedWindow, Limit: 1, Per: time.Hour}
+		change(&s)
+		return s
+	}
+	h := overviewOf(t,
+		one("denies", func(*limiter.Spec) {}),
+		one("tries", func(s *limiter.Spec) { s.DryRun = true }),
+		one("tags", func(s *limiter.Spec) { s.OnDeny = limiter.DenyTag }),
+		one("later", func(s *limiter.Spec) { s.OnDeny = limiter.DenyDeprioritize }),
+	)
+	for _, limit := range []string{"denies", "tries", "tags", "later"} {
+		for range 4 {
+			rpctest.Page(h, "GET", "/v1/check?key=k&limit="+limit, "")
+		}
+	}
+	read := func(page string, into any) {
+		t.Helper()
+		if _, text := rpctest.Page(h, "GET", page, ""); json.Unmarshal([]byte(text), into) != nil {
+			t.Fatalf("%s: %s", page, text)
+		}
+	}
+	var limits struct {
+		Limits []struct {
+			Name                    string
+			Allowed, Denied, Beyond int
+			Heavy                   []history.Heavy
+		}
+	}
+	read("/v1/cluster/limits", &limits)
+	var got []string
+	for _, l := range limits.Limits {
+		got = append(got, fmt.Sprint(l.Name, " ", l.Allowed, l.Denied, l.Beyond, l.Heavy[0].Checks))
+	}
+	want := "denies 1 3 0 4, later 1 0 3 4, tags 1 0 3 4, tries 1 0 3 4"
+	if strings.Join(got, ", ") != want {
+		t.Errorf("%s; want %s", strings.Join(got, ", "), want)
+	}
+	var key struct{ Answers []history.Answer }
+	read("/v1/cluster/key?limit=tags&key=k", &key)
+	if a := key.Answers; len(a) != 4 || !a[0].Allowed || !a[0].Beyond || a[3].Beyond {
+		t.Errorf("answers about a key: %+v", a)
+	}
+}
+
+// Promise: a page with a value that makes no sense is refused, with what would be right.
+func TestOverviewBadInput(t *testing.T) {
+	h := overviewOf(t, httpSpecs...)
+	for _, c := range []struct {
+		page, says string
+		status     int
+	}{
+		{"limits?count=0", "from 1 to", 400},
+		{"limits?by=size", "none of name", 400},
+		{"limits?bye=name", "bye", 400},
+		{"rules?count=x", "from 1 to", 400},
+		{"heavy?count=1001", "from 1 to", 400},
+		{"top?count=-1", "from 1 to", 400},
+		{"keys?prefix=" + strings.Repeat("x", 1025), "at most 1024", 400},
+		{"holds?key=x", "key", 400},
+		{"key?limit=demo", "key: is empty", 400},
+		{"key?limit=nobody&key=a", "nobody", 404},
+		{"watch?span=day", "5m", 400},
+		{"nothing", "nothing at", 404},
+	} {
+		answer, text := rpctest.Page(h, "GET", "/v1/cluster/"+c.page, "")
+		if answer.StatusCode != c.status || !strings.Contains(text, c.says) {
+			t.Errorf("%.40s: %d %s", c.page, answer.StatusCode, text)
+		}
+	}
+}
