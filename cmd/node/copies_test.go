@@ -73,6 +73,7 @@ func charged(t *testing.T, nodes []*process) (keys []string) {
 // Promise: with --copies 2 an owner and its heir are killed at once, and no key has lost its
 // counters. A member that was started with another value goes by that of the cluster, and says so.
 func TestTwoCopiesOutliveTwoNodes(t *testing.T) {
+	t.Parallel()
 	nodes := fiveOf(t, "", "--copies", "2")
 	eventually(t, "two heirs have copies of all", func() error { return replicated(2, nodes...) })
 	keys := charged(t, nodes)
@@ -97,6 +98,7 @@ func TestTwoCopiesOutliveTwoNodes(t *testing.T) {
 // Promise: with zones a whole zone is killed at once, two of five nodes, and no key has lost its
 // counters, though there is one copy of each.
 func TestZoneIsKilled(t *testing.T) {
+	t.Parallel()
 	nodes := fiveOf(t, "abcdd")
 	eventually(t, "copies are whole", func() error { return replicated(1, nodes...) })
 	_, body, err := nodes[0].call("GET", "/v1/members")
@@ -113,6 +115,7 @@ func TestZoneIsKilled(t *testing.T) {
 
 // Promise: with --copies 0 a crash forgets, and each key that may be concerned says so.
 func TestNoCopies(t *testing.T) {
+	t.Parallel()
 	nodes := fiveOf(t, "", "--copies", "0")
 	keys := charged(t, nodes)
 	if err := replicated(0, nodes...); err != nil {

@@ -162,6 +162,7 @@ func (k *kept) onDisk() int {
 // Promise (--data-dir): counters survive a restart of every node. A clean stop forgets nothing,
 // kill -9 nothing that is older than the file.
 func TestCountersSurviveARestartOfEveryNode(t *testing.T) {
+	t.Parallel()
 	k := &kept{t: t, limits: write(t, testLimits)}
 	for range 3 {
 		k.dirs = append(k.dirs, filepath.Join(t.TempDir(), "counters of a node"))
@@ -372,6 +373,7 @@ func keptLimit(t *testing.T) *limiter.Limit {
 
 // Promise (--data-dir): reservations survive a restart of every node, with their deadlines.
 func TestHoldsSurviveARestartOfEveryNode(t *testing.T) {
+	t.Parallel()
 	k := &kept{t: t, limits: write(t, testLimits)}
 	for range 3 {
 		k.dirs = append(k.dirs, t.TempDir())

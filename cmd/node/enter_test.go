@@ -41,6 +41,7 @@ func buildEarlier(t *testing.T) (binary string) {
 // --data-dir, and loses nothing. A node of that release is refused, with a text that says what to
 // do.
 func TestEarlierReleaseIsEntered(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("builds another release")
 	}

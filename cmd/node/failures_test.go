@@ -67,6 +67,7 @@ func TestFailuresAreRemembered(t *testing.T) {
 // `penstock members`, on the HTTP page and over gRPC; `penstock top` does not ask it; and it is
 // active again when it is back.
 func TestKilledNodeIsShown(t *testing.T) {
+	t.Parallel()
 	nodes := serveCluster(t, 3)
 	nodes[2].cmd.Process.Kill()
 	<-nodes[2].exited

@@ -52,6 +52,7 @@ func bootAt(t *testing.T, id, addr string) (boot uint64) {
 // Promise: hostile input costs nobody the takeover of a node that dies. Forged messages to real
 // processes, from strangers and in the name of a member, and then kill -9 of one of three.
 func TestForgedFramesDoNotEndTakeovers(t *testing.T) {
+	t.Parallel()
 	limits := write(t, testLimits)
 	var addrs []string
 	var nodes []*process

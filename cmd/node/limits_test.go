@@ -90,6 +90,7 @@ func TestCandidateOverTheCluster(t *testing.T) {
 // history says which client did what; and a node that starts later has it. A restart with
 // --data-dir is tested in rpc/catalog.
 func TestLimitsOfTheWholeCluster(t *testing.T) {
+	t.Parallel()
 	n1 := serveProcess(t, "n1")
 	n2 := serveProcess(t, "n2", "--join", n1.gossip, "--limits", write(t, triedLimits))
 	for _, p := range []*process{n1, n2} {

@@ -100,6 +100,7 @@ func TestFoundedTogether(t *testing.T) {
 
 // Promise: with two of three seeds there, a cluster is founded; with one it is not.
 func TestFoundedByAMajority(t *testing.T) {
+	t.Parallel()
 	limits := write(t, testLimits)
 	seeds := []string{freeAddress(t), freeAddress(t), freeAddress(t)}
 	join := []string{"--limits", limits, "--join", strings.Join(seeds, ",")}
@@ -116,6 +117,7 @@ func TestFoundedByAMajority(t *testing.T) {
 
 // Promise: four nodes that die one after the other lose nothing, down to the last one.
 func TestDieOneAfterTheOther(t *testing.T) {
+	t.Parallel()
 	limits := write(t, testLimits)
 	n1, n2, n3 := trio(t, limits)
 	n4 := serveProcess(t, "n4", "--limits", limits, "--join", n2.gossip)
@@ -146,6 +148,7 @@ func TestDieOneAfterTheOther(t *testing.T) {
 // missing and what helps; recover is refused while a majority answers, and else has the rest go on;
 // those that come back then join.
 func TestMajorityIsLost(t *testing.T) {
+	t.Parallel()
 	limits := write(t, testLimits)
 	n1, n2, n3 := trio(t, limits)
 	if out, code := program("recover", "--addr", n1.grpc); code != 1 ||
@@ -243,6 +246,7 @@ func program(words ...string) (said string, code int) {
 // Promise: when an owner and its heir are killed at once, a key with counters that are gone says
 // so, with what may have been forgotten, and no other key does.
 func TestOwnerAndHeirAreKilled(t *testing.T) {
+	t.Parallel()
 	limits := write(t, testLimits)
 	n1, n2, n3 := trio(t, limits)
 	n4 := serveProcess(t, "n4", "--limits", limits, "--join", n2.gossip)

@@ -43,6 +43,7 @@ func (p *process) refused(t *testing.T) {
 // Promise: a name that is in use is refused to a newcomer while its holder answers; the holder is
 // not disturbed, also under load.
 func TestNameInUseIsRefused(t *testing.T) {
+	t.Parallel()
 	limits := write(t, testLimits)
 	n1, n2, n3 := trio(t, limits)
 	stop, charged := make(chan struct{}), 0
@@ -91,6 +92,7 @@ func TestNameInUseIsRefused(t *testing.T) {
 
 // Promise: of two processes of one name that come at the same moment at most one comes in.
 func TestNameTakenByTwoAtOnce(t *testing.T) {
+	t.Parallel()
 	limits := write(t, testLimits)
 	n1, n2, n3 := trio(t, limits)
 	one, oneReady := startProcess(t, "n4", "--limits", limits, "--join", n1.gossip)
@@ -117,6 +119,7 @@ func TestNameTakenByTwoAtOnce(t *testing.T) {
 // Promise: a node that was killed, or has stopped, comes back under its name at once, before
 // anybody has missed it.
 func TestNameIsFreeAfterAnEnd(t *testing.T) {
+	t.Parallel()
 	limits := write(t, testLimits)
 	n1, n2, n3 := trio(t, limits)
 	for _, end := range []os.Signal{syscall.SIGKILL, syscall.SIGTERM, syscall.SIGKILL} {
@@ -132,6 +135,7 @@ func TestNameIsFreeAfterAnEnd(t *testing.T) {
 // Promise: a first node, which has no seeds, comes back under its name too: it finds out when the
 // others find it.
 func TestFirstNodeIsBackAfterAKill(t *testing.T) {
+	t.Parallel()
 	limits, gossip := write(t, testLimits), freeAddress(t)
 	n1 := serveProcess(t, "n1", "--limits", limits, "--gossip", gossip)
 	n2 := serveProcess(t, "n2", "--limits", limits, "--join", gossip)

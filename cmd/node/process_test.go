@@ -332,6 +332,7 @@ func offer(t *testing.T, clients []*client.Client, prefix string, keys, batch,
 // After kill -9 of a node its keys are answered again within 5 s, by owners and not by fallback,
 // and no request outlives its deadline on the way there.
 func TestKilledNode(t *testing.T) {
+	t.Parallel()
 	const (
 		deadline = time.Second
 		hang     = 4 * time.Second // far more than a deadline and a busy machine explain
@@ -413,6 +414,7 @@ func keysOwnedBy(t *testing.T, owner string, n int, members ...string) (keys []s
 
 // SIGTERM takes a node out without a failed request: the others drop it, and it exits 0.
 func TestTermination(t *testing.T) {
+	t.Parallel()
 	nodes := serveCluster(t, 3)
 	stayer := dial(t, nodes[0])
 	stop := make(chan struct{})

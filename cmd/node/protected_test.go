@@ -104,6 +104,7 @@ func (a *authority) save(name, kind string, der []byte) string {
 // With every protection on, two nodes are a cluster for callers with the keys, and closed to all
 // others.
 func TestProtectedCluster(t *testing.T) {
+	t.Parallel()
 	clients, peers, strangers := newAuthority(
 		t,
 		"clients",

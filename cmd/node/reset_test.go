@@ -10,6 +10,7 @@ import (
 // Promise: reset --prefix forgets all keys of one limit that begin so, on all nodes, and no
 // others; credit gives back what it says.
 func TestResetOfAPrefixAndCredit(t *testing.T) {
+	t.Parallel()
 	nodes := serveCluster(t, 3)
 	for _, limit := range []string{"demo", "big"} {
 		for _, prefix := range []string{"user:", "team:"} {

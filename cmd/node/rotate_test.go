@@ -104,6 +104,7 @@ func (r *rotating) load(done chan struct{}) (asked, wrong *atomic.Int64, wait fu
 // Promise: gossip keys, certificates and the authority of nodes are exchanged while three processes
 // run under load: no request fails, none is degraded, and a newcomer needs the new ones.
 func TestSecretsAreRotatedUnderLoad(t *testing.T) {
+	t.Parallel()
 	r := &rotating{t: t, dir: t.TempDir(), limits: write(t, testLimits)}
 	names := []string{"n1", "n2", "n3", "n4", "late"}
 	for _, name := range append([]string{"old", "new"}, names...) {

@@ -330,6 +330,7 @@ var orders = [][]string{
 // that was charged before the last second. Each node is killed, those first that have come last,
 // and comes back under its name.
 func TestEachNodeDies(t *testing.T) {
+	t.Parallel()
 	drawn := slices.Clone(orders)
 	dice := rand.New(rand.NewPCG(*walkSeed, 2))
 	for range *walkOrders {
@@ -374,6 +375,7 @@ func drawOrder(dice *rand.Rand) (order []string) {
 // Promise: the same with a table of which a look takes dozens of messages, while all of it is
 // charged once more.
 func TestNodeDiesBesideALargeTable(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("charges twenty thousand keys")
 	}
@@ -446,6 +448,7 @@ func (w *walk) step(dice *rand.Rand) {
 
 // Promise: as above, on walks of starts, leaves, crashes, restarts and stops.
 func TestWalks(t *testing.T) {
+	t.Parallel()
 	for i := range *walks {
 		seed := *walkSeed + uint64(i)
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
