@@ -36,15 +36,18 @@ func TestProtosAreLinted(t *testing.T) {
 		if want := path.Dir(f.Path()); strings.ReplaceAll(name, ".", "/") != want {
 			t.Errorf("%s: package %s is not its directory", f.Path(), name)
 		}
-		if last := name[strings.LastIndexByte(name, '.')+1:]; last[0] != 'v' || strings.Trim(last[1:], "0123456789") != "" {
+		if last := name[strings.LastIndexByte(name, '.')+1:]; last[0] != 'v' ||
+			strings.Trim(last[1:], "0123456789") != "" {
 			t.Errorf("%s: package %s does not end in a version", f.Path(), name)
 		}
 		lintMessages(t, f.Messages())
 		lintEnums(t, f.Enums())
 		lintServices(t, f.Services())
 		for i := range f.Imports().Len() {
-			if imported := f.Imports().Get(i).Path(); !strings.HasPrefix(imported, "google/protobuf/") {
-				t.Errorf("%s imports %s; only google/protobuf/* is at hand for every user", f.Path(), imported)
+			if imported := f.Imports().Get(i).Path(); !strings.HasPrefix(imported,
+				"google/protobuf/") {
+				t.Errorf("%s imports %s; only google/protobuf/* is at hand for every user",
+					f.Path(), imported)
 			}
 		}
 	}
@@ -55,7 +58,8 @@ func lintMessages(t *testing.T, all protoreflect.MessageDescriptors) {
 		m := all.Get(i)
 		camel(t, m)
 		for k := range m.Fields().Len() {
-			if f := m.Fields().Get(k); string(f.Name()) != strings.ToLower(string(f.Name())) || strings.Contains(string(f.Name()), "__") {
+			if f := m.Fields().Get(k); string(f.Name()) != strings.ToLower(string(f.Name())) ||
+				strings.Contains(string(f.Name()), "__") {
 				t.Errorf("%s is not lower_snake_case", f.FullName())
 			}
 		}
@@ -70,11 +74,14 @@ func lintEnums(t *testing.T, all protoreflect.EnumDescriptors) {
 		camel(t, e)
 		prefix := upperSnake(string(e.Name())) + "_"
 		for k := range e.Values().Len() {
-			if v := e.Values().Get(k); !strings.HasPrefix(string(v.Name()), prefix) || strings.ToUpper(string(v.Name())) != string(v.Name()) {
-				t.Errorf("%s does not begin with %s, or is not UPPER_SNAKE_CASE", v.FullName(), prefix)
+			if v := e.Values().Get(k); !strings.HasPrefix(string(v.Name()), prefix) ||
+				strings.ToUpper(string(v.Name())) != string(v.Name()) {
+				t.Errorf("%s does not begin with %s, or is not UPPER_SNAKE_CASE",
+					v.FullName(), prefix)
 			}
 		}
-		if zero := e.Values().ByNumber(0); zero == nil || string(zero.Name()) != prefix+"UNSPECIFIED" {
+		if zero := e.Values().ByNumber(0); zero == nil ||
+			string(zero.Name()) != prefix+"UNSPECIFIED" {
 			t.Errorf("the zero of %s is not %sUNSPECIFIED", e.FullName(), prefix)
 		}
 	}
@@ -88,7 +95,10 @@ func lintServices(t *testing.T, all protoreflect.ServiceDescriptors) {
 		for k := range s.Methods().Len() {
 			m := s.Methods().Get(k)
 			camel(t, m)
-			for _, message := range []protoreflect.FullName{m.Input().FullName(), m.Output().FullName()} {
+			for _, message := range []protoreflect.FullName{
+				m.Input().FullName(),
+				m.Output().FullName(),
+			} {
 				if other, taken := used[message]; taken {
 					t.Errorf("%s uses %s, which belongs to %s", m.FullName(), message, other)
 				}
@@ -144,7 +154,8 @@ func readLines(t *testing.T, file string) []string {
 // TestGeneratedCodeIsCurrent generates again and compares.
 func TestGeneratedCodeIsCurrent(t *testing.T) {
 	if _, err := exec.LookPath("protoc"); err != nil {
-		t.Skip("NOT CHECKED whether the generated code is that of the .proto files: protoc is missing (Debian: protobuf-compiler)")
+		t.Skip("NOT CHECKED whether the generated code is that of the .proto files: protoc is " +
+			"missing (Debian: protobuf-compiler)")
 	}
 	if out, err := exec.Command("./generate.sh", "--check").CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
@@ -183,11 +194,13 @@ Status: 0 UNDER_LIMIT, 1 OVER_LIMIT
 		e := f.Enums().Get(i)
 		var values []string
 		for k := range e.Values().Len() {
-			values = append(values, fmt.Sprintf(" %d %s", e.Values().Get(k).Number(), e.Values().Get(k).Name()))
+			values = append(values, fmt.Sprintf(" %d %s", e.Values().Get(k).Number(),
+				e.Values().Get(k).Name()))
 		}
 		fmt.Fprintf(&got, "%s:%s\n", e.Name(), strings.Join(values, ","))
 	}
-	fmt.Fprintln(&got, gubernator.V1_GetRateLimits_FullMethodName, gubernator.V1_HealthCheck_FullMethodName, gubernator.V1_LiveCheck_FullMethodName)
+	fmt.Fprintln(&got, gubernator.V1_GetRateLimits_FullMethodName,
+		gubernator.V1_HealthCheck_FullMethodName, gubernator.V1_LiveCheck_FullMethodName)
 	if got.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", got.String(), want)
 	}

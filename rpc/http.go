@@ -23,13 +23,16 @@ import (
 
 // HTTPConfig makes the HTTP door and the pages of the admin listener. Node is required.
 type HTTPConfig struct {
-	Node      *cluster.Node
-	AuthToken string    // clients must send it as bearer token, except for /healthz, /readyz and /ui/; empty: anyone may ask
+	Node *cluster.Node
+	// clients must send it as bearer token, except for /healthz, /readyz and /ui/; empty: anyone
+	// may ask
+	AuthToken string
 	Admin     bool      // NewHTTP serves the admin pages too
 	Version   string    // of the program
 	Started   time.Time // of the node
 	Draining  func() bool
-	Drain     func(context.Context) error // takes the node out of its cluster while it goes on running; nil: it cannot
+	// takes the node out of its cluster while it goes on running; nil: it cannot
+	Drain func(context.Context) error
 	// TrustedProxies are networks of proxies: their X-Forwarded-For names the client in key
 	// templates ({ip}). Default: none, and {ip} is the address of the connection.
 	TrustedProxies []netip.Prefix
@@ -62,8 +65,9 @@ type HTTPConfig struct {
 
 // Bounds of the door. Slower clients and larger requests are cut off.
 const (
-	maxHeader      = 16 << 10
-	maxBody        = 2 << 20 // the largest request that is not in error, 1000 items with keys of 1 KiB, has 1.3 MiB
+	maxHeader = 16 << 10
+	// the largest request that is not in error, 1000 items with keys of 1 KiB, has 1.3 MiB
+	maxBody        = 2 << 20
 	headerTimeout  = 2 * time.Second
 	requestTimeout = 5 * time.Second
 	idleTimeout    = 60 * time.Second
@@ -137,15 +141,20 @@ func (w *web) adminPages(m *mux) {
 	m.handle("GET /v1/holds", w.holds)
 	m.handle("GET /v1/limits", w.limits)
 	m.handle("PUT /v1/limits", w.putLimit)
-	m.handle("DELETE /v1/limits", w.limitNamed(func(c change, q map[string]string) (catalog.Outcome, error) {
+	m.handle("DELETE /v1/limits", w.limitNamed(func(c change,
+		q map[string]string,
+	) (catalog.Outcome, error) {
 		return c.remove(q["name"])
 	}))
-	m.handle("POST /v1/limits/promote", w.limitNamed(func(c change, q map[string]string) (catalog.Outcome, error) {
+	m.handle("POST /v1/limits/promote", w.limitNamed(func(c change,
+		q map[string]string,
+	) (catalog.Outcome, error) {
 		return c.promote(q["name"])
 	}))
-	m.handle("POST /v1/limits/rollback", w.limitNamed(func(c change, q map[string]string) (catalog.Outcome, error) {
-		return c.rollback(q["name"], q["to"])
-	}, "to"))
+	m.handle("POST /v1/limits/rollback",
+		w.limitNamed(func(c change, q map[string]string) (catalog.Outcome, error) {
+			return c.rollback(q["name"], q["to"])
+		}, "to"))
 	m.handle("GET /v1/limits/history", w.historyPage)
 	m.handle("POST /v1/drain", w.drainPage)
 	m.handle("POST /v1/recover", w.recoverPage)
@@ -153,7 +162,8 @@ func (w *web) adminPages(m *mux) {
 	w.overviewPages(m)
 	m.handle("GET /ui/", ui.Handler("/ui/").ServeHTTP)
 	m.HandleFunc("GET /{$}", http.RedirectHandler("/ui/", http.StatusFound).ServeHTTP)
-	m.handle("GET /metrics", promhttp.HandlerFor(w.Metrics.Registry, promhttp.HandlerOpts{}).ServeHTTP)
+	m.handle("GET /metrics", promhttp.HandlerFor(w.Metrics.Registry,
+		promhttp.HandlerOpts{}).ServeHTTP)
 	m.HandleFunc("GET /debug/pprof/", pprof.Index)
 	m.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
 	m.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
@@ -170,11 +180,16 @@ type mux struct {
 // mux makes one with what every listener has.
 func (w *web) mux() *mux {
 	m := &mux{ServeMux: http.NewServeMux(), methods: make(map[string]string)}
-	m.handle("GET /healthz", func(rw http.ResponseWriter, _ *http.Request) { fmt.Fprintln(rw, "ok") })
+	m.handle("GET /healthz", func(rw http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintln(rw, "ok")
+	})
 	m.handle("GET /readyz", w.ready)
 	m.handle("GET /healthcheck", w.healthcheck)
 	m.HandleFunc("/", func(rw http.ResponseWriter, r *http.Request) {
-		writeProblem(rw, &problem{Status: http.StatusNotFound, Title: "Not Found", Detail: fmt.Sprintf("path: there is nothing at %.100q", r.URL.Path)})
+		writeProblem(rw, &problem{
+			Status: http.StatusNotFound, Title: "Not Found",
+			Detail: fmt.Sprintf("path: there is nothing at %.100q", r.URL.Path),
+		})
 	})
 	return m
 }
@@ -213,7 +228,8 @@ func (m *mux) refuseMethod(path string) http.HandlerFunc {
 		rw.Header().Set("Allow", m.methods[path])
 		writeProblem(rw, &problem{
 			Status: http.StatusMethodNotAllowed, Title: "Method Not Allowed",
-			Detail: fmt.Sprintf("method: %.20s is not for %s; use %s", r.Method, path, m.methods[path]),
+			Detail: fmt.Sprintf("method: %.20s is not for %s; use %s", r.Method, path,
+				m.methods[path]),
 		})
 	}
 }
@@ -226,7 +242,8 @@ func healthPath(path string) bool {
 // unguarded reports whether anyone may see a page: health, and the static page that asks its reader
 // for the token.
 func unguarded(path string) bool {
-	return path == "/" || healthPath(path) || strings.HasPrefix(path, "/ui/") && !strings.Contains(path, "..")
+	return path == "/" || healthPath(path) || strings.HasPrefix(path,
+		"/ui/") && !strings.Contains(path, "..")
 }
 
 // guarded lets in clients that are known, if the node has a list of them, and have the right to the

@@ -117,7 +117,10 @@ func (w *web) authRuled(rw http.ResponseWriter, r *http.Request, cost int64, sty
 		writeText(rw, style)
 	default:
 		writeProblemJSON(rw, style.denied,
-			exceededTogether{exceededProblem(style.denied, ruledDenial(body.Verdict)), body.Verdict.RefusedBy, body})
+			exceededTogether{
+				exceededProblem(style.denied, ruledDenial(body.Verdict)),
+				body.Verdict.RefusedBy, body,
+			})
 	}
 }
 

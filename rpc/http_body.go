@@ -104,7 +104,8 @@ func (w *web) body(rw http.ResponseWriter, r *http.Request, op cluster.Op) {
 	case op == cluster.OpTake:
 		answer, err = w.ruledBody(r, &body)
 	default:
-		err = &cluster.InputError{Field: "attributes", Reason: "are for checks; name limit and key of what is to be reset"}
+		err = &cluster.InputError{Field: "attributes", Reason: "are for checks; name limit and " +
+			"key of what is to be reset"}
 	}
 	if err != nil {
 		writeFault(rw, bodyFault(err, single))
@@ -114,7 +115,9 @@ func (w *web) body(rw http.ResponseWriter, r *http.Request, op cluster.Op) {
 }
 
 // itemsBody answers a body with items. single says that it is one item and no list.
-func (w *web) itemsBody(r *http.Request, body *bodyJSON, op cluster.Op) (answer decisionsJSON, single bool, err error) {
+func (w *web) itemsBody(r *http.Request, body *bodyJSON,
+	op cluster.Op,
+) (answer decisionsJSON, single bool, err error) {
 	request, single, err := w.request(r, body.Items, body.itemJSON, op)
 	if err != nil {
 		return answer, single, err
@@ -140,18 +143,25 @@ func (w *web) itemsBody(r *http.Request, body *bodyJSON, op cluster.Op) (answer 
 }
 
 // request makes a request of a list of items, or of one that stands alone.
-func (w *web) request(r *http.Request, items []itemJSON, one itemJSON, op cluster.Op) (_ *cluster.Request, single bool, err error) {
+func (w *web) request(r *http.Request, items []itemJSON, one itemJSON,
+	op cluster.Op,
+) (_ *cluster.Request, single bool, err error) {
 	single = items == nil
 	if single {
 		if one == (itemJSON{}) {
-			return nil, false, &cluster.InputError{Field: "items", Reason: "is missing; send {\"items\":[{\"limit\":…,\"key\":…}]} or one item"}
+			return nil, false, &cluster.InputError{Field: "items", Reason: "is missing; send " +
+				"{\"items\":[{\"limit\":…,\"key\":…}]} or one item"}
 		}
 		items = []itemJSON{one}
 	} else if one != (itemJSON{}) {
-		return nil, false, &cluster.InputError{Field: "items", Reason: "is given beside the fields of an item; send one or the other"}
+		return nil, false, &cluster.InputError{Field: "items", Reason: "is given beside the " +
+			"fields of an item; send one or the other"}
 	}
 	if len(items) > cluster.MaxItems { // Node.Check refuses them, and need not see them for that
-		return nil, false, &cluster.InputError{Field: "items", Reason: fmt.Sprintf("has %d items; 1 to %d are accepted", len(items), cluster.MaxItems)}
+		return nil, false, &cluster.InputError{
+			Field:  "items",
+			Reason: fmt.Sprintf("has %d items; 1 to %d are accepted", len(items), cluster.MaxItems),
+		}
 	}
 	request := &cluster.Request{Items: make([]cluster.Item, len(items))}
 	for i := range items {
@@ -163,7 +173,8 @@ func (w *web) request(r *http.Request, items []itemJSON, one itemJSON, op cluste
 }
 
 // bodyFields is what a body of a check may have.
-const bodyFields = "a body has items, atomic or the fields of one item, or attributes and cost; an item has limit, inline, key, cost, report, drain, strict, at_ms"
+const bodyFields = "a body has items, atomic or the fields of one item, or attributes and cost; " +
+	"an item has limit, inline, key, cost, report, drain, strict, at_ms"
 
 // readJSON reads the body of r. has says what it may have, for the error about something else.
 func readJSON[T any](rw http.ResponseWriter, r *http.Request, has string) (body T, err error) {
@@ -185,7 +196,8 @@ func decodeJSON[T any](b []byte, has string) (body T, err error) {
 		return body, bodyError(err, d.InputOffset(), outline, has)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return body, &cluster.InputError{Field: "body", Reason: fmt.Sprintf("goes on after its end at byte %d", d.InputOffset())}
+		return body, &cluster.InputError{Field: "body", Reason: fmt.Sprintf("goes on after its "+
+			"end at byte %d", d.InputOffset())}
 	}
 	return body, nil
 }
@@ -200,19 +212,28 @@ func bodyError(err error, offset int64, outline *outline, has string) error {
 		if field == "" {
 			field = "body"
 		}
-		if i := outline.item(kind.Offset); i >= 0 && (field == "items" || strings.HasPrefix(field, "items.")) {
+		if i := outline.item(kind.Offset); i >= 0 && (field == "items" ||
+			strings.HasPrefix(field, "items.")) {
 			field = fmt.Sprintf("items[%d]%s", i, field[len("items"):])
 		}
-		return &cluster.InputError{Field: strings.TrimPrefix(field, "itemJSON."), Reason: fmt.Sprintf("is %.60s (byte %d); %s is expected there", kind.Value, kind.Offset, jsonKind(kind.Type))}
+		return &cluster.InputError{
+			Field: strings.TrimPrefix(field, "itemJSON."),
+			Reason: fmt.Sprintf("is %.60s (byte %d); %s is expected there", kind.Value, kind.Offset,
+				jsonKind(kind.Type)),
+		}
 	case errors.As(err, &syntax):
-		return &cluster.InputError{Field: "body", Reason: fmt.Sprintf("is not JSON: %v (byte %d)", syntax, syntax.Offset)}
+		return &cluster.InputError{Field: "body", Reason: fmt.Sprintf("is not JSON: %v (byte %d)",
+			syntax, syntax.Offset)}
 	case errors.Is(err, io.EOF):
 		return &cluster.InputError{Field: "body", Reason: "is empty; send JSON"}
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return &cluster.InputError{Field: "body", Reason: "is not JSON: it ends too early"}
 	}
 	if name, found := strings.CutPrefix(err.Error(), "json: unknown field "); found {
-		return &cluster.InputError{Field: strings.Trim(name, `"`), Reason: fmt.Sprintf("is unknown (before byte %d); %s", offset, has)}
+		return &cluster.InputError{
+			Field:  strings.Trim(name, `"`),
+			Reason: fmt.Sprintf("is unknown (before byte %d); %s", offset, has),
+		}
 	}
 	return &cluster.InputError{Field: "body", Reason: strings.TrimPrefix(err.Error(), "json: ")}
 }
@@ -241,11 +262,15 @@ func (w *web) item(r *http.Request, i int, in *itemJSON, op cluster.Op) (cluster
 		it.Cost = *in.Cost
 	}
 	var err error
-	if it.Terms, err = readTerms(i, in.Report, in.Drain, in.Strict, in.AtMs); err != nil || in.Inline == nil {
+	if it.Terms, err = readTerms(i, in.Report, in.Drain, in.Strict, in.AtMs); err != nil ||
+		in.Inline == nil {
 		return it, err
 	}
 	if in.Limit != "" {
-		return it, &cluster.InputError{Field: fmt.Sprintf("items[%d].limit", i), Reason: "is given together with inline; give one of the two"}
+		return it, &cluster.InputError{
+			Field:  fmt.Sprintf("items[%d].limit", i),
+			Reason: "is given together with inline; give one of the two",
+		}
 	}
 	spec, err := in.Inline.spec()
 	if err == nil {
@@ -281,15 +306,21 @@ var inlineWords = map[string][]string{
 func (in *inlineJSON) spec() (s limiter.Spec, err error) {
 	s = limiter.Spec{
 		Name: in.Name, Limit: in.Limit, Burst: in.Burst, CountRejected: in.CountRejected,
-		Refill: in.Refill, Strict: in.Strict, Drain: in.Drain, Buckets: in.Buckets, Lenient: in.Lenient, ClientTime: in.ClientTime, Sessions: in.Sessions,
+		Refill: in.Refill, Strict: in.Strict, Drain: in.Drain, Buckets: in.Buckets,
+		Lenient: in.Lenient, ClientTime: in.ClientTime, Sessions: in.Sessions,
 		TimeZone: in.TimeZone, MaxDebt: in.MaxDebt, DryRun: in.DryRun,
 	}
 	var known bool
 	if s.Algorithm, known = limiter.AlgorithmNamed(in.Algorithm); !known {
-		return s, &limiter.SpecError{Field: "algorithm", Reason: fmt.Sprintf("%.40q is not there; there is: %s", in.Algorithm, limiter.AlgorithmNames())}
+		return s, &limiter.SpecError{Field: "algorithm", Reason: fmt.Sprintf("%.40q is not "+
+			"there; there is: %s", in.Algorithm, limiter.AlgorithmNames())}
 	}
-	if s.Anchor, known = map[string]limiter.Anchor{"": limiter.DefaultAnchor(s.Algorithm), "epoch": limiter.Epoch, "first_hit": limiter.FirstHit}[in.Anchor]; !known {
-		return s, &limiter.SpecError{Field: "anchor", Reason: fmt.Sprintf("%.40q is unknown; there is: epoch, first_hit", in.Anchor)}
+	if s.Anchor, known = map[string]limiter.Anchor{
+		"":      limiter.DefaultAnchor(s.Algorithm),
+		"epoch": limiter.Epoch, "first_hit": limiter.FirstHit,
+	}[in.Anchor]; !known {
+		return s, &limiter.SpecError{Field: "anchor", Reason: fmt.Sprintf("%.40q is unknown; "+
+			"there is: epoch, first_hit", in.Anchor)}
 	}
 	for _, w := range []struct {
 		field, text string
@@ -305,7 +336,8 @@ func (in *inlineJSON) spec() (s limiter.Spec, err error) {
 		choices := inlineWords[w.field]
 		i := slices.Index(choices, w.text)
 		if i < 0 && w.text != "" {
-			return s, &limiter.SpecError{Field: w.field, Reason: fmt.Sprintf("%.40q is unknown; there is: %s", w.text, strings.Join(choices, ", "))}
+			return s, &limiter.SpecError{Field: w.field, Reason: fmt.Sprintf("%.40q is unknown; "+
+				"there is: %s", w.text, strings.Join(choices, ", "))}
 		}
 		w.set(max(0, i))
 	}

@@ -175,7 +175,8 @@ func unreadable(r *http.Request) *door.Fault {
 		return &door.Fault{
 			Status: http.StatusUnsupportedMediaType, Field: "content-type",
 			Text: fmt.Sprintf(
-				"content-type: %.60q is not read here; send application/json", r.Header.Get("Content-Type")),
+				"content-type: %.60q is not read here; send application/json",
+				r.Header.Get("Content-Type")),
 		}
 	}
 	return nil

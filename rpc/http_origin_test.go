@@ -190,7 +190,8 @@ func TestHTTPAuthOfForeignClients(t *testing.T) {
 		{"a client without such headers", "127.0.0.1:7949", nil},
 	} {
 		if code, text := sent(h, c.host, "GET",
-			"/v1/auth?limit=demo&key="+c.name[:1]+c.name[len(c.name)-1:], "", c.header...); code != 200 {
+			"/v1/auth?limit=demo&key="+c.name[:1]+c.name[len(c.name)-1:], "",
+			c.header...); code != 200 {
 			t.Errorf("%s: %d %s", c.name, code, text)
 		}
 	}

@@ -76,7 +76,10 @@ func TestTraefik(t *testing.T) {
 		"&headers=ietf,x&deny_status=503&deny_body=" + url.QueryEscape("Come back later.")
 	served := 0
 	proxy := forwardAuth(t, h, question,
-		http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) { served++; rw.WriteHeader(http.StatusTeapot) }))
+		http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+			served++
+			rw.WriteHeader(http.StatusTeapot)
+		}))
 	ask := func(address, method, target string) *http.Response {
 		r := httptest.NewRequest(method, target, strings.NewReader("a body that nobody waits for"))
 		r.RemoteAddr = address

@@ -58,9 +58,14 @@ func TestHTTPRefusesOtherSites(t *testing.T) {
 		for _, site := range []struct {
 			header, value string
 			status        int
-		}{{"Sec-Fetch-Site", "cross-site", 403}, {"Origin", "http://elsewhere.example", 403}, {"Sec-Fetch-Site", "same-origin", 200}} {
+		}{
+			{"Sec-Fetch-Site", "cross-site", 403},
+			{"Origin", "http://elsewhere.example", 403},
+			{"Sec-Fetch-Site", "same-origin", 200},
+		} {
 			if answer, text := rpctest.Page(h, "POST", target, `{"limit":"demo","key":"k"}`,
-				site.header, site.value, "Content-Type", "application/json"); answer.StatusCode != site.status {
+				site.header, site.value, "Content-Type",
+				"application/json"); answer.StatusCode != site.status {
 				t.Errorf("%s with %s: %s: %d %s", target, site.header, site.value,
 					answer.StatusCode, text)
 			}
@@ -165,7 +170,9 @@ func TestHTTPKeysNameOneClient(t *testing.T) {
 
 // Promise: two keys are never confused: what a body is decoded to says the same again.
 func FuzzHTTPKeysStayApart(f *testing.F) {
-	f.Add([]byte(`{"items":[{"limit":"a","key":"b","cost":-1},{"inline":{"algorithm":"gcra","limit":1,"per":"1m"},"key":"c"}],"atomic":true}`))
+	f.Add(
+		[]byte(
+			`{"items":[{"limit":"a","key":"b","cost":-1},{"inline":{"algorithm":"gcra","limit":1,"per":"1m"},"key":"c"}],"atomic":true}`))
 	f.Add([]byte(`{"limit":"a","key":"\ud83d\ude00\\u0041"}`))
 	f.Add([]byte(`{"limit":"a","key":"\ud800"}`))
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -149,7 +149,9 @@ func TestHTTPBody(t *testing.T) {
 		}
 		return out
 	}
-	first := func(out map[string]any) map[string]any { return out["decisions"].([]any)[0].(map[string]any) }
+	first := func(out map[string]any) map[string]any {
+		return out["decisions"].([]any)[0].(map[string]any)
+	}
 
 	out := post("/v1/check",
 		`{"items":[{"limit":"demo","key":"a","cost":5},{"limit":"demo","key":"a"},{"limit":"demo","key":"b"}]}`)
@@ -208,7 +210,8 @@ func TestHTTPEveryAlgorithm(t *testing.T) {
 	} {
 		for i := range 4 {
 			_, body := rpctest.Page(h, "POST", "/v1/check",
-				fmt.Sprintf(`{"key":"k","inline":{"name":%q,"limit":3,"per":"1h",%s}}`, strings.ReplaceAll(c.inline, `"`, ""), c.inline))
+				fmt.Sprintf(`{"key":"k","inline":{"name":%q,"limit":3,"per":"1h",%s}}`,
+					strings.ReplaceAll(c.inline, `"`, ""), c.inline))
 			var d decisionJSON
 			if err := json.Unmarshal([]byte(body), &d); err != nil {
 				t.Fatal(err)
@@ -457,7 +460,8 @@ func TestHTTPHealthAndShow(t *testing.T) {
 	}
 	draining = false
 	_, body := rpctest.Page(h, "GET", "/v1/members", "")
-	if want := fmt.Sprintf(`{"members":[{"name":"n1","state":"active","role":"member","http_address":"127.0.0.1:7949","boot":"0000000000000001","limits":"%016x","self":true}],"ring":"%s","limits_disagreeing":[]}`+"\n", node.LimitsHash(), ringName(node.View())); body != want {
+	if want := fmt.Sprintf(
+		`{"members":[{"name":"n1","state":"active","role":"member","http_address":"127.0.0.1:7949","boot":"0000000000000001","limits":"%016x","self":true}],"ring":"%s","limits_disagreeing":[]}`+"\n", node.LimitsHash(), ringName(node.View())); body != want {
 		t.Errorf("members:\n%s\nwant\n%s", body, want)
 	}
 	if _, body = rpctest.Page(h, "GET", "/v1/ring?key=alice", ""); !strings.Contains(body,
@@ -468,7 +472,8 @@ func TestHTTPHealthAndShow(t *testing.T) {
 	rpctest.Page(h, "GET", "/v1/peek?limit=demo&key=secret-person", "")
 	rpctest.Page(h, "GET", "/v1/check?limit=demo&key=secret-person&cost=0", "")
 	if _, body = rpctest.Page(h, "GET", "/v1/status", ""); !strings.Contains(body,
-		`"version":"v9"`) || !strings.Contains(body, `"keys":1`) || !strings.Contains(body, `"allowed":1`) {
+		`"version":"v9"`) || !strings.Contains(body, `"keys":1`) || !strings.Contains(body,
+		`"allowed":1`) {
 		t.Errorf("status: %s", body)
 	}
 	_, body = rpctest.Page(h, "GET", "/metrics", "")
@@ -492,7 +497,8 @@ func TestHTTPMetricsOfPeers(t *testing.T) {
 	key := keyOf(s[1], 7200)
 	for range 3 {
 		if _, err := s[0].client.Check(context.Background(),
-			&penstockv1.CheckRequest{Items: []*penstockv1.Item{rpctest.Item("five", key, 1)}}); err != nil {
+			&penstockv1.CheckRequest{Items: []*penstockv1.Item{rpctest.Item("five", key,
+				1)}}); err != nil {
 			t.Fatal(err)
 		}
 	}

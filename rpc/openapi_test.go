@@ -131,7 +131,10 @@ func (api *openAPI) names(o *apiOperation) (names []string) {
 // wrong says where v is not what s says, or nothing.
 func (api *openAPI) wrong(s apiSchema, v any, where string) string {
 	s = api.schema(s)
-	kind := map[reflect.Kind]string{reflect.Map: "object", reflect.Slice: "array", reflect.String: "string", reflect.Bool: "boolean"}[reflect.ValueOf(v).Kind()]
+	kind := map[reflect.Kind]string{
+		reflect.Map: "object", reflect.Slice: "array",
+		reflect.String: "string", reflect.Bool: "boolean",
+	}[reflect.ValueOf(v).Kind()]
 	if n, ok := v.(json.Number); ok {
 		if kind = "number"; !strings.ContainsAny(n.String(), ".eE") {
 			kind = "integer"
@@ -194,11 +197,12 @@ func registered(t *testing.T) (patterns []string) {
 			patterns = append(patterns, m[1])
 		}
 	}
-	wiring, err := os.ReadFile("../cmd/node/node.go")
+	wiring, err := os.ReadFile("../cmd/node/doors.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range regexp.MustCompile(`http\.Handler\{"([^"]+)"`).FindAllStringSubmatch(string(wiring), -1) {
+	for _, m := range regexp.MustCompile(`http\.Handler\{"([^"]+)"`).FindAllStringSubmatch(
+		string(wiring), -1) {
 		patterns = append(patterns, m[1])
 	}
 	return patterns
@@ -213,7 +217,8 @@ var undocumented = regexp.MustCompile(
 func without(t *testing.T) *cluster.Node {
 	t.Helper()
 	n, err := cluster.New(cluster.Config{
-		ID: "n1", Boot: 1, Clock: clock.New(), Network: rpctest.Unreached{T: t}, Table: limiter.NewTable(limiter.TableConfig{Bytes: 1 << 20}),
+		ID: "n1", Boot: 1, Clock: clock.New(), Network: rpctest.Unreached{T: t},
+		Table: limiter.NewTable(limiter.TableConfig{Bytes: 1 << 20}),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -267,9 +272,12 @@ func TestOpenAPIHasWhatTheHandlersHave(t *testing.T) {
 		"Request": bodyJSON{}, "Item": itemJSON{}, "Inline": inlineJSON{}, "Decision": decisionJSON{}, "Decisions": decisionsJSON{},
 		"Verdict": verdictJSON{}, "AuthDenial": exceededTogether{},
 		"Reservation": reserveJSON{}, "Hold": holdJSON{}, "Holds": reservedJSON{}, "Settlement": settleJSON{}, "Extension": extendJSON{},
-		"Problem": problem{}, "Denial": exceeded{}, "Member": memberJSON{}, "NamedLimits": namedLimits{}, "NamedLimit": namedLimit{}, "Candidate": candidateJSON{}, "Put": putJSON{}, "Done": adminDone{}, "Changed": limitDone{}, "LimitHistory": limitHistory{}, "LimitEntry": catalog.Entry{}, "Top": topKeys{}, "OpenHolds": openHolds{}, "OpenHold": openHold{}, "KeyState": keyState{},
+		"Problem": problem{}, "Denial": exceeded{}, "Member": memberJSON{}, "NamedLimits": namedLimits{}, "NamedLimit": namedLimit{}, "Candidate": candidateJSON{},
+		"Put": putJSON{}, "Done": adminDone{}, "Changed": limitDone{}, "LimitHistory": limitHistory{}, "LimitEntry": catalog.Entry{}, "Top": topKeys{},
+		"OpenHolds": openHolds{}, "OpenHold": openHold{}, "KeyState": keyState{},
 	} {
-		want, got := slices.Sorted(maps.Keys(api.Components.Schemas[name].Properties)), slices.Compact(slices.Sorted(slices.Values(fieldsOf(reflect.TypeOf(v)))))
+		want, got := slices.Sorted(maps.Keys(api.Components.Schemas[name].Properties)),
+			slices.Compact(slices.Sorted(slices.Values(fieldsOf(reflect.TypeOf(v)))))
 		if !slices.Equal(got, want) {
 			t.Errorf("%s has the fields\n%q; the file says\n%q", name, got, want)
 		}
@@ -296,12 +304,25 @@ func fieldsOf(t reflect.Type) (names []string) {
 // says, and with no others.
 func TestOpenAPISaysWhatIsAnswered(t *testing.T) {
 	api, operations := readOpenAPI(t)
-	lost, err := cluster.New(cluster.Config{ID: "n1", Boot: 1, Clock: clock.New(), Network: rpctest.Unreached{T: t}, Table: limiter.NewTable(limiter.TableConfig{Bytes: 1 << 20})})
+	lost, err := cluster.New(cluster.Config{
+		ID: "n1", Boot: 1, Clock: clock.New(),
+		Network: rpctest.Unreached{T: t},
+		Table:   limiter.NewTable(limiter.TableConfig{Bytes: 1 << 20}),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := HTTPConfig{Node: rpctest.Alone(t, httpSpecs...), Admin: true, Version: "v9", Started: time.Now()}
-	setRules(t, config.Node, rules.Rule{Name: "posts", Match: map[string][]string{"method": {"POST"}}, Apply: []rules.Apply{{Limit: "demo", Key: "{path}"}}})
+	config := HTTPConfig{
+		Node: rpctest.Alone(t, httpSpecs...), Admin: true, Version: "v9",
+		Started: time.Now(),
+	}
+	setRules(t, config.Node, rules.Rule{
+		Name:  "posts",
+		Match: map[string][]string{"method": {"POST"}}, Apply: []rules.Apply{{
+			Limit: "demo",
+			Key:   "{path}",
+		}},
+	})
 	h := NewHTTP(config)
 	nowhere := NewHTTP(HTTPConfig{Node: lost, Admin: true})
 	config.AuthToken = "secret"
@@ -315,7 +336,8 @@ func TestOpenAPISaysWhatIsAnswered(t *testing.T) {
 
 	reserved := func(key string) string {
 		var hold holdJSON
-		_, text := rpctest.Page(h, "POST", "/v1/reserve", `{"limit":"demo","key":"`+key+`","ttl_ms":60000}`)
+		_, text := rpctest.Page(h, "POST", "/v1/reserve", `{"limit":"demo","key":"`+key+
+			`","ttl_ms":60000}`)
 		if err := json.Unmarshal([]byte(text), &hold); err != nil || hold.ID == "" {
 			t.Fatalf("%s: %v", text, err)
 		}
@@ -374,8 +396,15 @@ func TestOpenAPISaysWhatIsAnswered(t *testing.T) {
 		{h, "GET /v1/auth", "?limit=demo&key={method}", "", nil, 200},
 		{h, "GET /v1/auth", "?limit=demo&key={header:X-User}", "", nil, 400},
 		{h, "GET /v1/auth", "", "", nil, 200},
-		{h, "GET /v1/auth", "", "", []string{"X-Forwarded-Method", "POST", "X-Forwarded-Uri", "/a"}, 200},
-		{h, "GET /v1/auth", "?cost=5", "", []string{"X-Forwarded-Method", "POST", "X-Forwarded-Uri", "/a"}, 429},
+		{
+			h, "GET /v1/auth", "", "",
+			[]string{"X-Forwarded-Method", "POST", "X-Forwarded-Uri", "/a"},
+			200,
+		},
+		{h, "GET /v1/auth", "?cost=5", "", []string{
+			"X-Forwarded-Method", "POST",
+			"X-Forwarded-Uri", "/a",
+		}, 429},
 		{h, "GET /v1/auth", "?limit=nowhere&key=k", "", nil, 404},
 		{h, "GET /v1/auth", "?limit=demo&key=full", "", nil, 429},
 		{h, "GET /v1/auth", "?limit=demo&key=full&deny_status=418&deny_body=no", "", nil, 418},
@@ -408,17 +437,33 @@ func TestOpenAPISaysWhatIsAnswered(t *testing.T) {
 		{nowhere, "GET /v1/ring", "?key=k", "", nil, 503},
 		{h, "GET /v1/status", "", "", nil, 200},
 		{h, "GET /v1/limits", "", "", nil, 200},
-		{h, "PUT /v1/limits", "", `{"name":"new","algorithm":"gcra","limit":5,"per":"1m"}`, nil, 200},
-		{h, "PUT /v1/limits", "", `{"name":"new","algorithm":"gcra","limit":0,"per":"1m"}`, nil, 400},
+		{
+			h, "PUT /v1/limits", "", `{"name":"new","algorithm":"gcra","limit":5,"per":"1m"}`, nil,
+			200,
+		},
+		{
+			h, "PUT /v1/limits", "", `{"name":"new","algorithm":"gcra","limit":0,"per":"1m"}`, nil,
+			400,
+		},
 		{h, "PUT /v1/limits", "", `{"name":"new"}`, foreign, 403},
-		{h, "PUT /v1/limits", "?version=9@x", `{"name":"demo","algorithm":"gcra","limit":5,"per":"1m"}`, nil, 409},
-		{h, "PUT /v1/limits", "", `{"name":"new","algorithm":"gcra","limit":5,"per":"1m","candidate":{"limit":4}}`, nil, 200},
+		{
+			h, "PUT /v1/limits", "?version=9@x",
+			`{"name":"demo","algorithm":"gcra","limit":5,"per":"1m"}`, nil, 409,
+		},
+		{
+			h, "PUT /v1/limits", "",
+			`{"name":"new","algorithm":"gcra","limit":5,"per":"1m","candidate":{"limit":4}}`, nil,
+			200,
+		},
 		{h, "GET /v1/limits", "", "", nil, 200},
 		{h, "POST /v1/limits/promote", "?name=new&version=9@x", "", nil, 409},
 		{h, "POST /v1/limits/promote", "?name=new", "", nil, 200},
 		{h, "POST /v1/limits/promote", "?name=new", "", nil, 400},
 		{h, "POST /v1/limits/promote", "?name=none", "", nil, 404},
-		{NewHTTP(HTTPConfig{Node: trying(t), Admin: true}), "POST /v1/limits/promote", "?name=tried", "", nil, 200},
+		{
+			NewHTTP(HTTPConfig{Node: trying(t), Admin: true}), "POST /v1/limits/promote",
+			"?name=tried", "", nil, 200,
+		},
 		{h, "POST /v1/limits/promote", "?name=new&version=9@x", "", nil, 400},
 		{h, "GET /v1/limits/history", "?name=new", "", nil, 200},
 		{h, "GET /v1/limits/history", "?nme=new", "", nil, 400},
@@ -444,7 +489,11 @@ func TestOpenAPISaysWhatIsAnswered(t *testing.T) {
 		{h, "GET /v1/top", "?count=0", "", nil, 400},
 		{h, "GET /v1/audit", "?count=3", "", nil, 200},
 		{h, "GET /v1/audit", "?count=0", "", nil, 400},
-		{h, "POST /v1/GetRateLimits", "", `{"requests":[{"name":"n","unique_key":"k","hits":1,"limit":5,"duration":1000}]}`, nil, 200},
+		{
+			h, "POST /v1/GetRateLimits", "",
+			`{"requests":[{"name":"n","unique_key":"k","hits":1,"limit":5,"duration":1000}]}`, nil,
+			200,
+		},
 		{h, "POST /v1/GetRateLimits", "", `{`, nil, 400},
 		{h, "POST /v1/GetRateLimits", "", `{}`, foreign, 403},
 		{h, "GET /v1/HealthCheck", "", "", nil, 200},
@@ -496,7 +545,8 @@ func TestOpenAPISaysWhatIsAnswered(t *testing.T) {
 	}
 	for name, o := range operations {
 		for code := range o.Responses {
-			if !answered[name+" "+code] && name != "POST /json" { // which is a door of its own: rpc/envoy tries it
+			// which is a door of its own: rpc/envoy tries it
+			if !answered[name+" "+code] && name != "POST /json" {
 				t.Errorf("%s: the file says %s, and nothing here is answered so", name, code)
 			}
 		}

@@ -372,7 +372,8 @@ func (b *benchReport) write(w io.Writer) error {
 		{"errors", thousands(b.Failed)},
 		{"degraded", thousands(b.Degraded)},
 		{"latency", fmt.Sprintf("p50 %s  p90 %s  p99 %s  p99.9 %s  max %s",
-			us(b.Latency.P50), us(b.Latency.P90), us(b.Latency.P99), us(b.Latency.P999), us(b.Latency.Max))},
+			us(b.Latency.P50), us(b.Latency.P90), us(b.Latency.P99), us(b.Latency.P999),
+			us(b.Latency.Max))},
 	}
 	if b.Wanted > 0 {
 		rows = append(rows, []string{

@@ -72,7 +72,8 @@ func TestBenchRollingRestart(t *testing.T) {
 	var out, said bytes.Buffer
 	bench := exec.Command(built, "bench", "--addr", strings.Join(f.grpc, ","), "-d", "10m",
 		"--rate", "300", "--keys", "50",
-		"--algorithm", "fixed_window", "--first-hit", "--limit-count", "20", "--per", "1h", "-o", "json")
+		"--algorithm", "fixed_window", "--first-hit", "--limit-count", "20", "--per",
+		"1h", "-o", "json")
 	bench.Stdout, bench.Stderr = &out, &said
 	if err := bench.Start(); err != nil {
 		t.Fatal(err)

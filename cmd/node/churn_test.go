@@ -325,7 +325,8 @@ func TestChurn(t *testing.T) {
 					x.name,
 					a.checks.Load(), a.failed.Load(), a.degraded.Load(), sum, worst, promised, lost,
 					*churnLive,
-					a.p99().Round(100*time.Microsecond), middle.Round(time.Millisecond), longest.Round(time.Millisecond)))
+					a.p99().Round(100*time.Microsecond), middle.Round(time.Millisecond),
+					longest.Round(time.Millisecond)))
 			// At any load of the machine, a crashed owner can forget no more than a limit, and
 			// nodes that fall back admit no more than their shares. How much of that a fault costs
 			// is a figure.

@@ -383,7 +383,8 @@ func TestHoldsSurviveARestartOfEveryNode(t *testing.T) {
 	var ids []string
 	for i := range keys {
 		for _, ttl := range []int{600_000, 1000} {
-			body := fmt.Sprintf(`{"limit":"big","key":"kept-%d","cost":4000,"ttl_ms":%d,"holder":"me"}`, i, ttl)
+			body := fmt.Sprintf(
+				`{"limit":"big","key":"kept-%d","cost":4000,"ttl_ms":%d,"holder":"me"}`, i, ttl)
 			if hold := post[heldJSON](t, k.nodes[i%3], "/v1/reserve", body); hold.ID == "" ||
 				hold.Remaining > 6000 {
 				t.Fatalf("%+v", hold)

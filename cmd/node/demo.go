@@ -35,7 +35,8 @@ const (
 // begins: with windows aligned to the clock some attempts would straddle two of them, and a bucket
 // would refill while one types.
 var demoLimit = limiter.Spec{
-	Name: "demo", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 5, Per: 10 * time.Second,
+	Name: "demo", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 5,
+	Per: 10 * time.Second,
 }
 
 func (v *demoVerb) Run(sh shell) error {
@@ -52,7 +53,8 @@ func (v *demoVerb) Run(sh shell) error {
 	nodes, err := startThree(signals, log, demoSettings)
 	var taken *inUseError
 	if errors.As(err, &taken) {
-		return fmt.Errorf("%w; the demo needs the ports 7946 to 7950, 7956 to 7960 and 7966 to 7970", err)
+		return fmt.Errorf("%w; the demo needs the ports 7946 to 7950, 7956 to 7960 and "+
+			"7966 to 7970", err)
 	}
 	if err != nil {
 		return err
@@ -78,10 +80,13 @@ const demoLineEvery = 5 * time.Second
 
 // demoSettings are node i of the demo: the default ports and each ten higher than the last.
 func demoSettings(i int, first *running) (s settings, err error) {
-	port := func(base int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(base+i*demoPortStep)) }
+	port := func(base int) string {
+		return net.JoinHostPort("127.0.0.1", strconv.Itoa(base+i*demoPortStep))
+	}
 	s = settings{
 		TrustRefused: true,
-		Name:         fmt.Sprintf("node-%d", i+1), Gossip: port(7946), Peer: port(7947), GRPC: port(7948), HTTP: port(7949), Redis: port(7950),
+		Name:         fmt.Sprintf("node-%d", i+1), Gossip: port(7946), Peer: port(7947),
+		GRPC: port(7948), HTTP: port(7949), Redis: port(7950),
 	}
 	if first != nil {
 		s.Join = []string{first.gossip.Addr()}
@@ -93,7 +98,9 @@ func demoSettings(i int, first *running) (s settings, err error) {
 
 // startThree starts three nodes and waits until each of them sees all. describe gives the settings
 // of node i, with the first node to join from the second on.
-func startThree(ctx context.Context, log *slog.Logger, describe func(i int, first *running) (settings, error)) (nodes []*running, err error) {
+func startThree(ctx context.Context, log *slog.Logger,
+	describe func(i int, first *running) (settings, error),
+) (nodes []*running, err error) {
 	defer func() {
 		if err != nil {
 			stopAll(nodes)
@@ -105,7 +112,8 @@ func startThree(ctx context.Context, log *slog.Logger, describe func(i int, firs
 		if err != nil {
 			return nodes, err
 		}
-		s.Cluster, s.Role, s.Memory, s.nodes = "penstock-demo", cluster.RoleMember.String(), 64<<20, demoNodes
+		s.Cluster, s.Role, s.Memory, s.nodes = "penstock-demo", cluster.RoleMember.String(),
+			64<<20, demoNodes
 		r, err := start(ctx, s, log.With("node", s.Name))
 		if err != nil {
 			return nodes, err
@@ -118,7 +126,8 @@ func startThree(ctx context.Context, log *slog.Logger, describe func(i int, firs
 	for _, r := range nodes {
 		for v := r.node.View(); v == nil || v.Active() < demoNodes; v = r.node.View() {
 			if sleep(ctx, 20*time.Millisecond); ctx.Err() != nil {
-				return nodes, fmt.Errorf("%s has not found the other nodes: %w", r.member.ID, context.Cause(ctx))
+				return nodes, fmt.Errorf("%s has not found the other nodes: %w", r.member.ID,
+					context.Cause(ctx))
 			}
 		}
 	}
@@ -142,10 +151,14 @@ func demoGreeting(nodes []*running) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Three nodes in this process, with the limit %q: %d per %v for each key.\n",
 		demoLimit.Name, demoLimit.Limit, demoLimit.Per)
-	fmt.Fprintf(&b, "Their page: http://%s/ui/ (any node has it). Ctrl-C ends the demo.\n\n", nodes[0].member.HTTPAddr)
+	fmt.Fprintf(&b, "Their page: http://%s/ui/ (any node has it). Ctrl-C ends the demo.\n\n",
+		nodes[0].member.HTTPAddr)
 	rows := [][]string{{"  NODE", "HTTP", "GRPC", "REDIS"}}
 	for _, r := range nodes {
-		rows = append(rows, []string{"  " + r.member.ID, r.member.HTTPAddr, r.member.GRPCAddr, r.address("--redis")})
+		rows = append(rows, []string{
+			"  " + r.member.ID, r.member.HTTPAddr, r.member.GRPCAddr,
+			r.address("--redis"),
+		})
 	}
 	columns(&b, rows)
 	view := nodes[0].node.View()
@@ -157,9 +170,11 @@ func demoGreeting(nodes []*running) string {
       "http://127.0.0.1:$p/v1/check?limit=%s&key=%s"
   done
 `, ports(nodes), ports(nodes), demoLimit.Name, demoKey)
-	fmt.Fprintf(&b, "  curl -i 'http://%s/v1/check?limit=%s&key=%s'\n", nodes[2].member.HTTPAddr, demoLimit.Name, demoKey)
+	fmt.Fprintf(&b, "  curl -i 'http://%s/v1/check?limit=%s&key=%s'\n", nodes[2].member.HTTPAddr,
+		demoLimit.Name, demoKey)
 	_, port, _ := net.SplitHostPort(nodes[0].address("--redis"))
-	fmt.Fprintf(&b, "  redis-cli -p %s CL.THROTTLE %s 4 5 10   # this limit comes along\n\n", port, demoKey)
+	fmt.Fprintf(&b, "  redis-cli -p %s CL.THROTTLE %s 4 5 10   # this limit comes "+
+		"along\n\n", port, demoKey)
 	return b.String()
 }
 
@@ -226,7 +241,8 @@ func countAll(nodes []*running, before counts) counts {
 		}
 		if before.nodes != nil {
 			b := before.nodes[i]
-			n.perSecond = float64(n.allowed+n.denied-b.allowed-b.denied) / c.at.Sub(before.at).Seconds()
+			n.perSecond = float64(n.allowed+n.denied-b.allowed-b.denied) / c.at.Sub(
+				before.at).Seconds()
 		}
 		c.nodes = append(c.nodes, n)
 	}
@@ -237,7 +253,9 @@ func countAll(nodes []*running, before counts) counts {
 func ownKeys(node *cluster.Node) (n int) {
 	const page = 10_000
 	for from, more := (limiter.Cursor{}), true; more; {
-		from, more = node.Keys("", from, page, func(*limiter.Limit, string, limiter.Decision) { n++ })
+		from, more = node.Keys("", from, page, func(*limiter.Limit, string, limiter.Decision) {
+			n++
+		})
 	}
 	return n
 }
@@ -277,7 +295,8 @@ func (n nodeCounts) cells() []string {
 func (c counts) line() string {
 	var words []string
 	for _, n := range c.nodes {
-		words = append(words, fmt.Sprintf("%s %s: %d allowed, %d denied", n.name, n.state, n.allowed, n.denied))
+		words = append(words, fmt.Sprintf("%s %s: %d allowed, %d denied", n.name, n.state,
+			n.allowed, n.denied))
 	}
 	return strings.Join(words, "; ")
 }

@@ -64,11 +64,13 @@ func TestDemo(t *testing.T) {
 	_, lines, _ := strings.Cut(greeting, "is 429:\n")
 	lines, redis, _ := strings.Cut(lines, "  redis-cli")
 	out, err := exec.Command("sh", "-c", lines).Output()
-	if want := strings.Repeat("200\n", 5) + "429\nHTTP/1.1 429 Too Many Requests\r\n"; err != nil || !strings.HasPrefix(string(out), want) {
+	if want := strings.Repeat("200\n", 5) + "429\nHTTP/1.1 429 Too Many Requests\r\n"; err != nil ||
+		!strings.HasPrefix(string(out), want) {
 		t.Errorf("the loop printed %q (%v); want %q", out, err, want)
 	}
 	for _, r := range nodes {
-		answer, err := http.Get("http://" + r.member.HTTPAddr + "/v1/check?limit=demo&key=" + demoKey)
+		answer, err := http.Get("http://" + r.member.HTTPAddr +
+			"/v1/check?limit=demo&key=" + demoKey)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -81,7 +83,8 @@ func TestDemo(t *testing.T) {
 	if line == nil {
 		t.Fatalf("no line with redis-cli:\n%s", greeting)
 	}
-	if got := sayRedis(t, "127.0.0.1:"+line[1], strings.Fields(line[2])...); !strings.HasPrefix(got, "*5\r\n:0\r\n:5\r\n") {
+	if got := sayRedis(t, "127.0.0.1:"+line[1], strings.Fields(line[2])...); !strings.HasPrefix(got,
+		"*5\r\n:0\r\n:5\r\n") {
 		t.Errorf("redis-cli -p%s: %q", redis, got)
 	}
 }
@@ -97,7 +100,8 @@ func TestDemoCounts(t *testing.T) {
 	defer stopAll(nodes)
 	const keys = 30
 	for i := range keys {
-		get(t, fmt.Sprintf("http://%s/v1/check?limit=demo&key=k%d", nodes[i%demoNodes].member.HTTPAddr, i))
+		get(t, fmt.Sprintf("http://%s/v1/check?limit=demo&key=k%d",
+			nodes[i%demoNodes].member.HTTPAddr, i))
 	}
 	eventually(t, "there are copies", func() error {
 		entries := int64(0)
@@ -118,7 +122,8 @@ func TestDemoCounts(t *testing.T) {
 			counted += n.keys
 		}
 		if allowed != keys || counted != keys {
-			return fmt.Errorf("%d allowed, %d keys; want %d of each:\n%s", allowed, counted, keys, c.table())
+			return fmt.Errorf("%d allowed, %d keys; want %d of each:\n%s", allowed, counted,
+				keys, c.table())
 		}
 		return nil
 	})
@@ -169,18 +174,20 @@ func talkRedis(t *testing.T, conn net.Conn, words ...string) string {
 func TestDemoPortTaken(t *testing.T) {
 	t.Cleanup(func() { goleak.VerifyNone(t) })
 	begin := time.Now()
-	nodes, err := startThree(t.Context(), slog.New(slog.DiscardHandler), func(i int, first *running) (settings, error) {
-		s, err := freeDemo(i, first)
-		if first != nil {
-			s.GRPC = first.member.GRPCAddr
-		}
-		return s, err
-	})
+	nodes, err := startThree(t.Context(), slog.New(slog.DiscardHandler),
+		func(i int, first *running) (settings, error) {
+			s, err := freeDemo(i, first)
+			if first != nil {
+				s.GRPC = first.member.GRPCAddr
+			}
+			return s, err
+		})
 	if err == nil {
 		stopAll(nodes)
 		t.Fatal("two nodes listen on one port")
 	}
-	if !strings.Contains(err.Error(), "--grpc 127.0.0.1:") || !strings.Contains(err.Error(), "in use") {
+	if !strings.Contains(err.Error(), "--grpc 127.0.0.1:") ||
+		!strings.Contains(err.Error(), "in use") {
 		t.Errorf("the error does not name flag and address: %v", err)
 	}
 	t.Logf("said after %v", time.Since(begin))

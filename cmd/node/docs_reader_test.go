@@ -109,7 +109,9 @@ func newReader(t *testing.T, root, document string) *reader {
 	standIns := map[string]string{"go": standInGo}
 	if path, err := exec.LookPath("redis-cli"); err != nil {
 		standIns["redis-cli"] = standInRedis
-	} else { // it writes for people, as the documents show it, if it is told to where its output is no terminal
+		// it writes for people, as the documents show it, if it is told to where its output is no
+		// terminal
+	} else {
 		standIns["redis-cli"] = "#!/bin/sh\nexec " + path + " --no-raw \"$@\"\n"
 	}
 	for name, text := range standIns {

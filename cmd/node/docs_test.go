@@ -253,7 +253,8 @@ func TestLacks(t *testing.T) {
 		}
 	}
 	if got := fmt.Sprint(commands(t,
-		"a \\\n b\nfor i in 1; do\n  c\ndone\n\nd 'x\ny'\ncat <<E\nx\nE\n")); got != "[a \\\n b\n for i in 1; do\n  c\ndone\n d 'x\ny'\n cat <<E\nx\nE\n]" {
+		"a \\\n b\nfor i in 1; do\n  c\ndone\n\nd 'x\ny'\ncat <<E\nx\nE\n")); got != "[a \\\n b\n"+
+		" for i in 1; do\n  c\ndone\n d 'x\ny'\n cat <<E\nx\nE\n]" {
 		t.Errorf("commands: %q", got)
 	}
 }

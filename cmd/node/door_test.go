@@ -442,7 +442,9 @@ func (d *gubernatorDoor) ask(all bool, qs ...question) ([]answer, error) {
 			name = "mine"
 		}
 		items = append(items,
-			fmt.Sprintf(`{"name":%q,"unique_key":%q,"hits":%d,"limit":5,"duration":600000,"behavior":%d}`, name, q.key, q.cost, behavior))
+			fmt.Sprintf(
+				`{"name":%q,"unique_key":%q,"hits":%d,"limit":5,"duration":600000,"behavior":%d}`,
+				name, q.key, q.cost, behavior))
 	}
 	var out struct {
 		Responses []struct {
@@ -501,7 +503,8 @@ func (d *envoyDoor) ask(all bool, qs ...question) ([]answer, error) {
 		}
 		text := fmt.Sprintf(`{"entries":[{"key":%q,"value":%q}]`, q.limit, q.key)
 		if q.from == ofRequest {
-			text = fmt.Sprintf(`{"entries":[{"key":"mine","value":%q}],"limit":{"requestsPerUnit":5,"unit":"YEAR"}`, q.key)
+			text = fmt.Sprintf(
+				`{"entries":[{"key":"mine","value":%q}],"limit":{"requestsPerUnit":5,"unit":"YEAR"}`, q.key)
 		}
 		text += fmt.Sprintf(`,"hitsAddend":"%d"`, max(q.cost, -q.cost))
 		if q.cost < 0 {
@@ -680,7 +683,8 @@ func reservation(d aDoor, key string) error {
 	case *httpDoor:
 		var out struct{ Holds []struct{ ID string } }
 		if _, err := d.call("POST", "/v1/reserve",
-			fmt.Sprintf(`{"items":[{"limit":"five","key":%q,"cost":4}],"ttl_ms":60000}`, q.key), &out); err != nil {
+			fmt.Sprintf(`{"items":[{"limit":"five","key":%q,"cost":4}],"ttl_ms":60000}`, q.key),
+			&out); err != nil {
 			return err
 		}
 		settle = func() error {

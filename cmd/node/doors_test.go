@@ -189,7 +189,8 @@ var features = []feature{
 		if _, err := one(d, question{limit: "visit", key: key, cost: 3, drain: true}); err != nil {
 			return err
 		}
-		return wants(d, question{limit: "visit", key: key, cost: 3, drain: true}, func(a answer) bool { return !a.allowed && a.remaining == 0 })
+		return wants(d, question{limit: "visit", key: key, cost: 3, drain: true},
+			func(a answer) bool { return !a.allowed && a.remaining == 0 })
 	}},
 	{"strict: a late refill", func(d aDoor, key string) error {
 		minute := time.Minute.Milliseconds()

@@ -58,7 +58,8 @@ func TestEnvoyConfig(t *testing.T) {
 	})
 	ask := func(node int, user string) (code, limit int) {
 		t.Helper()
-		body := fmt.Sprintf(`{"domain":"edge","descriptors":[{"entries":[{"key":"user","value":%q}]}]}`, user)
+		body := fmt.Sprintf(
+			`{"domain":"edge","descriptors":[{"entries":[{"key":"user","value":%q}]}]}`, user)
 		answer, err := (&http.Client{Timeout: 10 * time.Second}).Post(urls[node],
 			"application/json", strings.NewReader(body))
 		if err != nil {

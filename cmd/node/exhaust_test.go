@@ -179,7 +179,8 @@ func TestOneDoorCannotTakeAllDescriptors(t *testing.T) {
 			"grpc": func() error { // of both nodes' keys
 				for i := range 20 {
 					if _, err := checkItems(t.Context(), clients,
-						[]*penstockv1.Item{item("big", fmt.Sprint(full.door, i))}, false); err != nil {
+						[]*penstockv1.Item{item("big", fmt.Sprint(full.door, i))},
+						false); err != nil {
 						return err
 					}
 				}

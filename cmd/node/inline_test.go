@@ -50,7 +50,8 @@ var floods = map[string]func(t *testing.T, r *running){
 		for k := range 40 {
 			postFrom(t, r, fmt.Sprint("127.0.7.", k+1), "/v1/check",
 				`{"items":`+list(1000, func(i int) string {
-					return fmt.Sprintf(`{"key":"k%d","inline":{"name":"x-%d-%d","algorithm":"gcra","limit":5,"per":"720h"}}`, i, k, i)
+					return fmt.Sprintf(
+						`{"key":"k%d","inline":{"name":"x-%d-%d","algorithm":"gcra","limit":5,"per":"720h"}}`, i, k, i)
 				})+"}")
 		}
 	},
@@ -58,7 +59,8 @@ var floods = map[string]func(t *testing.T, r *running){
 		for k := range 40 {
 			code, answer := postFrom(t, r, "127.0.0.1", "/v1/check",
 				`{"items":`+list(1000, func(i int) string {
-					return fmt.Sprintf(`{"key":"k%d","inline":{"name":"x-%d-%d","algorithm":"gcra","limit":5,"per":"720h"}}`, i, k, i)
+					return fmt.Sprintf(
+						`{"key":"k%d","inline":{"name":"x-%d-%d","algorithm":"gcra","limit":5,"per":"720h"}}`, i, k, i)
 				})+"}")
 			if k == 39 && (code != http.StatusTooManyRequests ||
 				!strings.Contains(answer, "this client has brought 2048 different limits")) {
@@ -70,7 +72,8 @@ var floods = map[string]func(t *testing.T, r *running){
 		for k := range 40 {
 			_, answer := postFrom(t, r, "127.0.0.1", "/v1/GetRateLimits",
 				`{"requests":`+list(1000, func(i int) string {
-					return fmt.Sprintf(`{"name":"x-%d-%d","uniqueKey":"k%d","hits":1,"limit":5,"duration":2592000000}`, k, i, i)
+					return fmt.Sprintf(
+						`{"name":"x-%d-%d","uniqueKey":"k%d","hits":1,"limit":5,"duration":2592000000}`, k, i, i)
 				})+"}")
 			if k == 39 && strings.Count(answer,
 				"this client has brought 2048 different limits") != 1000 {
@@ -90,7 +93,8 @@ var floods = map[string]func(t *testing.T, r *running){
 			for i := range 1000 {
 				key, most := fmt.Sprint("k", i), fmt.Sprint(10+1000*k+i)
 				fmt.Fprintf(&b,
-					"*4\r\n$9\r\nRL.REDUCE\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n$7\r\n2592000\r\n", len(key), key, len(most), most)
+					"*4\r\n$9\r\nRL.REDUCE\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n$7\r\n2592000\r\n",
+					len(key), key, len(most), most)
 			}
 			if _, err := conn.Write(b.Bytes()); err != nil {
 				t.Fatal(err)

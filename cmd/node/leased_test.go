@@ -122,7 +122,8 @@ func TestLeasedHotKey(t *testing.T) {
 		"requests failed",
 		offered.Load(), *leasedFor, admitted.Load(), 100*used, 100*share,
 		by[penstockv1.Source_SOURCE_LEASE].Load(), by[penstockv1.Source_SOURCE_DENIED_CACHE].Load(),
-		by[penstockv1.Source_SOURCE_OWNER].Load(), by[penstockv1.Source_SOURCE_FORWARDED].Load(), degraded.Load(), failed.Load())
+		by[penstockv1.Source_SOURCE_OWNER].Load(), by[penstockv1.Source_SOURCE_FORWARDED].Load(),
+		degraded.Load(), failed.Load())
 	for i := range window.within {
 		t.Logf("second %d: %d admitted", i, window.within[i].Load())
 		if got := window.within[i].Load(); got > *leasedLimit {

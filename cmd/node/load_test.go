@@ -32,10 +32,12 @@ func TestLatencyCountsFromTheIntendedSendTime(t *testing.T) {
 			t.Fatalf("%d requests were sent and %d were not; want 200 and 0", n, m.unsent)
 		}
 		// 100 of the 200 fell due while the server stalled, evenly over that second.
-		if p := time.Duration(m.latency.ValueAtQuantile(75)) * time.Microsecond; p < 450*time.Millisecond || p > 550*time.Millisecond {
+		if p := time.Duration(m.latency.ValueAtQuantile(
+			75)) * time.Microsecond; p < 450*time.Millisecond || p > 550*time.Millisecond {
 			t.Errorf("the 75th percentile is %v; want about 500ms", p)
 		}
-		if p := time.Duration(m.lag.ValueAtQuantile(75)) * time.Microsecond; p < 450*time.Millisecond || p > 550*time.Millisecond {
+		if p := time.Duration(m.lag.ValueAtQuantile(
+			75)) * time.Microsecond; p < 450*time.Millisecond || p > 550*time.Millisecond {
 			t.Errorf("the 75th percentile of the lag is %v; want about 500ms", p)
 		}
 	})

@@ -21,7 +21,12 @@ func TestLogFormat(t *testing.T) {
 	for _, c := range []struct {
 		word         string
 		there, piped string
-	}{{"auto", "text", "json"}, {"", "text", "json"}, {"text", "text", "text"}, {"json", "json", "json"}} {
+	}{
+		{"auto", "text", "json"},
+		{"", "text", "json"},
+		{"text", "text", "text"},
+		{"json", "json", "json"},
+	} {
 		f := logFormat{LogFormat: c.word}
 		if there, piped := f.of(terminal), f.of(new(bytes.Buffer)); there != c.there ||
 			piped != c.piped {

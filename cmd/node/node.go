@@ -28,10 +28,8 @@ import (
 	"penstock/rpc/clock"
 	"penstock/rpc/door"
 	"penstock/rpc/envoy"
-	"penstock/rpc/fair"
 	"penstock/rpc/history"
 	"penstock/rpc/peer"
-	"penstock/rpc/redis"
 )
 
 // running is one node with everything around it, from start to stop. Any number of them live in one
@@ -87,10 +85,16 @@ func start(ctx context.Context, s settings, log *slog.Logger) (*running, error) 
 	if err != nil {
 		return nil, err
 	}
-	r := &running{settings: s, log: log, started: time.Now(), ready: make(chan struct{}), failed: make(chan error, 1)}
+	r := &running{
+		settings: s, log: log, started: time.Now(), ready: make(chan struct{}),
+		failed: make(chan error, 1),
+	}
 	r.warn(d)
 	r.leaving, r.leave = context.WithCancel(context.Background())
-	for _, step := range []func(context.Context, doors) error{r.open, r.makeNode, r.makeDoors, r.readLimits, r.serve, r.join} {
+	for _, step := range []func(context.Context, doors) error{
+		r.open, r.makeNode, r.makeDoors,
+		r.readLimits, r.serve, r.join,
+	} {
 		if err := step(ctx, d); err != nil {
 			now, cancel := context.WithCancel(context.Background())
 			cancel()
@@ -163,7 +167,8 @@ func (r *running) makeNode(_ context.Context, d doors) error {
 	}
 	r.clock = clock.New()
 	r.peers = peer.NewLines(peer.LinesConfig{
-		ID: r.member.ID, Boot: r.member.Boot, Cluster: s.Cluster, Clock: r.clock, Renewed: peerTLS, Logger: r.log,
+		ID: r.member.ID, Boot: r.member.Boot, Cluster: s.Cluster, Clock: r.clock,
+		Renewed: peerTLS, Logger: r.log,
 	})
 	var err error
 	r.node, err = cluster.New(cluster.Config{
@@ -231,74 +236,6 @@ func newBoot() uint64 {
 		}
 	}
 }
-
-// makeDoors puts a server behind each listener.
-func (r *running) makeDoors(_ context.Context, d doors) error {
-	s := &r.settings
-	clientTLS, err := r.clientTLS()
-	if err != nil {
-		return err
-	}
-	if err := r.openAudit(); err != nil {
-		return err
-	}
-	clients, err := r.readClients()
-	if err != nil {
-		return err
-	}
-	inlines := &door.Inlines{Deny: s.Inline == "deny", Node: r.node}
-	gate := fair.New()
-	r.envoy = envoy.New(r.node, r.clock, inlines)
-	pages := rpc.HTTPConfig{
-		Node: r.node, Clients: clients, Audit: r.audit, Version: version(), Started: r.started,
-		Admin: s.Admin == "", Roster: r, Catalog: r.catalog, Overview: r.page,
-		Draining: r.draining.Load, Drain: r.drain, TrustedProxies: s.TrustedProxy, Metrics: r.newMetrics(clientTLS),
-		Hosts: r.hosts(d, clients != nil, clientTLS), Doors: map[string]http.Handler{"POST /json": r.envoy}, Inlines: inlines, Gate: gate,
-	}
-	pages.Metrics.AddGate(gate)
-	if o := r.opened("--http"); o != nil {
-		o.serveHTTP(rpc.NewHTTPServer(rpc.NewHTTP(pages)), clientTLS)
-	}
-	if o := r.opened("--admin"); o != nil {
-		o.serveHTTP(rpc.NewAdminServer(rpc.NewAdmin(pages)), clientTLS)
-	}
-	if o := r.opened("--grpc"); o != nil {
-		o.serveGRPC(rpc.NewServer(rpc.ServerConfig{
-			Node: r.node, Clock: r.clock, TLS: clientTLS, Clients: clients, Audit: r.audit, Draining: r.draining.Load, Drain: r.drain,
-			AdminElsewhere: s.Admin != "", Roster: r, Catalog: r.catalog,
-			Doors: []rpc.Door{r.envoy}, Unfinished: unfinished(s.Memory), Logger: r.log, Metrics: pages.Metrics, Inlines: inlines, Gate: gate,
-		}))
-	}
-	if o := r.opened("--redis"); o != nil {
-		server := redis.New(redis.Config{
-			Node: r.node, TLS: clientTLS, Clients: clients, Audit: r.audit, Draining: r.draining.Load, Metrics: pages.Metrics, Inlines: inlines, Gate: gate,
-		})
-		o.serve, o.close = server.Serve, server.Shutdown
-	}
-	if o := r.opened("--peer"); o != nil {
-		var peerTLS *tls.Config
-		if s.PeerTLSCert != "" {
-			if peerTLS, err = r.peerFiles().Server(); err != nil {
-				return fmt.Errorf("--peer-tls-cert: %w", err)
-			}
-			peerTLS = rpc.PeerTLS(peerTLS)
-		}
-		if peerTLS != nil {
-			pages.Metrics.AddCertificate("peer", peerTLS)
-		}
-		o.serveGRPC(peer.NewServer(peer.ServerConfig{
-			Node: r.node, Cluster: s.Cluster, Clock: r.clock, TLS: peerTLS, Logger: r.log,
-			Catalog: r.catalog, Inquiries: r.page,
-		}))
-	}
-	return nil
-}
-
-// leastUnfinished is the least memory for gRPC calls with incomplete requests; a node
-// with much for counters has half as much for those.
-const leastUnfinished = 32 << 20
-
-func unfinished(memory size) int64 { return max(leastUnfinished, int64(memory)/2) }
 
 // clientTLS is what the doors for clients show; nil without --tls-cert.
 func (r *running) clientTLS() (*tls.Config, error) {
@@ -375,7 +312,8 @@ func (r *running) readLimits(context.Context, doors) error {
 		r.node.SetLimits(set.Limits)
 		r.node.SetRules(set.Rules)
 		r.tellLimits()
-		r.recordReload("load limits", s.Limits, fmt.Sprintf("%016x", before), fmt.Sprintf("%016x", r.node.LimitsHash()))
+		r.recordReload("load limits", s.Limits, fmt.Sprintf("%016x", before), fmt.Sprintf("%016x",
+			r.node.LimitsHash()))
 	})
 	if err != nil {
 		return fmt.Errorf("--limits: %w", err)
@@ -426,7 +364,8 @@ func (r *running) join(ctx context.Context, d doors) error {
 	}
 	g, err := gossip.Start(ctx, gossip.Config{
 		Member: r.member, Started: r.started, Version: version(),
-		Bind: d.gossip.address, Advertise: s.Advertise, Cluster: s.Cluster, Keys: keys, Allow: s.GossipAllow, Join: s.Join,
+		Bind: d.gossip.address, Advertise: s.Advertise, Cluster: s.Cluster, Keys: keys,
+		Allow: s.GossipAllow, Join: s.Join,
 		OnView:     r.see,
 		OnContest:  r.node.Relinquish,
 		OnConflict: r.fail,
@@ -481,7 +420,8 @@ func (r *running) becomeActive() {
 			break
 		}
 		if errors.Is(err, gossip.ErrNameTaken) {
-			r.log.Warn("another node of this name is leaving, or silent; waiting until it is gone", "err", err)
+			r.log.Warn("another node of this name is leaving, or silent; waiting until it "+
+				"is gone", "err", err)
 			continue
 		}
 		r.log.Warn("no seed has answered yet; still trying", "join", r.settings.Join, "err", err)
@@ -526,7 +466,10 @@ const joinReminder = 30 * time.Second
 
 // announce logs where the node is to be found.
 func (r *running) announce() {
-	where := []any{"name", r.member.ID, "cluster", r.settings.Cluster, "role", r.member.Role.String()}
+	where := []any{
+		"name", r.member.ID, "cluster", r.settings.Cluster, "role",
+		r.member.Role.String(),
+	}
 	if r.gossip != nil {
 		where = append(where, "gossip", r.gossip.Addr(), "peer", r.member.PeerAddr)
 	}
@@ -543,7 +486,8 @@ func (r *running) announce() {
 func (r *running) reloadLimits() {
 	watchers := r.watchers()
 	if len(watchers) == 0 {
-		r.log.Warn("nothing to read again: neither --limits, --envoy-config, --auth-token-file nor --gossip-key-file were given")
+		r.log.Warn("nothing to read again: neither --limits, --envoy-config, --auth-token-file " +
+			"nor --gossip-key-file were given")
 	}
 	for _, w := range watchers {
 		_ = w.Reload() // it logs what is wrong, and what is in force stays

@@ -427,14 +427,19 @@ func replayLog(l *limiter.Limit, log sim.Log, name string, r io.Reader,
 		}
 	}
 	slices.SortFunc(out.Most,
-		func(a, b deniedKey) int { return cmp.Or(cmp.Compare(b.Denied, a.Denied), cmp.Compare(a.Key, b.Key)) })
+		func(a, b deniedKey) int {
+			return cmp.Or(cmp.Compare(b.Denied, a.Denied),
+				cmp.Compare(a.Key, b.Key),
+			)
+		})
 	out.Most = out.Most[:min(10, len(out.Most))]
 	return out, nil
 }
 
 func (r *replayed) write(w io.Writer) error {
 	fmt.Fprintf(w, "%s requests of %s keys: %s allowed, %s denied (%s keys)\n",
-		thousands(r.Requests), thousands(int64(r.Keys)), thousands(r.Allowed), thousands(r.Denied), thousands(int64(r.KeysDenied)))
+		thousands(r.Requests), thousands(int64(r.Keys)), thousands(r.Allowed), thousands(r.Denied),
+		thousands(int64(r.KeysDenied)))
 	if r.Skipped > 0 {
 		fmt.Fprintf(w, "%s lines could not be read\n", thousands(int64(r.Skipped)))
 	}

@@ -181,7 +181,8 @@ func waitForMembers(t *testing.T, p *process, n int) {
 func eventually(t *testing.T, what string, check func() error) {
 	t.Helper()
 	var err error
-	for deadline := time.Now().Add(15 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(15 * time.Second); time.Now().Before(deadline); time.Sleep(
+		20 * time.Millisecond) {
 		if err = check(); err == nil {
 			return
 		}

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -94,7 +93,9 @@ func limitsOf(c *client.Client) penstockv1.RateLimiterClient {
 }
 
 // checkItems charges items, which may bring limits along; together: all, or none.
-func checkItems(ctx context.Context, c *client.Client, items []*penstockv1.Item, together bool) ([]*penstockv1.Decision, error) {
+func checkItems(ctx context.Context, c *client.Client, items []*penstockv1.Item,
+	together bool,
+) ([]*penstockv1.Decision, error) {
 	out, err := limitsOf(c).Check(ctx, &penstockv1.CheckRequest{Items: items, Atomic: together})
 	return out.GetDecisions(), err
 }
@@ -145,12 +146,17 @@ func (l inline) given() bool { return l != inline{} }
 func (l inline) limit(name string) (*limiter.Limit, *penstockv1.InlineLimit, error) {
 	a, known := algorithms[l.Algorithm]
 	if !known {
-		return nil, nil, fmt.Errorf("--algorithm %q: choose gcra, fixed_window or sliding_window", l.Algorithm)
+		return nil, nil, fmt.Errorf("--algorithm %q: choose gcra, fixed_window or "+
+			"sliding_window", l.Algorithm)
 	}
 	window := time.Duration(l.Per)
-	spec := limiter.Spec{Name: name, Algorithm: a.limiter, Limit: l.LimitCount, Per: window, Burst: l.Burst}
+	spec := limiter.Spec{
+		Name: name, Algorithm: a.limiter, Limit: l.LimitCount, Per: window,
+		Burst: l.Burst,
+	}
 	wire := &penstockv1.InlineLimit{
-		Name: name, Algorithm: a.wire, Limit: l.LimitCount, PerMs: window.Milliseconds(), Burst: l.Burst,
+		Name: name, Algorithm: a.wire, Limit: l.LimitCount, PerMs: window.Milliseconds(),
+		Burst: l.Burst,
 	}
 	if l.FirstHit {
 		spec.Anchor, wire.Anchor = limiter.FirstHit, penstockv1.Anchor_ANCHOR_FIRST_HIT
@@ -209,14 +215,16 @@ func (v *checkVerb) Run(sh shell) error {
 	k := keyed{v.Limit, v.Key, v.inline}
 	switch {
 	case len(v.Attribute) > 0 && (v.Limit != "" || k.given()):
-		return errors.New("--attribute: the rules say which limits and keys attributes mean; leave limit and key out")
+		return errors.New("--attribute: the rules say which limits and keys attributes mean; " +
+			"leave limit and key out")
 	case len(v.Attribute) > 0:
 		return v.byRules(sh)
 	case v.Key == "":
-		return errors.New("key: is empty; give a limit and a key, or --attribute NAME=VALUE for what the rules make of it")
+		return errors.New("key: is empty; give a limit and a key, or --attribute NAME=VALUE for " +
+			"what the rules make of it")
 	}
-	d, err := k.decide(&v.Cost, v.remote, func(ctx context.Context, c *client.Client, i *penstockv1.Item) ([]*penstockv1.Decision, error) {
-		return checkItems(ctx, c, []*penstockv1.Item{i}, false)
+	d, err := k.decide(&v.Cost, v.remote, func(q remoteCall) ([]*penstockv1.Decision, error) {
+		return checkItems(q.ctx, q.client, q.items, false)
 	})
 	if err != nil {
 		return err
@@ -238,8 +246,8 @@ type peekVerb struct {
 }
 
 func (v *peekVerb) Run(sh shell) error {
-	d, err := v.decide(&v.Cost, v.remote, func(ctx context.Context, c *client.Client, i *penstockv1.Item) ([]*penstockv1.Decision, error) {
-		out, err := limitsOf(c).Peek(ctx, &penstockv1.PeekRequest{Items: []*penstockv1.Item{i}})
+	d, err := v.decide(&v.Cost, v.remote, func(q remoteCall) ([]*penstockv1.Decision, error) {
+		out, err := limitsOf(q.client).Peek(q.ctx, &penstockv1.PeekRequest{Items: q.items})
 		return out.GetDecisions(), err
 	})
 	if err != nil {
@@ -251,20 +259,30 @@ func (v *peekVerb) Run(sh shell) error {
 	return d.print(sh.out, v.output)
 }
 
+// A remoteCall is the one item of the command line, and the node that is asked about it.
+type remoteCall struct {
+	ctx    context.Context
+	client *client.Client
+	items  []*penstockv1.Item
+}
+
 // decide asks about the one item of the command line.
-func (k keyed) decide(cost *int64, r remote, ask func(context.Context, *client.Client, *penstockv1.Item) ([]*penstockv1.Decision, error)) (decision, error) {
+func (k keyed) decide(cost *int64, r remote,
+	ask func(remoteCall) ([]*penstockv1.Decision, error),
+) (decision, error) {
 	item, err := k.item(cost)
 	if err != nil {
 		return decision{}, err
 	}
 	var d decision
 	err = r.ask(func(ctx context.Context, c *client.Client) error {
-		answers, err := ask(ctx, c, item)
+		answers, err := ask(remoteCall{ctx, c, []*penstockv1.Item{item}})
 		if err != nil {
 			return err
 		}
 		if len(answers) != 1 {
-			return fmt.Errorf("the node answered %d decisions to one item; is it of this version?", len(answers))
+			return fmt.Errorf("the node answered %d decisions to one item; is it of this "+
+				"version?", len(answers))
 		}
 		d = decisionOf(k.Key, answers[0])
 		return nil
@@ -273,108 +291,4 @@ func (k keyed) decide(cost *int64, r remote, ask func(context.Context, *client.C
 		d.cost = *cost
 	}
 	return d, aboutOne(err)
-}
-
-// decision is an answer as check, peek and reset print it; the names are those of the HTTP door.
-type decision struct {
-	Allowed    bool   `json:"allowed"`
-	Limit      int64  `json:"limit"`
-	Remaining  int64  `json:"remaining"`
-	RetryAfter int64  `json:"retry_after_ms"`
-	ResetAfter int64  `json:"reset_after_ms"`
-	Delay      int64  `json:"delay_ms"`
-	Name       string `json:"name"`
-	Key        string `json:"key"`
-	Owner      string `json:"owner"`
-	Source     string `json:"source"`
-	Degraded   bool   `json:"degraded"`
-	Bound      int64  `json:"bound"`
-	Shadow     bool   `json:"shadow"`
-	Restarted  bool   `json:"restarted,omitempty"`
-	Override   string `json:"override,omitempty"`
-	Tag        string `json:"tag,omitempty"`
-	Tier       int32  `json:"tier,omitempty"`
-
-	cost int64  // that was asked for
-	done string // what was done, where that is not a verdict
-}
-
-func decisionOf(key string, d *penstockv1.Decision) decision {
-	return decision{
-		Allowed: d.Allowed, Limit: d.Limit, Remaining: d.Remaining, RetryAfter: d.RetryAfterMs,
-		ResetAfter: d.ResetAfterMs, Delay: d.DelayMs, Name: d.LimitName, Key: key, Owner: d.Owner,
-		Source:   strings.ToLower(strings.TrimPrefix(d.Source.String(), "SOURCE_")),
-		Degraded: d.Degraded, Bound: d.Bound, Shadow: d.Shadow, Restarted: d.Restarted, Override: d.Override,
-		Tag: d.Tag, Tier: d.Tier,
-	}
-}
-
-func (d decision) print(w io.Writer, o output) error {
-	return o.print(w, d, func(w io.Writer) error {
-		return colouredColumns(w, d.rows(), func(row, _ int) string {
-			switch {
-			case row > 0 || d.done != "":
-				return ""
-			case d.Allowed:
-				return green
-			}
-			return red
-		})
-	})
-}
-
-func (d decision) rows() [][]string {
-	word := "denied"
-	switch {
-	case d.done != "":
-		word = d.done
-	case d.Allowed:
-		word = "allowed"
-	case d.RetryAfter < 0 && d.cost > d.Limit:
-		word = fmt.Sprintf("denied: the cost of %d is above the limit of %d, so it can never be admitted", d.cost, d.Limit)
-	}
-	if d.Shadow {
-		word += ", although the limit refuses (dry run)"
-	}
-	if d.Tag != "" {
-		word += ", although the limit refuses: tagged " + d.Tag
-	}
-	if d.Tier > 0 {
-		word += fmt.Sprintf(", although the limit refuses: in tier %d", d.Tier)
-	}
-	rows := [][]string{
-		{word},
-		{"limit", fmt.Sprintf("%s, %d at once", d.Name, d.Limit)},
-		{"remaining", fmt.Sprint(d.Remaining)},
-	}
-	if d.Override != "" {
-		rows[1][1] += ", by the override " + d.Override
-	}
-	if d.Restarted {
-		rows = append(rows, []string{"restarted", "the limit was another before; what it had counted does not count"})
-	}
-	if !d.Allowed {
-		rows = append(rows, []string{"retry after", wait(d.RetryAfter)})
-	}
-	rows = append(rows, []string{"full again in", wait(d.ResetAfter)}, []string{"owner", d.Owner}, []string{"source", d.Source})
-	if d.Degraded {
-		rows = append(rows, []string{"degraded", degradation(d.Bound)})
-	}
-	return rows
-}
-
-// wait writes milliseconds of the wire.
-func wait(ms int64) string {
-	if ms < 0 {
-		return "never"
-	}
-	return (time.Duration(ms) * time.Millisecond).String()
-}
-
-// degradation says what a bound means.
-func degradation(bound int64) string {
-	if bound < 0 {
-		return "the owner did not answer; admitted without counting"
-	}
-	return fmt.Sprintf("the owner did not answer; the cluster may admit up to %d more meanwhile", bound)
 }

@@ -57,7 +57,9 @@ type logClock struct{ now limiter.Instant }
 func (c *logClock) Now() limiter.Instant                          { return c.now }
 func (c *logClock) AfterFunc(time.Duration, func()) (stop func()) { return func() {} }
 func (c *logClock) Wait(limiter.Instant)                          {}
-func (c *logClock) Call([]cluster.Call)                           { panic("replay: a node that is alone asks another") }
+func (c *logClock) Call([]cluster.Call) {
+	panic("replay: a node that is alone asks another")
+}
 
 func (v *policyReplayVerb) byRules(sh shell) error {
 	set, err := policy.Load(v.Limits)
@@ -77,7 +79,8 @@ func (v *policyReplayVerb) byRules(sh shell) error {
 	if err != nil {
 		return err
 	}
-	r.out.Skipped, r.out.Lacks, err = log.ReadAttributes(file.name, file, set.Rules.Attributes(), v.Attribute, r.see)
+	r.out.Skipped, r.out.Lacks, err = log.ReadAttributes(file.name, file, set.Rules.Attributes(),
+		v.Attribute, r.see)
 	if err != nil {
 		return err
 	}
@@ -97,15 +100,22 @@ type rulesReplay struct {
 }
 
 func newRulesReplay(set *policy.Set, memory int64) (*rulesReplay, error) {
-	r := &rulesReplay{clock: &logClock{}, limits: map[string]*replayedPart{}, rules: map[string]*replayedPart{}, keys: map[[2]string]*replayedKey{}}
+	r := &rulesReplay{
+		clock: &logClock{}, limits: map[string]*replayedPart{},
+		rules: map[string]*replayedPart{}, keys: map[[2]string]*replayedKey{},
+	}
 	const name = "replay"
 	n, err := cluster.New(cluster.Config{
-		ID: name, Boot: 1, Clock: r.clock, Network: r.clock, Table: limiter.NewTable(limiter.TableConfig{Bytes: memory}),
+		ID: name, Boot: 1, Clock: r.clock, Network: r.clock,
+		Table: limiter.NewTable(limiter.TableConfig{Bytes: memory}),
 	})
 	if err != nil {
 		return nil, err
 	}
-	view, err := cluster.NewView(name, []cluster.Member{{ID: name, Boot: 1, State: cluster.StateActive, Features: cluster.FeatureHolds}})
+	view, err := cluster.NewView(name, []cluster.Member{{
+		ID: name, Boot: 1,
+		State: cluster.StateActive, Features: cluster.FeatureHolds,
+	}})
 	if err != nil {
 		return nil, err
 	}
@@ -202,7 +212,8 @@ func (r *rulesReplay) sum() *replayedRules {
 		}
 	}
 	slices.SortFunc(out.Most, func(a, b replayedKey) int {
-		return cmp.Or(cmp.Compare(b.Refused, a.Refused), cmp.Compare(a.Limit, b.Limit), cmp.Compare(a.Key, b.Key))
+		return cmp.Or(cmp.Compare(b.Refused, a.Refused), cmp.Compare(a.Limit, b.Limit),
+			cmp.Compare(a.Key, b.Key))
 	})
 	out.Most = out.Most[:min(10, len(out.Most))]
 	return out
@@ -220,15 +231,18 @@ func sorted(parts map[string]*replayedPart) []replayedPart {
 }
 
 func (r *replayedRules) write(w io.Writer) error {
-	fmt.Fprintf(w, "%s requests: %s allowed, %s denied\n", thousands(r.Requests), thousands(r.Allowed), thousands(r.Denied))
+	fmt.Fprintf(w, "%s requests: %s allowed, %s denied\n", thousands(r.Requests),
+		thousands(r.Allowed), thousands(r.Denied))
 	if r.Unmatched+r.Unlimited > 0 {
-		fmt.Fprintf(w, "of those allowed, no rule matches %s, and %s fall under an unlimited rule\n", thousands(r.Unmatched), thousands(r.Unlimited))
+		fmt.Fprintf(w, "of those allowed, no rule matches %s, and %s fall under an "+
+			"unlimited rule\n", thousands(r.Unmatched), thousands(r.Unlimited))
 	}
 	if r.InError > 0 {
 		fmt.Fprintf(w, "%s are in error, the first: %s\n", thousands(r.InError), r.Error)
 	}
 	if len(r.Lacks) > 0 {
-		fmt.Fprintf(w, "rules ask for what no line has: %s; --attribute NAME={field} says where it is\n", strings.Join(r.Lacks, ", "))
+		fmt.Fprintf(w, "rules ask for what no line has: %s; --attribute NAME={field} says where "+
+			"it is\n", strings.Join(r.Lacks, ", "))
 	}
 	if r.Skipped > 0 {
 		fmt.Fprintf(w, "%s lines could not be read\n", thousands(int64(r.Skipped)))
@@ -242,7 +256,10 @@ func (r *replayedRules) write(w io.Writer) error {
 		}
 		rows := [][]string{{t.head, "REQUESTS", "ALLOWED", "DENIED", "REFUSED", "SHADOWED"}}
 		for _, p := range t.parts {
-			rows = append(rows, []string{p.Name, thousands(p.Requests), thousands(p.Allowed), thousands(p.Denied), thousands(p.Refused), thousands(p.Shadowed)})
+			rows = append(rows, []string{
+				p.Name, thousands(p.Requests), thousands(p.Allowed),
+				thousands(p.Denied), thousands(p.Refused), thousands(p.Shadowed),
+			})
 		}
 		fmt.Fprintln(w)
 		if err := columns(w, rows); err != nil {
@@ -254,7 +271,10 @@ func (r *replayedRules) write(w io.Writer) error {
 	}
 	rows := [][]string{{"REFUSED", "ALLOWED", "LIMIT", "KEY"}}
 	for _, k := range r.Most {
-		rows = append(rows, []string{thousands(k.Refused), thousands(k.Allowed), k.Limit, shown(k.Key)})
+		rows = append(rows, []string{
+			thousands(k.Refused), thousands(k.Allowed),
+			k.Limit, shown(k.Key),
+		})
 	}
 	fmt.Fprintln(w)
 	return columns(w, rows)

@@ -44,10 +44,8 @@ func (v *resetVerb) Run(sh shell) error {
 		return errors.New("key: is empty; give a key, or --prefix PREFIX for all that begin so")
 	}
 	k := keyed{v.Limit, v.Key, v.inline}
-	d, err := k.decide(nil, v.remote, func(
-		ctx context.Context, c *client.Client, i *penstockv1.Item,
-	) ([]*penstockv1.Decision, error) {
-		out, err := limitsOf(c).Reset(ctx, &penstockv1.ResetRequest{Items: []*penstockv1.Item{i}})
+	d, err := k.decide(nil, v.remote, func(q remoteCall) ([]*penstockv1.Decision, error) {
+		out, err := limitsOf(q.client).Reset(q.ctx, &penstockv1.ResetRequest{Items: q.items})
 		return out.GetDecisions(), err
 	})
 	if err != nil {

@@ -50,11 +50,15 @@ func (v *checkVerb) byRules(sh shell) error {
 		return err
 	}
 	answer := ruled{
-		Allowed: out.Allowed, Rules: append([]string{}, out.Rules...), RefusedBy: append([]string{}, out.RefusedBy...),
+		Allowed: out.Allowed, Rules: append([]string{}, out.Rules...), RefusedBy: append([]string{},
+			out.RefusedBy...),
 		RetryAfter: toMs(out.RetryAfter), Decisions: []ruledItem{},
 	}
 	for _, d := range out.Decisions {
-		answer.Decisions = append(answer.Decisions, ruledItem{d.Allowed, d.LimitName, d.Limit, d.Remaining, toMs(d.RetryAfter), d.Owner, d.Degraded, d.Shadow})
+		answer.Decisions = append(answer.Decisions, ruledItem{
+			d.Allowed, d.LimitName, d.Limit,
+			d.Remaining, toMs(d.RetryAfter), d.Owner, d.Degraded, d.Shadow,
+		})
 	}
 	if err := v.print(sh.out, answer, answer.write); err != nil {
 		return err
@@ -77,7 +81,10 @@ func (v ruled) write(w io.Writer) error {
 	rows := [][]string{{"allowed"}}
 	switch {
 	case !v.Allowed:
-		rows = [][]string{{"denied", "by " + strings.Join(v.RefusedBy, ", ")}, {"retry after", wait(v.RetryAfter)}}
+		rows = [][]string{
+			{"denied", "by " + strings.Join(v.RefusedBy, ", ")},
+			{"retry after", wait(v.RetryAfter)},
+		}
 	case len(v.Rules) == 0:
 		rows = append(rows, []string{"rules", "none matches, so nothing is counted"})
 	case len(v.Decisions) == 0:
@@ -102,7 +109,10 @@ func (v ruled) write(w io.Writer) error {
 		if d.Degraded {
 			says += ", degraded"
 		}
-		rows = append(rows, []string{d.Name, says, thousands(d.Remaining), thousands(d.Limit), d.Owner})
+		rows = append(rows, []string{
+			d.Name, says, thousands(d.Remaining),
+			thousands(d.Limit), d.Owner,
+		})
 	}
 	return columns(w, rows)
 }
@@ -147,14 +157,18 @@ func (v *policyExplainVerb) explainRules(sh shell) error {
 		answer.Rules = append(answer.Rules, matchedRule{name, texts[name]})
 	}
 	for _, it := range m.Items {
-		answer.Limits = append(answer.Limits, matchedItem{it.Limit.Name, it.Key, it.Limit.For(it.Key).Capacity()})
+		answer.Limits = append(answer.Limits, matchedItem{
+			it.Limit.Name, it.Key,
+			it.Limit.For(it.Key).Capacity(),
+		})
 	}
 	return v.print(sh.out, answer, answer.write)
 }
 
 func (m matched) write(w io.Writer) error {
 	if len(m.Rules) == 0 {
-		_, err := fmt.Fprintln(w, "no rule matches: the request is admitted, and nothing is counted")
+		_, err := fmt.Fprintln(w, "no rule matches: the request is admitted, and "+
+			"nothing is counted")
 		return err
 	}
 	rows := [][]string{{"RULE", "MATCHES, AND APPLIES"}}

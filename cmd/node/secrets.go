@@ -101,7 +101,8 @@ func (s *settings) checkRoles(set *access.Set) error {
 	for _, name := range set.Limits() {
 		if !has[name] && (envoy == nil || envoy.Domain(name) == nil) {
 			return fmt.Errorf("%s: check.limits: no file of limits has the limit %q; "+
-				"write its name as there, or %q if it is to come by Admin", s.AuthTokenFile, name, name+"*")
+				"write its name as there, or %q if it is to come by Admin", s.AuthTokenFile,
+				name, name+"*")
 		}
 	}
 	return nil

@@ -95,7 +95,8 @@ func TestSecretsAreShownNowhere(t *testing.T) {
 		fmt.Fprintln(said, err)
 	}
 	putFile(t, key,
-		"-----BEGIN EC PRIVATE KEY-----\n"+base64.StdEncoding.EncodeToString(secrets["the key of n1"]))
+		"-----BEGIN EC PRIVATE KEY-----\n"+
+			base64.StdEncoding.EncodeToString(secrets["the key of n1"]))
 	if _, err := nodes[0].clientTLS(); err != nil {
 		fmt.Fprintln(said, err)
 	}

@@ -292,7 +292,8 @@ func (s *settings) checkExposure(d doors) error {
 		return nil
 	}
 	return fmt.Errorf("other machines could reach and use this node:\n  %s\n"+
-		"Give these files, listen on loopback, or say --insecure if the network is trusted", strings.Join(exposed, "\n  "))
+		"Give these files, listen on loopback, or say --insecure if the network is trusted",
+		strings.Join(exposed, "\n  "))
 }
 
 // exposed names each listener off loopback that has less than its protection, and what is missing.

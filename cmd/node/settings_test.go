@@ -126,9 +126,15 @@ func TestSettingsCheck(t *testing.T) {
 			"grpc off loopback", func(s *settings) { s.GRPC = "10.0.0.1:3" },
 			[]string{"--grpc 10.0.0.1:3", "--tls-cert", "--auth-token-file", "--insecure"},
 		},
-		{"http off loopback with a token only", func(s *settings) { s.HTTP, s.AuthTokenFile = "[::]:4", "x" }, []string{"--http [::]:4 lacks --tls-cert", "--insecure"}},
-		{"redis off loopback with a certificate only", func(s *settings) { s.Redis, s.TLSCert, s.TLSKey = ":5", "x", "x" }, []string{"--redis :5 lacks --auth-token-file", "--insecure"}},
-		{"admin off loopback with a certificate only", func(s *settings) { s.Admin, s.TLSCert, s.TLSKey = "host:5", "x", "x" }, []string{"--admin host:5 lacks --auth-token-file", "--insecure"}},
+		{"http off loopback with a token only", func(s *settings) {
+			s.HTTP, s.AuthTokenFile = "[::]:4", "x"
+		}, []string{"--http [::]:4 lacks --tls-cert", "--insecure"}},
+		{"redis off loopback with a certificate only", func(s *settings) {
+			s.Redis, s.TLSCert, s.TLSKey = ":5", "x", "x"
+		}, []string{"--redis :5 lacks --auth-token-file", "--insecure"}},
+		{"admin off loopback with a certificate only", func(s *settings) {
+			s.Admin, s.TLSCert, s.TLSKey = "host:5", "x", "x"
+		}, []string{"--admin host:5 lacks --auth-token-file", "--insecure"}},
 	} {
 		s := valid()
 		c.change(&s)

@@ -37,7 +37,8 @@ func (r *running) stop(ctx context.Context, grace time.Duration) {
 		}
 	}
 	if r.node != nil {
-		r.node.Membership().Close() // a door that is closed must not be taken for a process that is gone while it decides
+		// a door that is closed must not be taken for a process that is gone while it decides
+		r.node.Membership().Close()
 	}
 	r.closeDoors(ctx, func(o *openDoor) bool { return o.flag == "--peer" })
 	if r.gossip != nil {
@@ -57,7 +58,8 @@ func (r *running) stop(ctx context.Context, grace time.Duration) {
 	if r.data != nil {
 		if grace > 0 {
 			if err := r.data.save(r.node, r.clock); err != nil {
-				r.log.Error("the last counters are not saved; the file from before stays", "data-dir", r.data.path, "err", err)
+				r.log.Error("the last counters are not saved; the file from before stays",
+					"data-dir", r.data.path, "err", err)
 			}
 		}
 		r.data.close()
@@ -82,7 +84,8 @@ func (r *running) drain(ctx context.Context) error {
 		return rpc.ErrNobodyElse
 	}
 	if !r.draining.Swap(true) {
-		r.log.Warn("draining: this node hands over what it holds, and goes on without it until it is restarted")
+		r.log.Warn("draining: this node hands over what it holds, and goes on without it until " +
+			"it is restarted")
 	}
 	if err := r.gossip.SetState(cluster.StateLeaving); err != nil {
 		r.log.Warn("draining", "err", err)
@@ -93,7 +96,8 @@ func (r *running) drain(ctx context.Context) error {
 			return errors.Join(rpc.ErrNobodyElse, r.gossip.SetState(cluster.StateActive))
 		}
 		if ctx.Err() != nil {
-			return fmt.Errorf("drain: %d partitions are not handed over yet; that goes on: %w", r.node.Held(), context.DeadlineExceeded)
+			return fmt.Errorf("drain: %d partitions are not handed over yet; that goes on: %w",
+				r.node.Held(), context.DeadlineExceeded)
 		}
 		sleep(ctx, 10*time.Millisecond)
 	}
@@ -105,7 +109,8 @@ func (r *running) handOver(ctx context.Context) {
 	began := time.Now()
 	for r.node.Held() > 0 && r.node.View().Active() > 0 {
 		if ctx.Err() != nil || time.Since(began) > handOverTimeout {
-			r.log.Warn("leaving with partitions that nobody has taken over; their heirs go on from their copies", "partitions", r.node.Held())
+			r.log.Warn("leaving with partitions that nobody has taken over; their heirs go on "+
+				"from their copies", "partitions", r.node.Held())
 			r.node.Relinquish() // before the goodbye, on which they begin
 			return
 		}
@@ -119,9 +124,11 @@ const handOverTimeout = 10 * time.Second
 // sayAll waits until the others know what this node has told its clients, and have back what it has
 // borrowed.
 func (r *running) sayAll(ctx context.Context) {
-	for began := time.Now(); r.node.PendingNotices() > 0 && r.node.View().Active() > 0; sleep(ctx, 10*time.Millisecond) {
+	for began := time.Now(); r.node.PendingNotices() > 0 && r.node.View().Active() > 0; sleep(ctx,
+		10*time.Millisecond) {
 		if ctx.Err() != nil || time.Since(began) > sayAllTimeout {
-			r.log.Warn("leaving with settlements that were not heard; what they are about is charged in full", "settlements", r.node.PendingNotices())
+			r.log.Warn("leaving with settlements that were not heard; what they are about is "+
+				"charged in full", "settlements", r.node.PendingNotices())
 			return
 		}
 	}

@@ -86,7 +86,8 @@ func (r *running) doorFiles() rpc.TLSFiles {
 		r.log.Warn("the certificate of --tls-cert is for other names than this node's: clients "+
 			"that dial it by one of its own refuse it; give a certificate for one of them, or "+
 			"name "+
-			"with --http-host what clients dial", "file", s.TLSCert, "certificate", of, "node", names)
+			"with --http-host what clients dial", "file", s.TLSCert, "certificate",
+			of, "node", names)
 		return nil
 	}
 	return files

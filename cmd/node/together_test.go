@@ -80,7 +80,8 @@ func TestTogetherAtTheDoors(t *testing.T) {
 				return fmt.Errorf("%s sees %d", r.member.ID, view.Active())
 			}
 			for p := range ring.Partitions {
-				if owner := view.Ring.Members()[view.Ring.Owner(p)]; (owner == r.member.ID) != r.node.HoldsPartition(
+				if owner := view.Ring.Members()[view.Ring.Owner(
+					p)]; (owner == r.member.ID) != r.node.HoldsPartition(
 					p,
 				) {
 					return fmt.Errorf(

@@ -123,7 +123,8 @@ func (w *walk) rest() {
 	w.t.Helper()
 	time.Sleep(quiet)
 	var err error
-	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(
+		20 * time.Millisecond) {
 		if err = w.copied(); err == nil {
 			return
 		}

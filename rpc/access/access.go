@@ -21,18 +21,25 @@ type Right uint8
 
 // The rights. Check and Refund are about items, the others about pages and methods.
 const (
-	Check   Right = 1 << iota // take, reserve and settle; of some limits and keys
-	Refund                    // give back, by a negative cost or a reset; of the same limits and keys
-	Read                      // see members, limits, keys and holds
-	Write                     // change limits, reset and settle any key, drain, take profiles
-	Metrics                   // read /metrics
+	Check Right = 1 << iota // take, reserve and settle; of some limits and keys
+	// give back, by a negative cost or a reset; of the same limits and keys
+	Refund
+	Read    // see members, limits, keys and holds
+	Write   // change limits, reset and settle any key, drain, take profiles
+	Metrics // read /metrics
 )
 
 // rightNames are the rights as the file writes them.
 var rightNames = []struct {
 	right Right
 	name  string
-}{{Check, "check"}, {Refund, "refund"}, {Read, "admin: read"}, {Write, "admin: write"}, {Metrics, "metrics"}}
+}{
+	{Check, "check"},
+	{Refund, "refund"},
+	{Read, "admin: read"},
+	{Write, "admin: write"},
+	{Metrics, "metrics"},
+}
 
 func (r Right) String() string {
 	var names []string
@@ -64,7 +71,8 @@ type Denied struct {
 }
 
 func (d *Denied) Error() string {
-	return fmt.Sprintf("authorization: the client %q lacks the right %s; the file of --auth-token-file gives rights", d.Client, d.Right)
+	return fmt.Sprintf("authorization: the client %q lacks the right %s; the file of "+
+		"--auth-token-file gives rights", d.Client, d.Right)
 }
 
 // Named reports whether the client is one of several that a file names.
@@ -123,9 +131,13 @@ func (c *Client) MayAsk(a Ask) error {
 		return c.lacks("check")
 	case a.Inline && !c.inline:
 		return c.MayBring()
-	case !a.Inline && !slices.ContainsFunc(c.limits, func(pattern string) bool { return matches(pattern, a.Limit) }):
+	case !a.Inline && !slices.ContainsFunc(c.limits, func(pattern string) bool {
+		return matches(pattern, a.Limit)
+	}):
 		return c.lacks("check for the limit %.100q", a.Limit)
-	case c.keys != nil && !slices.ContainsFunc(c.keys, func(prefix string) bool { return strings.HasPrefix(a.Key, prefix) }):
+	case c.keys != nil && !slices.ContainsFunc(c.keys, func(prefix string) bool {
+		return strings.HasPrefix(a.Key, prefix)
+	}):
 		return c.lacks("check for this key; its keys begin with %q", c.keys)
 	case (a.Act == GiveBack || a.Act == Reset) && c.rights&Refund == 0:
 		return c.lacks("refund")

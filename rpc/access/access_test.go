@@ -40,13 +40,19 @@ func TestRights(t *testing.T) {
 		{`check: {limits: [api-*]}`, "take ap k", `check for the limit "ap"`},
 		{`check: {limits: ["*"]}`, "take any k", ""},
 		{`check: {limits: ["*"], keys: [shop/, till/]}`, "take any till/7", ""},
-		{`check: {limits: ["*"], keys: [shop/]}`, "take any bank/7", `check for this key; its keys begin with ["shop/"]`},
+		{
+			`check: {limits: ["*"], keys: [shop/]}`, "take any bank/7",
+			`check for this key; its keys begin with ["shop/"]`,
+		},
 		{`check: {limits: ["*"]}`, "take inline k", "check: {inline: true}"},
 		{`check: {inline: true}`, "take inline k", ""},
 		{`check: {inline: true}`, "take login k", `check for the limit "login"`},
 		{`check: {limits: ["*"]}`, "giveback login k", "refund"},
 		{`{check: {limits: [login]}, refund: true}`, "giveback login k", ""},
-		{`{check: {limits: [login]}, refund: true}`, "giveback other k", `check for the limit "other"`},
+		{
+			`{check: {limits: [login]}, refund: true}`, "giveback other k",
+			`check for the limit "other"`,
+		},
 		{`check: {limits: ["*"]}`, "reset login k", "refund"},
 		{`{check: {limits: ["*"]}, refund: true}`, "reset login k", ""},
 		{`{check: {limits: ["*"]}, refund: true}`, "settle inline k", "check: {inline: true}"},
@@ -96,7 +102,10 @@ func try(t *testing.T, c *Client, words []string) error {
 	if words[0] == "page" {
 		return c.May(map[string]Right{"read": Read, "write": Write, "metrics": Metrics}[words[1]])
 	}
-	act, known := map[string]Act{"take": Take, "giveback": GiveBack, "peek": Peek, "reset": Reset, "settle": Settle}[words[0]]
+	act, known := map[string]Act{
+		"take": Take, "giveback": GiveBack, "peek": Peek, "reset": Reset,
+		"settle": Settle,
+	}[words[0]]
 	if !known {
 		t.Fatalf("no act %q", words[0])
 	}
@@ -133,7 +142,8 @@ func TestTicketsFollowTheFile(t *testing.T) {
 
 // A certificate counts only if it is verified, and by its alternative names, not by its subject.
 func TestCertificates(t *testing.T) {
-	clients := New(parse(t, "clients:\n- {name: shop, certificate: spiffe://example/shop, admin: read}\n- {name: ops, certificate: ops.example, metrics: true}\n"))
+	clients := New(parse(t, "clients:\n- {name: shop, certificate: spiffe://example/shop, admin: "+
+		"read}\n- {name: ops, certificate: ops.example, metrics: true}\n"))
 	id, _ := url.Parse("spiffe://example/shop")
 	shop, other := &x509.Certificate{URIs: []*url.URL{id}}, &x509.Certificate{}
 	other.Subject.CommonName = "ops.example"
@@ -144,7 +154,8 @@ func TestCertificates(t *testing.T) {
 		}
 		return s
 	}
-	if ticket := clients.Identify("", state(shop, true)); ticket == nil || ticket.Who() != "shop (certificate)" {
+	if ticket := clients.Identify("", state(shop, true)); ticket == nil ||
+		ticket.Who() != "shop (certificate)" {
 		t.Errorf("ticket %v", ticket)
 	}
 	if ticket := clients.Identify("Bearer of nothing", state(shop, true)); ticket == nil {
@@ -170,21 +181,24 @@ func TestBrokenFiles(t *testing.T) {
 		"clients: []\n":                          "clients: is empty",
 		"clients:\n- name: a\n":                  `clients[0] "a": has no rights`,
 		"clients:\n- {name: a, metrics: true}\n": "give one of token, sha256 and certificate",
-		"clients:\n- {name: a, token: " + shopToken + ", sha256: " + shopHash + ", metrics: true}\n":                             "give one of",
-		"clients:\n- {name: a, token: tiny, metrics: true}\n":                                                                    "at least 16",
-		"clients:\n- {name: a, sha256: 4ba9, metrics: true}\n":                                                                   "sha256: has 4 characters; the SHA-256 of a token is 64",
-		"clients:\n- {token: " + shopToken + ", metrics: true}\n":                                                                "name: give 1 to 128",
-		"clients:\n- {name: a, token: " + shopToken + ", check: {}}\n":                                                           "check: names no limit",
-		"clients:\n- {name: a, token: " + shopToken + ", check: {keys: [x]}}\n":                                                  "check: names no limit",
-		"clients:\n- {name: a, token: " + shopToken + ", check: {limits: ['a*b']}}\n":                                            `"a*b" is no name`,
-		"clients:\n- {name: a, token: " + shopToken + ", check: {limits: [a], keys: ['']}}\n":                                    "check.keys: an empty prefix",
-		"clients:\n- {name: a, token: " + shopToken + ", refund: true}\n":                                                        "refund: is for limits",
-		"clients:\n- {name: a, token: " + shopToken + ", admin: all}\n":                                                          `admin: "all" is neither read nor write`,
-		"clients:\n- {name: a, token: " + shopToken + ", metricks: true}\n":                                                      "[2:",
-		"clients:\n- {name: a, token: [" + shopToken + "], metrics: true}\n":                                                     "[2:",
-		"clients:\n- {name: a, token: " + shopToken + ", metrics: " + shopToken + "}\n":                                          "[2:",
-		"clients:\n- {name: a, token: " + shopToken + ", metrics: true}\n- {name: b, sha256: " + shopHash + ", metrics: true}\n": `clients[1] "b": its token is another client's`,
-		"clients:\n- {name: a, certificate: x, metrics: true}\n- {name: b, certificate: x, metrics: true}\n":                     `clients[1] "b": certificate: "x" is another`,
+		"clients:\n- {name: a, token: " + shopToken + ", sha256: " + shopHash +
+			", metrics: true}\n": "give one of",
+		"clients:\n- {name: a, token: tiny, metrics: true}\n":                                 "at least 16",
+		"clients:\n- {name: a, sha256: 4ba9, metrics: true}\n":                                "sha256: has 4 characters; the SHA-256 of a token is 64",
+		"clients:\n- {token: " + shopToken + ", metrics: true}\n":                             "name: give 1 to 128",
+		"clients:\n- {name: a, token: " + shopToken + ", check: {}}\n":                        "check: names no limit",
+		"clients:\n- {name: a, token: " + shopToken + ", check: {keys: [x]}}\n":               "check: names no limit",
+		"clients:\n- {name: a, token: " + shopToken + ", check: {limits: ['a*b']}}\n":         `"a*b" is no name`,
+		"clients:\n- {name: a, token: " + shopToken + ", check: {limits: [a], keys: ['']}}\n": "check.keys: an empty prefix",
+		"clients:\n- {name: a, token: " + shopToken + ", refund: true}\n":                     "refund: is for limits",
+		"clients:\n- {name: a, token: " + shopToken + ", admin: all}\n":                       `admin: "all" is neither read nor write`,
+		"clients:\n- {name: a, token: " + shopToken + ", metricks: true}\n":                   "[2:",
+		"clients:\n- {name: a, token: [" + shopToken + "], metrics: true}\n":                  "[2:",
+		"clients:\n- {name: a, token: " + shopToken + ", metrics: " + shopToken +
+			"}\n": "[2:",
+		"clients:\n- {name: a, token: " + shopToken + ", metrics: true}\n- {name: b, sha256: " +
+			shopHash + ", metrics: true}\n": `clients[1] "b": its token is another client's`,
+		"clients:\n- {name: a, certificate: x, metrics: true}\n- {name: b, certificate: x, metrics: true}\n": `clients[1] "b": certificate: "x" is another`,
 	} {
 		_, _, err := Parse([]byte(text))
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -73,7 +73,8 @@ func Load(path string, shared bool) (*Set, error) {
 	}
 	if others != 0 && !shared {
 		return nil, fmt.Errorf("%s: every user of this machine may read or change it (mode %#o); "+
-			"chmod 600 it, mount it with such a mode (defaultMode: 0400 in Kubernetes), or say --insecure",
+			"chmod 600 it, mount it with such a mode (defaultMode: 0400 in Kubernetes), or "+
+			"say --insecure",
 			path, info.Mode().Perm())
 	}
 	return set, nil
@@ -91,13 +92,18 @@ func Parse(text []byte) (set *Set, plain bool, err error) {
 	var file struct {
 		Clients []fileClient `yaml:"clients"`
 	}
-	if err := yaml.NewDecoder(bytes.NewReader(text), yaml.DisallowUnknownField()).Decode(&file); err != nil {
-		return nil, true, errors.New(yaml.FormatError(err, false, false)) // without the lines around
+	if err := yaml.NewDecoder(bytes.NewReader(text), yaml.DisallowUnknownField()).Decode(
+		&file); err != nil {
+		// without the lines around
+		return nil, true, errors.New(yaml.FormatError(err, false, false))
 	}
 	if len(file.Clients) == 0 {
 		return nil, true, errors.New("clients: is empty; name a client, or leave the flag out")
 	}
-	set = &Set{tokens: map[uint64]*entry{}, certificates: map[string]*Client{}, text: sha256.Sum256(text)}
+	set = &Set{
+		tokens: map[uint64]*entry{}, certificates: map[string]*Client{},
+		text: sha256.Sum256(text),
+	}
 	for i := range file.Clients {
 		in := &file.Clients[i]
 		plain = plain || in.Token != ""
@@ -112,7 +118,8 @@ func Parse(text []byte) (set *Set, plain bool, err error) {
 func ParseToken(text []byte) (string, error) {
 	line, rest, _ := bytes.Cut(text, []byte("\n"))
 	if len(bytes.TrimSpace(rest)) > 0 {
-		return "", errors.New("a file of one token has one line; for several tokens, write a list of clients")
+		return "", errors.New("a file of one token has one line; for several tokens, write a " +
+			"list of clients")
 	}
 	token := strings.TrimSpace(string(line))
 	return token, checkToken(token)
@@ -120,10 +127,14 @@ func ParseToken(text []byte) (string, error) {
 
 func checkToken(token string) error {
 	if token == "" {
-		return errors.New("the first line is empty, and no line begins with clients:; write a token, or a list of clients")
+		return errors.New("the first line is empty, and no line begins with clients:; write a " +
+			"token, or a list of clients")
 	}
-	if len(token) < MinToken || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return fmt.Errorf("a token has at least %d printable ASCII characters; draw one with penstock keygen --token NAME", MinToken)
+	if len(token) < MinToken || strings.ContainsFunc(token, func(r rune) bool {
+		return r <= ' ' || r > '~'
+	}) {
+		return fmt.Errorf("a token has at least %d printable ASCII characters; draw one with "+
+			"penstock keygen --token NAME", MinToken)
 	}
 	return nil
 }
@@ -167,7 +178,8 @@ func (in *fileClient) hash() (hash [sha256.Size]byte, err error) {
 	}
 	b, err := hex.DecodeString(in.SHA256)
 	if err != nil || len(b) != sha256.Size {
-		return hash, fmt.Errorf("sha256: has %d characters; the SHA-256 of a token is %d hexadecimal digits (penstock keygen --token NAME)",
+		return hash, fmt.Errorf("sha256: has %d characters; the SHA-256 of a token is %d "+
+			"hexadecimal digits (penstock keygen --token NAME)",
 			len(in.SHA256), hex.EncodedLen(sha256.Size))
 	}
 	return [sha256.Size]byte(b), nil
@@ -175,7 +187,9 @@ func (in *fileClient) hash() (hash [sha256.Size]byte, err error) {
 
 func (in *fileClient) client() (*Client, error) {
 	c := &Client{Name: in.Name}
-	if in.Name == "" || len(in.Name) > 128 || strings.ContainsFunc(in.Name, func(r rune) bool { return r <= ' ' || r > '~' }) {
+	if in.Name == "" || len(in.Name) > 128 || strings.ContainsFunc(in.Name, func(r rune) bool {
+		return r <= ' ' || r > '~'
+	}) {
 		return nil, errors.New("name: give 1 to 128 printable ASCII characters without blanks")
 	}
 	switch in.Admin {
@@ -192,7 +206,8 @@ func (in *fileClient) client() (*Client, error) {
 	}
 	if in.Check == nil {
 		if in.Refund {
-			return nil, errors.New("refund: is for limits that the client may check; give check as well")
+			return nil, errors.New("refund: is for limits that the client may check; " +
+				"give check as well")
 		}
 		if c.rights == 0 {
 			return nil, errors.New("has no rights; give check, admin or metrics")
@@ -217,7 +232,8 @@ func (in *fileCheck) check() error {
 	}
 	for _, name := range in.Limits {
 		if name == "" || strings.Contains(strings.TrimSuffix(name, "*"), "*") {
-			return fmt.Errorf("check.limits: %.100q is no name; a name may have * at its end, and nowhere else", name)
+			return fmt.Errorf("check.limits: %.100q is no name; a name may have * at its end, "+
+				"and nowhere else", name)
 		}
 	}
 	for _, prefix := range in.Keys {

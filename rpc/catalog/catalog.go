@@ -40,16 +40,19 @@ const MaxLive = 1000
 // Errors of changes. With each of them nothing was changed.
 var (
 	ErrGiven = errors.New(
-		"name: a limit of this name comes from a file, and was not put; change it there, or put another one over it",
+		"name: a limit of this name comes from a file, and was not put; change it there, or put " +
+			"another one over it",
 	)
 	ErrNotPut  = errors.New("name: no limit of this name was put")
 	ErrNoEntry = errors.New("version: the log has no such entry of this limit; see its history")
 	ErrManyPut = fmt.Errorf(
-		"limit: %d limits are put already, which is the most; delete some, or write them into a file",
+		"limit: %d limits are put already, which is the most; delete some, or write "+
+			"them into a file",
 		MaxLive,
 	)
 	ErrFull = fmt.Errorf(
-		"limit: the log knows %d names, deleted ones among them, which is the most; put the limit under one of these",
+		"limit: the log knows %d names, deleted ones among them, which is the most; put the "+
+			"limit under one of these",
 		MaxNames,
 	)
 	ErrNotSaved = errors.New("limit: the log of limits cannot be saved, so nothing was changed")
@@ -69,7 +72,8 @@ func (e *ConflictError) Error() string {
 	}
 	if e.Raced {
 		return fmt.Sprintf(
-			"version: the limit was changed elsewhere at the same time, and %s%s is in force instead of %s; "+
+			"version: the limit was changed elsewhere at the same time, and %s%s is in force "+
+				"instead of %s; "+
 				"read the limit again, and decide anew",
 			e.Head.Version,
 			by,
@@ -162,7 +166,8 @@ func (c *Catalog) Put(
 		}
 	case len(text) > MaxLimit:
 		return Outcome{}, &cluster.InputError{
-			Field: "limit", Reason: fmt.Sprintf("has %d bytes as JSON; at most %d are accepted, write it into a file", len(text), MaxLimit),
+			Field: "limit", Reason: fmt.Sprintf("has %d bytes as JSON; at most %d are accepted, "+
+				"write it into a file", len(text), MaxLimit),
 		}
 	}
 	return c.change(ctx, by, l.Name, text, expect)

@@ -83,8 +83,9 @@ func (w *world) start(name string, boot uint64, members []cluster.Member) *Catal
 	}
 	n.SetView(v)
 	c, err := New(Config{
-		Node: n, Network: hands{w, name}, File: filepath.Join(w.dir, name), Logger: slog.New(slog.DiscardHandler),
-		Now: func() time.Time { return time.UnixMilli(1000) },
+		Node: n, Network: hands{w, name}, File: filepath.Join(w.dir, name),
+		Logger: slog.New(slog.DiscardHandler),
+		Now:    func() time.Time { return time.UnixMilli(1000) },
 	})
 	if err != nil {
 		w.t.Fatal(err)
@@ -339,7 +340,11 @@ func TestDamagedFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, bad := range [][]byte{{}, text[:len(text)-2], append([]byte("x"), text...), []byte("penstock limits 1 00000000\nnonsense\n")} {
+	for _, bad := range [][]byte{
+		{},
+		text[:len(text)-2], append([]byte("x"), text...),
+		[]byte("penstock limits 1 00000000\nnonsense\n"),
+	} {
 		os.WriteFile(file, bad, 0o600)
 		if c, err := New(Config{Node: w.catalogs["n1"].Node, File: file}); c != nil || err == nil ||
 			!strings.Contains(err.Error(), "move it away") &&

@@ -69,12 +69,14 @@ func (v *Version) UnmarshalText(text []byte) (err error) {
 
 // Entry is one change of one limit.
 type Entry struct {
-	Name    string          `json:"name"`            // of the limit
-	Version Version         `json:"version"`         // of this entry
-	Base    Version         `json:"base"`            // of the entry that it replaced
-	By      string          `json:"by"`              // client that asked for it; empty where nobody has to say
-	AtMs    int64           `json:"at_ms"`           // wall clock of the writer, ms since the Unix epoch
-	Limit   json.RawMessage `json:"limit,omitempty"` // as policy.Format writes it; absent: deleted
+	Name    string  `json:"name"`    // of the limit
+	Version Version `json:"version"` // of this entry
+	Base    Version `json:"base"`    // of the entry that it replaced
+	// client that asked for it; empty where nobody has to say
+	By string `json:"by"`
+	// wall clock of the writer, ms since the Unix epoch
+	AtMs  int64           `json:"at_ms"`
+	Limit json.RawMessage `json:"limit,omitempty"` // as policy.Format writes it; absent: deleted
 }
 
 // Deleted reports whether the entry took the limit away.

@@ -36,7 +36,10 @@ func TestMergeIsAUnion(t *testing.T) {
 			a.Merge(e)
 		}
 		order := rapid.Permutation(list).Draw(t, "order")
-		again := rapid.SliceOfN(rapid.SampledFrom(append(order, Entry{Name: "a", Version: Version{1, "n1"}})), 0, 20).
+		again := rapid.SliceOfN(rapid.SampledFrom(append(order, Entry{Name: "a", Version: Version{
+			1,
+			"n1",
+		}})), 0, 20).
 			Draw(t, "again")
 		for _, e := range append(order, again...) {
 			if slices.ContainsFunc(
@@ -91,7 +94,10 @@ func TestVersions(t *testing.T) {
 			t.Error(v, again, err)
 		}
 	}
-	for _, text := range []string{"", "1", "@n", "0@n", "x@n", "-1@n", "1@", "9007199254740993@n", "99999999999999999999@n"} {
+	for _, text := range []string{
+		"", "1", "@n", "0@n", "x@n", "-1@n", "1@", "9007199254740993@n",
+		"99999999999999999999@n",
+	} {
 		if v, err := ParseVersion(text); err == nil {
 			t.Error(text, v)
 		}

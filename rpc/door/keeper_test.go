@@ -36,14 +36,20 @@ func (q *queue) Accept() (net.Conn, error) {
 // seven eighths, and every other address finds room. Room comes back with each connection that
 // ends.
 func TestOneAddressCannotTakeADoor(t *testing.T) {
-	for _, door := range []KeeperConfig{{Own: 400, Most: 800, Common: NewCommonRoom(400)}, {Own: 800, Most: 800}} {
+	for _, door := range []KeeperConfig{
+		{Own: 400, Most: 800, Common: NewCommonRoom(400)},
+		{Own: 800, Most: 800},
+	} {
 		q := &queue{waiting: make(chan net.Conn, 1)}
 		door.Fair, door.Logger = true, slog.New(slog.DiscardHandler)
 		k := NewKeeper(q, door)
 		closed := 0
 		let := func(address string) net.Conn {
 			t.Helper()
-			q.waiting <- fromAddress{at: &net.TCPAddr{IP: net.ParseIP(address), Port: 1}, closed: &closed}
+			q.waiting <- fromAddress{
+				at:     &net.TCPAddr{IP: net.ParseIP(address), Port: 1},
+				closed: &closed,
+			}
 			c, _ := k.Accept()
 			return c
 		}

@@ -46,7 +46,8 @@ func (c *LimitCache) entry(spec limiter.Spec) (*cachedLimit, error) {
 	if l != nil {
 		return l, nil
 	}
-	spec.Name, spec.TimeZone, spec.Override = strings.Clone(spec.Name), strings.Clone(spec.TimeZone), strings.Clone(spec.Override)
+	spec.Name, spec.TimeZone, spec.Override = strings.Clone(spec.Name),
+		strings.Clone(spec.TimeZone), strings.Clone(spec.Override)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if l = c.young[spec]; l != nil {

@@ -32,7 +32,10 @@ func TestLimitCache(t *testing.T) {
 	if n := len(c.young) + len(c.old); n > 2*limitCacheSize {
 		t.Errorf("%d limits are kept, want at most %d", n, 2*limitCacheSize)
 	}
-	if _, err := c.Get(limiter.Spec{Name: "bad", Algorithm: limiter.GCRA, Per: time.Minute}); err == nil {
+	if _, err := c.Get(limiter.Spec{
+		Name: "bad", Algorithm: limiter.GCRA,
+		Per: time.Minute,
+	}); err == nil {
 		t.Error("a limit of 0 is accepted")
 	}
 }

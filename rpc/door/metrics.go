@@ -1,7 +1,6 @@
 package door
 
 import (
-	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -32,13 +31,15 @@ func NewMetrics(n *cluster.Node) *Metrics {
 		NativeHistogramMaxBucketNumber: 100,
 	}, []string{"path"})
 	checks := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name:    "penstock_check_duration_seconds",
-		Help:    "Time that a request with checks takes between its decoding and its answer; at the Redis door, a batch of commands.",
+		Name: "penstock_check_duration_seconds",
+		Help: "Time that a request with checks takes between its decoding and its answer; at " +
+			"the Redis door, a batch of commands.",
 		Buckets: SecondsBuckets,
 	}, []string{"door"})
 	r, failed := prometheus.NewRegistry(), new(atomic.Pointer[func() int])
 	r.MustRegister(&nodeCollector{n, failed}, seconds, checks, &limitCollector{n},
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+		collectors.NewGoCollector(), collectors.NewProcessCollector(
+			collectors.ProcessCollectorOpts{}))
 	return &Metrics{r, seconds, checks, failed}
 }
 
@@ -61,11 +62,20 @@ func Took(o prometheus.Observer, began time.Time) {
 // AddGate shows the requests under way at the doors for clients.
 func (m *Metrics) AddGate(g *fair.Gate) {
 	m.Registry.MustRegister(
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "penstock_requests_under_way", Help: "Requests of clients that are not answered yet."},
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "penstock_requests_under_way",
+			Help: "Requests of clients that are not answered yet.",
+		},
 			func() float64 { return float64(g.Figures().Used) }),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "penstock_requests_room", Help: "Requests that may be under way; less while goroutines wait for a processor."},
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "penstock_requests_room",
+			Help: "Requests that may be under way; less while goroutines wait for a processor.",
+		},
 			func() float64 { return float64(g.Figures().Room) }),
-		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "penstock_overloaded_total", Help: "Requests refused as OVERLOADED, before anything was charged."},
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "penstock_overloaded_total",
+			Help: "Requests refused as OVERLOADED, before anything was charged.",
+		},
 			func() float64 { return float64(g.Figures().Refused) }))
 }
 
@@ -73,9 +83,16 @@ func (m *Metrics) AddGate(g *fair.Gate) {
 func (m *Metrics) AddDoor(k *Keeper) {
 	labels := prometheus.Labels{"door": k.config.Name}
 	m.Registry.MustRegister(
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "penstock_connections", Help: "Connections that are open, by door.", ConstLabels: labels},
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "penstock_connections",
+			Help: "Connections that are open, by door.", ConstLabels: labels,
+		},
 			func() float64 { return float64(k.Open()) }),
-		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "penstock_connections_refused_total", Help: "Connections closed at once because the door had as many as it may have.", ConstLabels: labels},
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name:        "penstock_connections_refused_total",
+			Help:        "Connections closed at once because the door had as many as it may have.",
+			ConstLabels: labels,
+		},
 			func() float64 { return float64(k.Refused()) }))
 }
 
@@ -88,14 +105,16 @@ var SecondsBuckets = []float64{
 // and when one last did.
 func (m *Metrics) SetReloads(last func() (ok bool, at time.Time)) {
 	m.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "penstock_config_last_reload_successful", Help: "1 if the files of limits were taken over when they were last read; 0: those before are in force.",
+		Name: "penstock_config_last_reload_successful", Help: "1 if the files of limits were " +
+			"taken over when they were last read; 0: those before are in force.",
 	}, func() float64 {
 		if ok, _ := last(); ok {
 			return 1
 		}
 		return 0
 	}), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "penstock_config_last_reload_success_timestamp_seconds", Help: "When the files of limits were last read and taken over.",
+		Name: "penstock_config_last_reload_success_timestamp_seconds", Help: "When the files of " +
+			"limits were last read and taken over.",
 	}, func() float64 {
 		_, at := last()
 		return float64(at.UnixMilli()) / 1e3
@@ -222,7 +241,8 @@ var NodeCounters = []counter{
 	},
 	{
 		"inline_refused",
-		"Limits that requests brought along, refused at this node's doors because their client, or all clients, had brought too many.",
+		"Limits that requests brought along, refused at this node's doors because their client, " +
+			"or all clients, had brought too many.",
 		func(s *cluster.Stats) uint64 { return s.InlineRefused.Load() },
 	},
 	{
@@ -305,7 +325,8 @@ var tableCounters = []struct {
 		"table_overflowed", "Charges to shared cells for want of room.",
 		func(n *cluster.Node) uint64 { return n.Table().Stats().Overflowed },
 	},
-	{"table_refused", "Requests refused because not even a shared cell had room, or their limit had none.", func(n *cluster.Node) uint64 {
+	{"table_refused", "Requests refused because not even a shared cell had room, or their limit " +
+		"had none.", func(n *cluster.Node) uint64 {
 		return n.Table().Stats().Refused + n.Stats().InlineRefused.Load()
 	}},
 }
@@ -320,63 +341,7 @@ func TableStatus(n *cluster.Node) map[string]any {
 	}
 }
 
-// nodeCollector reads a node's numbers when it is asked for them.
-type nodeCollector struct {
-	node   *cluster.Node
-	failed *atomic.Pointer[func() int] // how many nodes it has lost lately; nil: nobody counts them
-}
-
-func desc(name, help string) *prometheus.Desc {
-	return prometheus.NewDesc("penstock_"+name, help, nil, nil)
-}
-
-// Describe says nothing: what Collect sends is described there.
-func (c *nodeCollector) Describe(chan<- *prometheus.Desc) {}
-
-// Collect sends every number.
-func (c *nodeCollector) Collect(to chan<- prometheus.Metric) {
-	for _, x := range NodeCounters {
-		to <- prometheus.MustNewConstMetric(
-			desc(x.Name+"_total", x.help), prometheus.CounterValue, float64(x.Read(c.node.Stats())),
-		)
-	}
-	for _, x := range tableCounters {
-		to <- prometheus.MustNewConstMetric(
-			desc(x.name+"_total", x.help), prometheus.CounterValue, float64(x.read(c.node)),
-		)
-	}
-	to <- prometheus.MustNewConstMetric(prometheus.NewDesc("penstock_config_info", "The limits and rules in files: nodes with the same hash have the same.",
-		[]string{"hash"}, nil), prometheus.GaugeValue, 1, fmt.Sprintf("%016x", c.node.LimitsHash()))
-	for _, x := range nodeGauges {
-		to <- prometheus.MustNewConstMetric(
-			desc(x.name, x.help), prometheus.GaugeValue, x.read(c.node),
-		)
-	}
-	c.collectCopies(to)
-	c.collectMoves(to)
-}
-
 var partitionsDesc = prometheus.NewDesc("penstock_partitions",
-	"Partitions that this node decides for (held), is handing to another node (giving), or has a whole copy of for another node (copy).",
+	"Partitions that this node decides for (held), is handing to another node (giving), or has a "+
+		"whole copy of for another node (copy).",
 	[]string{"state"}, nil)
-
-func (c *nodeCollector) collectCopies(to chan<- prometheus.Metric) {
-	copies := c.node.Copies()
-	to <- prometheus.MustNewConstMetric(
-		partitionsDesc, prometheus.GaugeValue, float64(copies.Held), "held",
-	)
-	to <- prometheus.MustNewConstMetric(
-		partitionsDesc, prometheus.GaugeValue, float64(copies.Giving), "giving",
-	)
-	to <- prometheus.MustNewConstMetric(
-		partitionsDesc, prometheus.GaugeValue, float64(copies.Kept), "copy",
-	)
-	to <- prometheus.MustNewConstMetric(desc("unreplicated_partitions", "Partitions held here of which no other node that answers has a whole copy: a crash forgets their counters."),
-		prometheus.GaugeValue, float64(copies.Unreplicated))
-	to <- prometheus.MustNewConstMetric(
-		desc("underreplicated_partitions",
-			"Partitions held here of which fewer nodes have a whole copy than --copies asks for, or than there are others."),
-		prometheus.GaugeValue, float64(copies.Short))
-	to <- prometheus.MustNewConstMetric(desc("replication_lag_seconds", "Age of the oldest change that a copy does not have yet; 0 if none waits."),
-		prometheus.GaugeValue, copies.Lag.Seconds())
-}

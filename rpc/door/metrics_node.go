@@ -13,7 +13,8 @@ import (
 // SetBuild shows which program runs.
 func (m *Metrics) SetBuild(version string) {
 	m.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "penstock_build_info", Help: "1, labelled by the version of the program and of the Go that built it.",
+		Name: "penstock_build_info", Help: "1, labelled by the version of the program and of the " +
+			"Go that built it.",
 		ConstLabels: prometheus.Labels{"version": version, "go": runtime.Version()},
 	}, func() float64 { return 1 }))
 }
@@ -21,7 +22,8 @@ func (m *Metrics) SetBuild(version string) {
 // SetSaveErrors shows how often the counters could not be saved to --data-dir.
 func (m *Metrics) SetSaveErrors(n func() uint64) {
 	m.Registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: "penstock_save_errors_total", Help: "Times that the counters, or the limits that were put, could not be written to --data-dir: the file from before stays.",
+		Name: "penstock_save_errors_total", Help: "Times that the counters, or the limits that " +
+			"were put, could not be written to --data-dir: the file from before stays.",
 	}, func() float64 { return float64(n()) }))
 }
 
@@ -31,7 +33,8 @@ func (m *Metrics) SetFailed(n func() int) { m.failed.Store(&n) }
 // AddCertificate shows when the certificate ends that a door shows at the moment.
 func (m *Metrics) AddCertificate(door string, t *tls.Config) {
 	m.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "penstock_certificate_expiry_timestamp_seconds", Help: "When the certificate ends that a door shows.",
+		Name: "penstock_certificate_expiry_timestamp_seconds", Help: "When the certificate ends " +
+			"that a door shows.",
 		ConstLabels: prometheus.Labels{"door": door},
 	}, func() float64 {
 		c, err := t.GetCertificate(nil)
@@ -49,7 +52,8 @@ type limitCollector struct{ node *cluster.Node }
 var (
 	checksDesc = prometheus.NewDesc(
 		"penstock_checks_total",
-		"Checks answered at this node's doors, by limit (other: brought along by requests), answer, and how it was decided.",
+		"Checks answered at this node's doors, by limit (other: brought along by requests), "+
+			"answer, and how it was decided.",
 		[]string{"limit", "decision", "source"},
 		nil,
 	)
@@ -106,7 +110,8 @@ var (
 	)
 	epochDesc = prometheus.NewDesc(
 		"penstock_epoch",
-		"Number of the list of members that the node goes by; absent while it is no member, or alone.",
+		"Number of the list of members that the node goes by; absent while it is no "+
+			"member, or alone.",
 		nil,
 		nil,
 	)
@@ -124,7 +129,8 @@ var (
 	)
 	holdsDesc = prometheus.NewDesc(
 		"penstock_holds",
-		"Open holds on keys of this node: reservation, permit, lease (of a node), take (from several owners, on its way).",
+		"Open holds on keys of this node: reservation, permit, lease (of a node), take (from "+
+			"several owners, on its way).",
 		[]string{"kind"},
 		nil,
 	)
@@ -164,7 +170,8 @@ func (c *nodeCollector) collectMoves(to chan<- prometheus.Metric) {
 
 var candidateDesc = prometheus.NewDesc(
 	"penstock_candidate_checks_total",
-	"Checks shown to the candidate of a limit at this node's doors: by the limit's decision and the candidate's (unknown: no answer).",
+	"Checks shown to the candidate of a limit at this node's doors: by the limit's decision and "+
+		"the candidate's (unknown: no answer).",
 	[]string{"limit", "decision", "candidate"},
 	nil,
 )

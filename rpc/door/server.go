@@ -19,8 +19,14 @@ func ServerOptions(t *tls.Config) []grpc.ServerOption {
 	options := []grpc.ServerOption{
 		grpc.ConnectionTimeout(5 * time.Second),
 		grpc.MaxHeaderListSize(16 << 10),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 5 * time.Second}),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			Time:    30 * time.Second,
+			Timeout: 5 * time.Second,
+		}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
+			MinTime:             5 * time.Second,
+			PermitWithoutStream: true,
+		}),
 		grpc.WaitForHandlers(true),
 		experimental.BufferPool(wire.Buffers),
 	}

@@ -32,7 +32,9 @@ func (q *question) decide(now limiter.Instant, decisions []cluster.Decision) {
 }
 
 // over reports whether the limit of q refuses, also if nobody is told.
-func (q *question) over() bool { return q.current != nil && (!q.decision.Allowed || q.decision.Shadow) }
+func (q *question) over() bool {
+	return q.current != nil && (!q.decision.Allowed || q.decision.Shadow)
+}
 
 // status is what the answer says of q: all of it also for a refusal, since Envoy makes headers of
 // it.
@@ -57,7 +59,9 @@ func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.
 
 // answer says over limit if a descriptor is; those of quota_mode have a say only together, if all
 // of them are.
-func answer(d *policy.Domain, in *ratelimitv3.RateLimitRequest, questions []question) *ratelimitv3.RateLimitResponse {
+func answer(d *policy.Domain, in *ratelimitv3.RateLimitRequest,
+	questions []question,
+) *ratelimitv3.RateLimitResponse {
 	out := &ratelimitv3.RateLimitResponse{
 		OverallCode: ratelimitv3.RateLimitResponse_OK,
 		Statuses:    make([]*ratelimitv3.RateLimitResponse_DescriptorStatus, len(questions)),
@@ -95,7 +99,9 @@ func unlimited(n int) *ratelimitv3.RateLimitResponse {
 }
 
 // headers tell of the tightest limit: one that refuses, else the one with the least remaining.
-func headers(questions []question, statuses []*ratelimitv3.RateLimitResponse_DescriptorStatus) []*corev3.HeaderValue {
+func headers(questions []question,
+	statuses []*ratelimitv3.RateLimitResponse_DescriptorStatus,
+) []*corev3.HeaderValue {
 	var tightest *ratelimitv3.RateLimitResponse_DescriptorStatus
 	refused := false
 	for i, s := range statuses {
@@ -103,7 +109,8 @@ func headers(questions []question, statuses []*ratelimitv3.RateLimitResponse_Des
 			continue
 		}
 		refuses := s.Code == ratelimitv3.RateLimitResponse_OVER_LIMIT && !questions[i].hidden()
-		if tightest == nil || refuses && !refused || refuses == refused && s.LimitRemaining < tightest.LimitRemaining {
+		if tightest == nil || refuses && !refused ||
+			refuses == refused && s.LimitRemaining < tightest.LimitRemaining {
 			tightest, refused = s, refuses
 		}
 	}
@@ -111,15 +118,19 @@ func headers(questions []question, statuses []*ratelimitv3.RateLimitResponse_Des
 		return nil
 	}
 	return []*corev3.HeaderValue{
-		{Key: "RateLimit-Limit", Value: strconv.FormatUint(uint64(tightest.CurrentLimit.RequestsPerUnit), 10)},
-		{Key: "RateLimit-Remaining", Value: strconv.FormatUint(uint64(tightest.LimitRemaining), 10)},
+		{Key: "RateLimit-Limit", Value: strconv.FormatUint(
+			uint64(tightest.CurrentLimit.RequestsPerUnit), 10)},
+		{Key: "RateLimit-Remaining", Value: strconv.FormatUint(uint64(tightest.LimitRemaining),
+			10)},
 		{Key: "RateLimit-Reset", Value: strconv.FormatInt(tightest.DurationUntilReset.Seconds, 10)},
 	}
 }
 
 // metadata is the request once more, which quotas are over, and the metadata of the rules that let
 // it pass, merged: of two values of one name the first counts.
-func metadata(in *ratelimitv3.RateLimitRequest, questions []question, statuses []*ratelimitv3.RateLimitResponse_DescriptorStatus) *structpb.Struct {
+func metadata(in *ratelimitv3.RateLimitRequest, questions []question,
+	statuses []*ratelimitv3.RateLimitResponse_DescriptorStatus,
+) *structpb.Struct {
 	descriptors, violations, quota := []any{}, []any{}, false
 	var merged map[string]any
 	for i, d := range in.Descriptors {
@@ -147,7 +158,10 @@ func metadata(in *ratelimitv3.RateLimitRequest, questions []question, statuses [
 			merged = merge(merged, r.Metadata)
 		}
 	}
-	fields := map[string]any{"domain": in.Domain, "descriptors": descriptors, "quotaModeEnabled": quota}
+	fields := map[string]any{
+		"domain": in.Domain, "descriptors": descriptors,
+		"quotaModeEnabled": quota,
+	}
 	if in.HitsAddend != 0 {
 		fields["hitsAddend"] = in.HitsAddend
 	}

@@ -207,7 +207,8 @@ descriptors:
 					t.Fatalf("%s: %v", line, err)
 				}
 				if got := writeResponse(out); got != strings.TrimSpace(want) {
-					t.Errorf("%s\n got %s\nwant %s", strings.TrimSpace(request), got, strings.TrimSpace(want))
+					t.Errorf("%s\n got %s\nwant %s", strings.TrimSpace(request), got,
+						strings.TrimSpace(want))
 				}
 			}
 		})
@@ -249,7 +250,8 @@ func readDescriptor(t testing.TB, text string) *commonv3.RateLimitDescriptor {
 		}
 		d.Limit.Unit = typev3.RateLimitUnit(typev3.RateLimitUnit_value[strings.ToUpper(name)])
 	}
-	if i := strings.LastIndexAny(text, "+-"); i > strings.LastIndex(text, "=") && !strings.ContainsAny(text[i+1:], "abcdefghijklmnopqrstuvwxyz") {
+	if i := strings.LastIndexAny(text, "+-"); i > strings.LastIndex(text, "=") &&
+		!strings.ContainsAny(text[i+1:], "abcdefghijklmnopqrstuvwxyz") {
 		d.IsNegativeHits = text[i] == '-'
 		if text[i+1:] != "" {
 			n, err := strconv.ParseUint(text[i+1:], 10, 64)
@@ -277,7 +279,8 @@ func writeResponse(out *ratelimitv3.RateLimitResponse) string {
 			if l.UnitMultiplier != nil {
 				text += fmt.Sprint(l.UnitMultiplier.Value, " ")
 			}
-			text += fmt.Sprintf("%s %d %s", strings.ToLower(l.Unit.String()), s.DurationUntilReset.Seconds, l.Name)
+			text += fmt.Sprintf("%s %d %s", strings.ToLower(l.Unit.String()),
+				s.DurationUntilReset.Seconds, l.Name)
 		case s.LimitRemaining == 1<<32-1:
 			text += " unlimited"
 		case s.LimitRemaining != 0 || s.DurationUntilReset != nil:

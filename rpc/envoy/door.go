@@ -91,7 +91,9 @@ func (d *Door) Register(s grpc.ServiceRegistrar, ending <-chan struct{}) {
 }
 
 // ShouldRateLimit says whether a request may pass.
-func (d *Door) ShouldRateLimit(ctx context.Context, in *ratelimitv3.RateLimitRequest) (*ratelimitv3.RateLimitResponse, error) {
+func (d *Door) ShouldRateLimit(ctx context.Context,
+	in *ratelimitv3.RateLimitRequest,
+) (*ratelimitv3.RateLimitResponse, error) {
 	out, err := d.decide(ctx, in)
 	if err != nil {
 		return nil, door.StatusError(err)
@@ -100,7 +102,9 @@ func (d *Door) ShouldRateLimit(ctx context.Context, in *ratelimitv3.RateLimitReq
 }
 
 // decide is every request of this door: questions, Node.Check, answers.
-func (d *Door) decide(ctx context.Context, in *ratelimitv3.RateLimitRequest) (*ratelimitv3.RateLimitResponse, error) {
+func (d *Door) decide(ctx context.Context,
+	in *ratelimitv3.RateLimitRequest,
+) (*ratelimitv3.RateLimitResponse, error) {
 	if d.seconds != nil {
 		defer func(began time.Time) { d.seconds.Observe(time.Since(began).Seconds()) }(time.Now())
 	}
@@ -190,11 +194,15 @@ func (d *Door) bring(ctx context.Context, questions []question) (err error) {
 func check(limits *inForce, in *ratelimitv3.RateLimitRequest) error {
 	switch n := len(in.Descriptors); {
 	case limits == nil:
-		return &cluster.InputError{Field: "domain", Reason: "this node has no limits for Envoys; start it with --envoy-config DIR"}
+		return &cluster.InputError{Field: "domain", Reason: "this node has no limits for Envoys; " +
+			"start it with --envoy-config DIR"}
 	case in.Domain == "":
 		return &cluster.InputError{Field: "domain", Reason: "is empty"}
 	case n == 0 || n > cluster.MaxItems:
-		return &cluster.InputError{Field: "descriptors", Reason: fmt.Sprintf("has %d descriptors; 1 to %d are accepted", n, cluster.MaxItems)}
+		return &cluster.InputError{
+			Field:  "descriptors",
+			Reason: fmt.Sprintf("has %d descriptors; 1 to %d are accepted", n, cluster.MaxItems),
+		}
 	}
 	return nil
 }

@@ -36,7 +36,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // hand is a clock that stands still until it is set.
 type hand struct{ now atomic.Int64 }
 
-func (h *hand) Now() limiter.Instant                          { return limiter.Instant(h.now.Load()) }
+func (h *hand) Now() limiter.Instant {
+	return limiter.Instant(h.now.Load())
+}
 func (h *hand) AfterFunc(time.Duration, func()) (stop func()) { return func() {} }
 func (h *hand) set(d time.Duration)                           { h.now.Store(int64(d)) }
 
@@ -60,15 +62,21 @@ func (s *silent) Wait(until limiter.Instant) { s.clock.set(time.Duration(until))
 func alone(t testing.TB, config string) (*Door, *hand) {
 	t.Helper()
 	clock := new(hand)
-	door := newDoor(t, clock, &silent{clock: clock}, cluster.Member{ID: "n1", Boot: 1, State: cluster.StateActive})
+	door := newDoor(t, clock, &silent{clock: clock}, cluster.Member{
+		ID: "n1", Boot: 1,
+		State: cluster.StateActive,
+	})
 	set(t, door, config)
 	return door, clock
 }
 
-func newDoor(t testing.TB, clock cluster.Clock, net cluster.Network, members ...cluster.Member) *Door {
+func newDoor(t testing.TB, clock cluster.Clock, net cluster.Network,
+	members ...cluster.Member,
+) *Door {
 	t.Helper()
 	n, err := cluster.New(cluster.Config{
-		ID: "n1", Boot: 1, Clock: clock, Network: net, Table: limiter.NewTable(limiter.TableConfig{Bytes: 4 << 20}),
+		ID: "n1", Boot: 1, Clock: clock, Network: net,
+		Table: limiter.NewTable(limiter.TableConfig{Bytes: 4 << 20}),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -90,30 +98,42 @@ func set(t testing.TB, door *Door, config string) {
 	door.Set(limits)
 }
 
-const perUser = "domain: d\ndescriptors:\n  - {key: user, rate_limit: {unit: hour, requests_per_unit: 2}}\n"
+const perUser = "domain: d\ndescriptors:\n  - {key: user, rate_limit: {unit: hour, " +
+	"requests_per_unit: 2}}\n"
 
 func request(domain, key, value string) *ratelimitv3.RateLimitRequest {
-	return &ratelimitv3.RateLimitRequest{Domain: domain, Descriptors: []*commonv3.RateLimitDescriptor{
-		{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: key, Value: value}}},
-	}}
+	return &ratelimitv3.RateLimitRequest{
+		Domain: domain,
+		Descriptors: []*commonv3.RateLimitDescriptor{
+			{Entries: []*commonv3.RateLimitDescriptor_Entry{{Key: key, Value: value}}},
+		},
+	}
 }
 
 // Promise: answers stay inside Envoy's 20 ms also when the owner is dead, and on_error says what
 // they are.
 func TestOwnerDoesNotAnswer(t *testing.T) {
 	for onError, want := range map[string]ratelimitv3.RateLimitResponse_Code{
-		"local": ratelimitv3.RateLimitResponse_OK, "allow": ratelimitv3.RateLimitResponse_OK, "deny": ratelimitv3.RateLimitResponse_OVER_LIMIT,
+		"local": ratelimitv3.RateLimitResponse_OK, "allow": ratelimitv3.RateLimitResponse_OK,
+		"deny": ratelimitv3.RateLimitResponse_OVER_LIMIT,
 	} {
 		clock := new(hand)
 		clock.set(time.Hour / 4)
 		dead := &silent{clock: clock}
-		door := newDoor(t, clock, dead, cluster.Member{ID: "n1", Boot: 1, State: cluster.StateActive}, cluster.Member{ID: "n2", Boot: 2, State: cluster.StateActive})
+		door := newDoor(t, clock, dead, cluster.Member{
+			ID: "n1", Boot: 1,
+			State: cluster.StateActive,
+		}, cluster.Member{
+			ID: "n2", Boot: 2,
+			State: cluster.StateActive,
+		})
 		set(t, door, perUser+"on_error: "+onError+"\n")
 		asked := 0
 		for i := range 20 {
 			before := clock.Now()
 			calls := len(dead.given)
-			out, err := door.ShouldRateLimit(context.Background(), request("d", "user", fmt.Sprint(i)))
+			out, err := door.ShouldRateLimit(context.Background(), request("d", "user",
+				fmt.Sprint(i)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -127,7 +147,8 @@ func TestOwnerDoesNotAnswer(t *testing.T) {
 			if out.OverallCode != want {
 				t.Errorf("%s: %v", onError, out)
 			}
-			if s := out.Statuses[0]; s.CurrentLimit == nil || s.DurationUntilReset.AsDuration() != 45*time.Minute {
+			if s := out.Statuses[0]; s.CurrentLimit == nil ||
+				s.DurationUntilReset.AsDuration() != 45*time.Minute {
 				t.Errorf("%s: a status that is not filled in: %v", onError, s)
 			}
 		}
@@ -146,7 +167,10 @@ func TestDeadlineOfTheClient(t *testing.T) {
 	for _, c := range []struct {
 		client   time.Duration
 		from, to time.Duration
-	}{{0, within, within}, {time.Minute, within, within}, {10 * time.Millisecond, -time.Hour, 6 * time.Millisecond}, {-time.Second, -time.Hour, 0}} {
+	}{{0, within, within}, {time.Minute, within, within}, {
+		10 * time.Millisecond, -time.Hour,
+		6 * time.Millisecond,
+	}, {-time.Second, -time.Hour, 0}} {
 		ctx, cancel := context.Background(), func() {}
 		if c.client != 0 {
 			ctx, cancel = context.WithTimeout(ctx, c.client)
@@ -173,8 +197,12 @@ func TestErrors(t *testing.T) {
 		code codes.Code
 		text string
 	}{
-		{nil, New(nil, nil, nil), request("d", "user", "x"), codes.InvalidArgument, "start it with --envoy-config DIR"},
-		{nil, door, &ratelimitv3.RateLimitRequest{Domain: "d"}, codes.InvalidArgument, "descriptors: has 0 descriptors; 1 to 1000"},
+		{nil, New(nil, nil, nil), request("d", "user", "x"), codes.InvalidArgument, "start it " +
+			"with --envoy-config DIR"},
+		{
+			nil, door, &ratelimitv3.RateLimitRequest{Domain: "d"}, codes.InvalidArgument,
+			"descriptors: has 0 descriptors; 1 to 1000",
+		},
 		{nil, door, many, codes.InvalidArgument, "descriptors: has 1001 descriptors"},
 		{nil, door, request("", "user", "x"), codes.InvalidArgument, "domain: is empty"},
 		{short, door, request("d", "user", "x"), codes.DeadlineExceeded, "nothing was charged"},
@@ -185,7 +213,8 @@ func TestErrors(t *testing.T) {
 		{nil, door, func() *ratelimitv3.RateLimitRequest {
 			_, in := readRequest(t, "0s: d | k=v@1/2year")
 			return in
-		}(), codes.InvalidArgument, "descriptors[0].limit: lasts 2 times a year; 366 days are the most"},
+		}(), codes.InvalidArgument, "descriptors[0].limit: lasts 2 times a year; 366 " +
+			"days are the most"},
 	} {
 		if c.ctx == nil {
 			c.ctx = context.Background()
@@ -195,12 +224,21 @@ func TestErrors(t *testing.T) {
 			t.Errorf("%v: got %v, %v; want %v, %s", c.in, out, err, c.code, c.text)
 		}
 	}
-	if out, err := door.ShouldRateLimit(context.Background(), request("d", "user", "x")); err != nil || out.Statuses[0].LimitRemaining != 1 {
+	if out, err := door.ShouldRateLimit(context.Background(), request("d", "user",
+		"x")); err != nil || out.Statuses[0].LimitRemaining != 1 {
 		t.Errorf("something was charged: %v, %v", out, err)
 	}
 	// What protobuf cannot rule out: descriptors and entries that are not there.
-	odd := &ratelimitv3.RateLimitRequest{Domain: "d", Descriptors: []*commonv3.RateLimitDescriptor{nil, {}, {Entries: []*commonv3.RateLimitDescriptor_Entry{nil}}}}
-	if out, err := door.ShouldRateLimit(context.Background(), odd); err != nil || len(out.Statuses) != 3 {
+	odd := &ratelimitv3.RateLimitRequest{
+		Domain: "d",
+		Descriptors: []*commonv3.RateLimitDescriptor{
+			nil,
+			{},
+			{Entries: []*commonv3.RateLimitDescriptor_Entry{nil}},
+		},
+	}
+	if out, err := door.ShouldRateLimit(context.Background(), odd); err != nil ||
+		len(out.Statuses) != 3 {
 		t.Errorf("%v, %v", out, err)
 	}
 }
@@ -208,18 +246,23 @@ func TestErrors(t *testing.T) {
 // TestOverTheWire asks as an Envoy does, at the listener that all gRPC clients use.
 func TestOverTheWire(t *testing.T) {
 	door, _ := alone(t, perUser+"response_headers: true\n")
-	server := rpc.NewServer(rpc.ServerConfig{Node: door.node, Clock: clock.New(), Doors: []rpc.Door{door}, AuthToken: "secret"})
+	server := rpc.NewServer(rpc.ServerConfig{
+		Node: door.node, Clock: clock.New(),
+		Doors: []rpc.Door{door}, AuthToken: "secret",
+	})
 	l := bufconn.Listen(1 << 16)
 	go server.Serve(l)
 	defer server.Stop()
-	conn, err := grpc.NewClient("passthrough:///envoy", grpc.WithTransportCredentials(insecure.NewCredentials()),
+	conn, err := grpc.NewClient("passthrough:///envoy",
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) { return l.Dial() }))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
 	client := ratelimitv3.NewRateLimitServiceClient(conn)
-	if _, err := client.ShouldRateLimit(context.Background(), request("d", "user", "x")); status.Code(err) != codes.Unauthenticated {
+	if _, err := client.ShouldRateLimit(context.Background(), request("d", "user",
+		"x")); status.Code(err) != codes.Unauthenticated {
 		t.Errorf("without the token: %v", err)
 	}
 	token := grpc.PerRPCCredentials(bearer{})
@@ -232,12 +275,14 @@ func TestOverTheWire(t *testing.T) {
 		for _, h := range out.ResponseHeadersToAdd {
 			values = append(values, h.Value)
 		}
-		if got := strings.Join(values, " "); got != want || (out.OverallCode == ratelimitv3.RateLimitResponse_OVER_LIMIT) != (i == 2) {
+		if got := strings.Join(values, " "); got != want ||
+			(out.OverallCode == ratelimitv3.RateLimitResponse_OVER_LIMIT) != (i == 2) {
 			t.Errorf("%d: %v, headers %s", i, out, got)
 		}
 	}
 	for _, service := range []string{"", ratelimitv3.RateLimitService_ServiceDesc.ServiceName} {
-		h, err := healthv1.NewHealthClient(conn).Check(context.Background(), &healthv1.HealthCheckRequest{Service: service})
+		h, err := healthv1.NewHealthClient(conn).Check(context.Background(),
+			&healthv1.HealthCheckRequest{Service: service})
 		if err != nil || h.Status != healthv1.HealthCheckResponse_SERVING {
 			t.Errorf("health of %q: %v, %v", service, h, err)
 		}
@@ -253,7 +298,10 @@ func (bearer) RequireTransportSecurity() bool { return false }
 
 // post asks the HTTP door of a node, which has POST /json.
 func post(door *Door, path, body string) *httptest.ResponseRecorder {
-	h := rpc.NewHTTP(rpc.HTTPConfig{Node: door.node, Doors: map[string]http.Handler{"POST /json": door}})
+	h := rpc.NewHTTP(rpc.HTTPConfig{
+		Node:  door.node,
+		Doors: map[string]http.Handler{"POST /json": door},
+	})
 	r := httptest.NewRequest("POST", path, strings.NewReader(body))
 	rw := httptest.NewRecorder()
 	h.ServeHTTP(rw, r)
@@ -267,7 +315,8 @@ func TestJSON(t *testing.T) {
 	for i, want := range []int{200, 200, 429} {
 		rw := post(door, "/json", body)
 		out := new(ratelimitv3.RateLimitResponse)
-		if err := protojson.Unmarshal(rw.Body.Bytes(), out); err != nil || rw.Code != want || len(out.Statuses) != 1 || out.Statuses[0].DurationUntilReset.GetSeconds() != 3600 {
+		if err := protojson.Unmarshal(rw.Body.Bytes(), out); err != nil || rw.Code != want ||
+			len(out.Statuses) != 1 || out.Statuses[0].DurationUntilReset.GetSeconds() != 3600 {
 			t.Errorf("%d: status %d, %s (%v)", i, rw.Code, rw.Body, err)
 		}
 		if got := rw.Header()[remaining]; len(got) != 1 || got[0] != fmt.Sprint(max(0, 1-i)) {
@@ -284,10 +333,12 @@ func TestJSON(t *testing.T) {
 		{`{"domain":"d","descriptor":[]}`, 400, "unknown field"},
 		{`{"domain":"d"}`, 400, "descriptors: has 0 descriptors"},
 		{`{"descriptors":[{}]}`, 400, "domain: is empty"},
-		{`{"domain":"` + strings.Repeat("d", maxBody) + `"}`, 400, "body: has more than 2097152 bytes"},
+		{`{"domain":"` + strings.Repeat("d", maxBody) + `"}`, 400, "body: has more than " +
+			"2097152 bytes"},
 	} {
 		rw := post(door, "/json", c.body)
-		if rw.Code != c.code || !strings.Contains(rw.Body.String(), c.text) || rw.Header().Get("Content-Type") != "application/problem+json" {
+		if rw.Code != c.code || !strings.Contains(rw.Body.String(), c.text) ||
+			rw.Header().Get("Content-Type") != "application/problem+json" {
 			t.Errorf("%.60s: status %d, %s", c.body, rw.Code, rw.Body)
 		}
 	}
@@ -300,10 +351,12 @@ func TestOneKeyThroughTwoDoors(t *testing.T) {
 		t.Fatal(err)
 	}
 	const inline = `{"key":"user=x","inline":{"name":"envoy/d","algorithm":"fixed_window","limit":2,"per":"1h","anchor":"epoch","drain":true}}`
-	if rw := post(door, "/v1/check", inline); !strings.Contains(rw.Body.String(), `"remaining":0,`) {
+	if rw := post(door, "/v1/check", inline); !strings.Contains(rw.Body.String(),
+		`"remaining":0,`) {
 		t.Errorf("%s", rw.Body)
 	}
-	if out, err := door.ShouldRateLimit(context.Background(), request("d", "user", "x")); err != nil || out.OverallCode != ratelimitv3.RateLimitResponse_OVER_LIMIT {
+	if out, err := door.ShouldRateLimit(context.Background(), request("d", "user",
+		"x")); err != nil || out.OverallCode != ratelimitv3.RateLimitResponse_OVER_LIMIT {
 		t.Errorf("%v, %v", out, err)
 	}
 }
@@ -321,7 +374,8 @@ func TestReload(t *testing.T) {
 	if got := ask(); got != "OK: OK 1/2 hour 3600" {
 		t.Error(got)
 	}
-	set(t, door, "domain: d\ndescriptors:\n  - {key: user, value: x*, rate_limit: {unit: hour, requests_per_unit: 9}}\n")
+	set(t, door, "domain: d\ndescriptors:\n  - {key: user, value: x*, rate_limit: {unit: hour, "+
+		"requests_per_unit: 9}}\n")
 	if got := ask(); got != "OK: OK 7/9 hour 3600" {
 		t.Error(got)
 	}
@@ -351,7 +405,8 @@ descriptors:
 			t.Fatal(err)
 		}
 		expected := out.DynamicMetadata.ProtoReflect().New().Interface()
-		if err := protojson.Unmarshal([]byte(strings.Replace(want, "LIMIT", in.Descriptors[1].Limit.String(), 1)), expected); err != nil {
+		if err := protojson.Unmarshal([]byte(strings.Replace(want, "LIMIT",
+			in.Descriptors[1].Limit.String(), 1)), expected); err != nil {
 			t.Fatal(err)
 		}
 		if !proto.Equal(out.DynamicMetadata, expected) {
@@ -378,8 +433,10 @@ descriptors:
 		}
 	}
 	for _, text := range []string{
-		"d | plain=x+7", "d | plain=x+2", "d | plain=x+1", "d | plain=x+1", "d | plain=y", "d | plain=y-1", "d | plain=y+0",
-		"d | shadow=x | shadow=x", "d | free=x+5", "d | seen=x", "d | other=x", "d | k=v@1/hour", "e | plain=x",
+		"d | plain=x+7", "d | plain=x+2", "d | plain=x+1", "d | plain=x+1", "d | plain=y",
+		"d | plain=y-1", "d | plain=y+0",
+		"d | shadow=x | shadow=x", "d | free=x+5", "d | seen=x", "d | other=x",
+		"d | k=v@1/hour", "e | plain=x",
 	} {
 		send(text)
 	}
@@ -410,7 +467,8 @@ descriptors:
 	if detailed > maxDetailed+1 || sum != 2*maxDetailed+1 {
 		t.Errorf("%d series with %v hits", detailed, sum)
 	}
-	set(t, door, "domain: d\ndescriptors:\n  - {key: plain, rate_limit: {unit: hour, requests_per_unit: 20}}\n")
+	set(t, door, "domain: d\ndescriptors:\n  - {key: plain, rate_limit: {unit: hour, "+
+		"requests_per_unit: 20}}\n")
 	if got := gathered(t, door); got["hits plain"] != 12 || got["hits seen_x"] != 1 {
 		t.Errorf("a reload forgot what was counted: %v, %v", got["hits plain"], got["hits seen_x"])
 	} else if _, still := got["hits shadow"]; still {
@@ -444,7 +502,10 @@ func gathered(t *testing.T, door *Door) map[string]float64 {
 // FuzzShouldRateLimit: no request makes the door panic, and every answer has a status for each
 // descriptor.
 func FuzzShouldRateLimit(f *testing.F) {
-	for _, text := range []string{"d | user=x", "d 3 | user=x+0 | user=y-3", "d | user=x@5/15minute", "e | a=b"} {
+	for _, text := range []string{
+		"d | user=x", "d 3 | user=x+0 | user=y-3",
+		"d | user=x@5/15minute", "e | a=b",
+	} {
 		_, in := readRequest(f, "0s: "+text)
 		b, err := proto.Marshal(in)
 		if err != nil {
@@ -452,7 +513,8 @@ func FuzzShouldRateLimit(f *testing.F) {
 		}
 		f.Add(b)
 	}
-	door, clock := alone(f, perUser+"  - {key: q, value: '*', quota_mode: true, rate_limit: {unit: second, requests_per_unit: 1}}\nresponse_headers: true\nresponse_metadata: true\n")
+	door, clock := alone(f, perUser+"  - {key: q, value: '*', quota_mode: true, rate_limit: "+
+		"{unit: second, requests_per_unit: 1}}\nresponse_headers: true\nresponse_metadata: true\n")
 	f.Fuzz(func(t *testing.T, b []byte) {
 		in := new(ratelimitv3.RateLimitRequest)
 		if proto.Unmarshal(b, in) != nil {
@@ -466,11 +528,13 @@ func FuzzShouldRateLimit(f *testing.F) {
 			}
 			return
 		}
-		if len(out.Statuses) != len(in.Descriptors) || out.OverallCode == ratelimitv3.RateLimitResponse_UNKNOWN {
+		if len(out.Statuses) != len(in.Descriptors) ||
+			out.OverallCode == ratelimitv3.RateLimitResponse_UNKNOWN {
 			t.Fatalf("%v", out)
 		}
 		for _, s := range out.Statuses {
-			if s.Code == ratelimitv3.RateLimitResponse_UNKNOWN || s.CurrentLimit != nil && s.DurationUntilReset.GetSeconds() < 1 {
+			if s.Code == ratelimitv3.RateLimitResponse_UNKNOWN ||
+				s.CurrentLimit != nil && s.DurationUntilReset.GetSeconds() < 1 {
 				t.Fatalf("%v", s)
 			}
 		}
@@ -479,7 +543,8 @@ func FuzzShouldRateLimit(f *testing.F) {
 
 // BenchmarkShouldRateLimit is the door and the node, without the wire.
 func BenchmarkShouldRateLimit(b *testing.B) {
-	door, _ := alone(b, "domain: d\ndescriptors:\n  - {key: path, value: login, descriptors: [{key: user, rate_limit: {unit: hour, requests_per_unit: 4294967295}}]}\n")
+	door, _ := alone(b, "domain: d\ndescriptors:\n  - {key: path, value: login, descriptors: "+
+		"[{key: user, rate_limit: {unit: hour, requests_per_unit: 4294967295}}]}\n")
 	_, in := readRequest(b, "0s: d | path=login,user=alice")
 	b.ReportAllocs()
 	for b.Loop() {

@@ -30,10 +30,14 @@ func (d *Door) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(rw, r.Body, maxBody))
 	if err == nil {
 		if err = protojson.Unmarshal(body, in); err != nil {
-			err = &cluster.InputError{Field: "body", Reason: fmt.Sprintf("is no RateLimitRequest in JSON: %v", err)}
+			err = &cluster.InputError{Field: "body", Reason: fmt.Sprintf("is no RateLimitRequest "+
+				"in JSON: %v", err)}
 		}
 	} else if large := new(http.MaxBytesError); errors.As(err, &large) {
-		err = &cluster.InputError{Field: "body", Reason: fmt.Sprintf("has more than %d bytes", large.Limit)}
+		err = &cluster.InputError{
+			Field:  "body",
+			Reason: fmt.Sprintf("has more than %d bytes", large.Limit),
+		}
 	} else if !errors.Is(err, rpc.ErrBodies) {
 		err = &cluster.InputError{Field: "body", Reason: err.Error()}
 	}
@@ -55,7 +59,8 @@ func (d *Door) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	rw.Header().Set("Content-Type", "application/json")
 	rw.Header().Set("Cache-Control", "no-store")
 	for _, h := range out.ResponseHeadersToAdd {
-		rw.Header()[h.Key] = []string{h.Value} // as it is written: case has no meaning, but people look for it
+		// as it is written: case has no meaning, but people look for it
+		rw.Header()[h.Key] = []string{h.Value}
 	}
 	if out.OverallCode == ratelimitv3.RateLimitResponse_OVER_LIMIT {
 		rw.WriteHeader(http.StatusTooManyRequests)

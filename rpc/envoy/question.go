@@ -45,7 +45,10 @@ func ask(d *policy.Domain, in *ratelimitv3.RateLimitRequest) ([]question, error)
 			continue
 		}
 		if err := q.override(d, entries, descriptor.Limit); err != nil {
-			return nil, &cluster.InputError{Field: fmt.Sprintf("descriptors[%d].limit", i), Reason: err.Error()}
+			return nil, &cluster.InputError{
+				Field:  fmt.Sprintf("descriptors[%d].limit", i),
+				Reason: err.Error(),
+			}
 		}
 	}
 	replace(questions)
@@ -79,18 +82,25 @@ func (q *question) meet(m policy.Match) {
 }
 
 // override takes the limit that a descriptor brings along, in place of all that the files say.
-func (q *question) override(d *policy.Domain, entries []policy.Entry, in *commonv3.RateLimitDescriptor_RateLimitOverride) (err error) {
+func (q *question) override(d *policy.Domain, entries []policy.Entry,
+	in *commonv3.RateLimitDescriptor_RateLimitOverride,
+) (err error) {
 	name := strings.ToLower(in.GetUnit().String())
 	per, known := policy.EnvoyUnit(name)
 	if !known {
-		return fmt.Errorf("has the unit %v; SECOND, MINUTE, HOUR, DAY, MONTH and YEAR are accepted", in.GetUnit())
+		return fmt.Errorf("has the unit %v; SECOND, MINUTE, HOUR, DAY, MONTH and YEAR are "+
+			"accepted", in.GetUnit())
 	}
 	times := int64(max(1, in.GetUnitMultiplier().GetValue()))
 	if times > int64(limiter.MaxPer/per) {
-		return fmt.Errorf("lasts %d times a %s; %d days are the most", times, name, limiter.MaxPer/(24*time.Hour))
+		return fmt.Errorf("lasts %d times a %s; %d days are the most", times, name,
+			limiter.MaxPer/(24*time.Hour))
 	}
 	q.per = time.Duration(times) * per
-	q.current = &ratelimitv3.RateLimitResponse_RateLimit{RequestsPerUnit: in.GetRequestsPerUnit(), Unit: unit(name)}
+	q.current = &ratelimitv3.RateLimitResponse_RateLimit{
+		RequestsPerUnit: in.GetRequestsPerUnit(),
+		Unit:            unit(name),
+	}
 	if in.GetUnitMultiplier() != nil {
 		q.current.UnitMultiplier = wrapperspb.UInt32(uint32(times))
 	}
@@ -103,7 +113,8 @@ func (q *question) override(d *policy.Domain, entries []policy.Entry, in *common
 
 // unit is what the answers call a unit.
 func unit(name string) ratelimitv3.RateLimitResponse_RateLimit_Unit {
-	return ratelimitv3.RateLimitResponse_RateLimit_Unit(ratelimitv3.RateLimitResponse_RateLimit_Unit_value[strings.ToUpper(name)])
+	return ratelimitv3.RateLimitResponse_RateLimit_Unit(
+		ratelimitv3.RateLimitResponse_RateLimit_Unit_value[strings.ToUpper(name)])
 }
 
 // replace lets the limits go that another one of the request replaces: they are neither charged nor
@@ -116,7 +127,8 @@ func replace(questions []question) {
 		}
 	}
 	for i := range questions {
-		if q := &questions[i]; q.Rule != nil && q.Rule.Name != "" && !q.Rule.Unlimited && slices.Contains(replaced, q.Rule.Name) {
+		if q := &questions[i]; q.Rule != nil && q.Rule.Name != "" && !q.Rule.Unlimited &&
+			slices.Contains(replaced, q.Rule.Name) {
 			*q = question{item: -1, hits: q.hits}
 		}
 	}
@@ -141,7 +153,10 @@ func gather(questions []question, atomic bool) *cluster.Request {
 	for i := range questions {
 		if q := &questions[i]; q.limit != nil {
 			q.item = len(r.Items)
-			r.Items = append(r.Items, cluster.Item{Inline: q.limit, Key: q.Key, Cost: q.hits, Op: op})
+			r.Items = append(r.Items, cluster.Item{
+				Inline: q.limit, Key: q.Key,
+				Cost: q.hits, Op: op,
+			})
 		}
 	}
 	return r

@@ -13,8 +13,6 @@ import (
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"penstock/cluster"
 	"penstock/limiter"
@@ -76,7 +74,9 @@ type quotas struct {
 }
 
 // StreamRateLimitQuotas lends to one Envoy until it hangs up.
-func (d *Door) StreamRateLimitQuotas(stream quotav3.RateLimitQuotaService_StreamRateLimitQuotasServer) error {
+func (d *Door) StreamRateLimitQuotas(
+	stream quotav3.RateLimitQuotaService_StreamRateLimitQuotasServer,
+) error {
 	reports, ended := make(chan *quotav3.RateLimitQuotaUsageReports), make(chan error, 1)
 	go func() {
 		for {
@@ -119,18 +119,27 @@ func (d *Door) StreamRateLimitQuotas(stream quotav3.RateLimitQuotaService_Stream
 }
 
 // hear takes a report in, and answers with what is to be done about its buckets.
-func (q *quotas) hear(in *quotav3.RateLimitQuotaUsageReports) (*quotav3.RateLimitQuotaResponse, error) {
+func (q *quotas) hear(
+	in *quotav3.RateLimitQuotaUsageReports,
+) (*quotav3.RateLimitQuotaResponse, error) {
 	out := new(quotav3.RateLimitQuotaResponse)
 	limits := q.door.inForce.Load()
 	switch {
 	case limits == nil:
-		return nil, &cluster.InputError{Field: "domain", Reason: "this node has no limits for Envoys; start it with --envoy-config DIR"}
+		return nil, &cluster.InputError{Field: "domain", Reason: "this node has no limits for " +
+			"Envoys; start it with --envoy-config DIR"}
 	case q.domain == "" && in.Domain == "":
-		return nil, &cluster.InputError{Field: "domain", Reason: "is empty in the first report of a stream"}
+		return nil, &cluster.InputError{Field: "domain", Reason: "is empty in the first " +
+			"report of a stream"}
 	case q.domain != "" && in.Domain != "" && in.Domain != q.domain:
-		return nil, &cluster.InputError{Field: "domain", Reason: fmt.Sprintf("%.100q is not that of the first report, %.100q", in.Domain, q.domain)}
+		return nil, &cluster.InputError{Field: "domain", Reason: fmt.Sprintf("%.100q is not that "+
+			"of the first report, %.100q", in.Domain, q.domain)}
 	case len(in.BucketQuotaUsages) > cluster.MaxItems:
-		return nil, &cluster.InputError{Field: "bucket_quota_usages", Reason: fmt.Sprintf("has %d buckets; at most %d are accepted", len(in.BucketQuotaUsages), cluster.MaxItems)}
+		return nil, &cluster.InputError{
+			Field: "bucket_quota_usages",
+			Reason: fmt.Sprintf("has %d buckets; at most %d are accepted",
+				len(in.BucketQuotaUsages), cluster.MaxItems),
+		}
 	case in.Domain != "":
 		q.domain = in.Domain
 	}
@@ -140,7 +149,8 @@ func (q *quotas) hear(in *quotav3.RateLimitQuotaUsageReports) (*quotav3.RateLimi
 	}
 	for i, u := range in.BucketQuotaUsages {
 		if len(u.GetBucketId().GetBucket()) == 0 {
-			return nil, &cluster.InputError{Field: fmt.Sprintf("bucket_quota_usages[%d].bucket_id", i), Reason: "is empty"}
+			return nil, &cluster.InputError{Field: fmt.Sprintf("bucket_quota_usages[%d].bucket_id",
+				i), Reason: "is empty"}
 		}
 		action, err := q.report(domain, u)
 		if err != nil {
@@ -164,7 +174,9 @@ func (q *quotas) mayAsk(key string) error {
 }
 
 // report is what becomes of one bucket; nil: it goes on as it is.
-func (q *quotas) report(domain *policy.Domain, u *quotav3.RateLimitQuotaUsageReports_BucketQuotaUsage) (*quotav3.RateLimitQuotaResponse_BucketAction, error) {
+func (q *quotas) report(domain *policy.Domain,
+	u *quotav3.RateLimitQuotaUsageReports_BucketQuotaUsage,
+) (*quotav3.RateLimitQuotaResponse_BucketAction, error) {
 	var m policy.Match
 	now := q.door.clock.Now()
 	entries := entriesOf(u.BucketId)
@@ -189,7 +201,10 @@ func (q *quotas) report(domain *policy.Domain, u *quotav3.RateLimitQuotaUsageRep
 	}
 	if b == nil {
 		if !q.room(now) {
-			return nil, &cluster.InputError{Field: "bucket_quota_usages", Reason: fmt.Sprintf("name more than %d buckets on one stream", maxBuckets)}
+			return nil, &cluster.InputError{
+				Field:  "bucket_quota_usages",
+				Reason: fmt.Sprintf("name more than %d buckets on one stream", maxBuckets),
+			}
 		}
 		b = new(bucket)
 		q.buckets[name] = b
@@ -258,7 +273,9 @@ func (b *bucket) wants(now limiter.Instant, lasts time.Duration) bool {
 
 // lives reports whether the bucket has something to go on with.
 func (b *bucket) lives(now limiter.Instant) bool {
-	return slices.ContainsFunc(b.leases, func(l *lease) bool { return now < l.ends && l.since < l.units })
+	return slices.ContainsFunc(b.leases, func(l *lease) bool {
+		return now < l.ends && l.since < l.units
+	})
 }
 
 // leaseOf is how long a lease lasts: the window of its limit, within bounds, and for two reports at
@@ -278,7 +295,9 @@ func needs(came int64, in, lasts time.Duration) int64 {
 
 // lend opens a lease for a bucket that reports so often, and to which so many requests came
 // meanwhile; or tells the Envoy to refuse until there is something to lend again.
-func (q *quotas) lend(now limiter.Instant, b *bucket, l *limiter.Limit, lasts, every time.Duration, came int64) *quotav3.RateLimitQuotaResponse_BucketAction {
+func (q *quotas) lend(now limiter.Instant, b *bucket, l *limiter.Limit, lasts, every time.Duration,
+	came int64,
+) *quotav3.RateLimitQuotaResponse_BucketAction {
 	state, ok := q.check(&cluster.Item{Inline: l, Key: b.key, Op: cluster.OpPeek})
 	if !ok {
 		return nil // the Envoy goes on with what it has, and then by its own rule
@@ -287,7 +306,10 @@ func (q *quotas) lend(now limiter.Instant, b *bucket, l *limiter.Limit, lasts, e
 	if units >= 1 {
 		hold := cluster.Item{
 			Inline: l, Key: b.key, Cost: units, Op: cluster.OpReserve,
-			Hold: &cluster.HoldTerms{TTL: min(limiter.MaxTTL, lasts+3*leaseSlack+2*max(0, every)), Holder: "envoy"},
+			Hold: &cluster.HoldTerms{
+				TTL:    min(limiter.MaxTTL, lasts+3*leaseSlack+2*max(0, every)),
+				Holder: "envoy",
+			},
 		}
 		got, ok := q.check(&hold)
 		if !ok {
@@ -295,7 +317,10 @@ func (q *quotas) lend(now limiter.Instant, b *bucket, l *limiter.Limit, lasts, e
 		}
 		if got.Allowed && got.Hold == limiter.HoldOpen {
 			q.door.leases.Add(1)
-			b.leases = append(b.leases, &lease{id: hold.ID, limit: l, units: units, ends: now.Add(lasts + leaseSlack)})
+			b.leases = append(b.leases, &lease{
+				id: hold.ID, limit: l, units: units,
+				ends: now.Add(lasts + leaseSlack),
+			})
 			return assign(lasts, tokens(units, uint64(q.door.leases.Load())))
 		}
 		state = got
@@ -303,7 +328,8 @@ func (q *quotas) lend(now limiter.Instant, b *bucket, l *limiter.Limit, lasts, e
 	if b.lives(now) {
 		return nil
 	}
-	return assign(min(lasts, max(leaseAtLeast/2, state.ResetAfter)), blanket(typev3.RateLimitStrategy_DENY_ALL))
+	return assign(min(lasts, max(leaseAtLeast/2, state.ResetAfter)),
+		blanket(typev3.RateLimitStrategy_DENY_ALL))
 }
 
 // settle ends the leases that are spent, or that had ended before the report of now was sent: what
@@ -313,7 +339,10 @@ func (q *quotas) settle(now limiter.Instant, b *bucket) {
 		if now < l.ends.Add(leaseSlack) && l.used < l.units {
 			return false
 		}
-		q.check(&cluster.Item{Inline: l.limit, Key: b.key, Cost: l.used, Op: cluster.OpSettle, Hold: &cluster.HoldTerms{ID: l.id, Holder: "envoy"}})
+		q.check(&cluster.Item{
+			Inline: l.limit, Key: b.key, Cost: l.used, Op: cluster.OpSettle,
+			Hold: &cluster.HoldTerms{ID: l.id, Holder: "envoy"},
+		})
 		return true
 	})
 }
@@ -322,7 +351,9 @@ func (q *quotas) settle(now limiter.Instant, b *bucket) {
 // said of any more.
 func (q *quotas) room(now limiter.Instant) bool {
 	if len(q.buckets) >= maxBuckets {
-		maps.DeleteFunc(q.buckets, func(_ string, b *bucket) bool { return now > b.heard.Add(2*leaseLongest) })
+		maps.DeleteFunc(q.buckets, func(_ string, b *bucket) bool {
+			return now > b.heard.Add(2*leaseLongest)
+		})
 	}
 	return len(q.buckets) < maxBuckets
 }
@@ -346,32 +377,4 @@ func (q *quotas) check(it *cluster.Item) (cluster.Decision, bool) {
 		return out[0], false
 	}
 	return out[0], true
-}
-
-func abandon() *quotav3.RateLimitQuotaResponse_BucketAction {
-	return &quotav3.RateLimitQuotaResponse_BucketAction{BucketAction: &quotav3.RateLimitQuotaResponse_BucketAction_AbandonAction_{
-		AbandonAction: new(quotav3.RateLimitQuotaResponse_BucketAction_AbandonAction),
-	}}
-}
-
-func assign(lasts time.Duration, s *typev3.RateLimitStrategy) *quotav3.RateLimitQuotaResponse_BucketAction {
-	return &quotav3.RateLimitQuotaResponse_BucketAction{BucketAction: &quotav3.RateLimitQuotaResponse_BucketAction_QuotaAssignmentAction_{
-		QuotaAssignmentAction: &quotav3.RateLimitQuotaResponse_BucketAction_QuotaAssignmentAction{
-			AssignmentTimeToLive: durationpb.New(lasts), RateLimitStrategy: s,
-		},
-	}}
-}
-
-func blanket(rule typev3.RateLimitStrategy_BlanketRule) *typev3.RateLimitStrategy {
-	return &typev3.RateLimitStrategy{Strategy: &typev3.RateLimitStrategy_BlanketRule_{BlanketRule: rule}}
-}
-
-// tokens is a bucket that is full once: its refill comes long after the lease is over. An Envoy
-// keeps the bucket that it has if it is assigned the same again, spent as it is; so no two
-// assignments are the same, by some seconds.
-func tokens(units int64, number uint64) *typev3.RateLimitStrategy {
-	return &typev3.RateLimitStrategy{Strategy: &typev3.RateLimitStrategy_TokenBucket{TokenBucket: &typev3.TokenBucket{
-		MaxTokens: uint32(min(units, 1<<32-1)), TokensPerFill: wrapperspb.UInt32(1),
-		FillInterval: durationpb.New(24*time.Hour + time.Duration(number%3600)*time.Second),
-	}}}
 }

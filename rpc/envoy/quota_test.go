@@ -44,15 +44,20 @@ func quotaBucket(pairs ...string) *quotav3.BucketId {
 	return id
 }
 
-func usage(id *quotav3.BucketId, every time.Duration, allowed, denied uint64) *quotav3.RateLimitQuotaUsageReports_BucketQuotaUsage {
+func usage(id *quotav3.BucketId, every time.Duration, allowed,
+	denied uint64,
+) *quotav3.RateLimitQuotaUsageReports_BucketQuotaUsage {
 	return &quotav3.RateLimitQuotaUsageReports_BucketQuotaUsage{
-		BucketId: id, TimeElapsed: durationpb.New(every), NumRequestsAllowed: allowed, NumRequestsDenied: denied,
+		BucketId: id, TimeElapsed: durationpb.New(every), NumRequestsAllowed: allowed,
+		NumRequestsDenied: denied,
 	}
 }
 
 // said is an action in a word: its strategy, or that the bucket is let go; for a token bucket its
 // tokens.
-func said(t *testing.T, a *quotav3.RateLimitQuotaResponse_BucketAction) (word string, tokens int64, lasts time.Duration) {
+func said(t *testing.T,
+	a *quotav3.RateLimitQuotaResponse_BucketAction,
+) (word string, tokens int64, lasts time.Duration) {
 	t.Helper()
 	if err := a.ValidateAll(); err != nil {
 		t.Errorf("%v: %v", a, err)
@@ -135,7 +140,10 @@ func (p *pulse) pass(now time.Duration) {
 func ticking(t *testing.T) (*Door, *pulse) {
 	t.Helper()
 	clock := new(pulse)
-	door := newDoor(t, clock, &silent{clock: &clock.hand}, cluster.Member{ID: "n1", Boot: 1, State: cluster.StateActive})
+	door := newDoor(t, clock, &silent{clock: &clock.hand}, cluster.Member{
+		ID: "n1", Boot: 1,
+		State: cluster.StateActive,
+	})
 	door.node.Start()
 	set(t, door, quotaLimits)
 	return door, clock
@@ -179,9 +187,12 @@ func (e *anEnvoy) meet(t *testing.T, now time.Duration) {
 }
 
 func (e *anEnvoy) report(t *testing.T, now, way time.Duration) {
-	out, err := e.q.hear(&quotav3.RateLimitQuotaUsageReports{Domain: "q", BucketQuotaUsages: []*quotav3.RateLimitQuotaUsageReports_BucketQuotaUsage{
-		usage(quotaBucket("user", "x"), now-e.reported, e.allowed, e.denied),
-	}})
+	out, err := e.q.hear(&quotav3.RateLimitQuotaUsageReports{
+		Domain: "q",
+		BucketQuotaUsages: []*quotav3.RateLimitQuotaUsageReports_BucketQuotaUsage{
+			usage(quotaBucket("user", "x"), now-e.reported, e.allowed, e.denied),
+		},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,12 +218,14 @@ func TestQuotaNeverExceedsTheLimit(t *testing.T) {
 				envoys[i] = &anEnvoy{q: &quotas{door: door, buckets: map[string]*bucket{}}}
 			}
 			dies := time.Duration(draw.IntN(3)) * 7 * time.Second // 0: nobody
-			every, way := time.Duration(200+draw.IntN(3000))*time.Millisecond, time.Duration(draw.IntN(900))*time.Millisecond
+			every, way := time.Duration(200+draw.IntN(3000))*time.Millisecond,
+				time.Duration(draw.IntN(900))*time.Millisecond
 			const step = 50 * time.Millisecond
 			for now := step; now < 10*time.Minute; now += step {
 				clock.pass(now)
 				for i, e := range envoys {
-					if e.gone = e.gone || dies > 0 && i == 0 && now > dies && len(envoys) > 1; e.gone {
+					if e.gone = e.gone ||
+						dies > 0 && i == 0 && now > dies && len(envoys) > 1; e.gone {
 						continue
 					}
 					e.meet(t, now)
@@ -234,7 +247,8 @@ func TestQuotaNeverExceedsTheLimit(t *testing.T) {
 				least = 100 - 50 // what the dead one had counts as used
 			}
 			if sum > 100 || sum < least || !refused {
-				t.Errorf("%d of 100 were admitted, by %d Envoys; told to refuse: %t", sum, len(envoys), refused)
+				t.Errorf("%d of 100 were admitted, by %d Envoys; told to refuse: %t", sum,
+					len(envoys), refused)
 			}
 		})
 	}
@@ -279,18 +293,23 @@ func TestQuotaWithoutLeaseAndIdle(t *testing.T) {
 // use; what is wrong ends its stream, and so does the end of the node.
 func TestQuotaOverTheWire(t *testing.T) {
 	door, _ := alone(t, quotaLimits)
-	server := rpc.NewServer(rpc.ServerConfig{Node: door.node, Clock: clock.New(), Doors: []rpc.Door{door}})
+	server := rpc.NewServer(rpc.ServerConfig{
+		Node: door.node, Clock: clock.New(),
+		Doors: []rpc.Door{door},
+	})
 	l := bufconn.Listen(1 << 16)
 	go server.Serve(l)
 	defer server.Stop()
-	conn, err := grpc.NewClient("passthrough:///envoy", grpc.WithTransportCredentials(insecure.NewCredentials()),
+	conn, err := grpc.NewClient("passthrough:///envoy",
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) { return l.Dial() }))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
 	open := func(in *quotav3.RateLimitQuotaUsageReports) (quotav3.RateLimitQuotaService_StreamRateLimitQuotasClient, *quotav3.RateLimitQuotaResponse, error) {
-		stream, err := quotav3.NewRateLimitQuotaServiceClient(conn).StreamRateLimitQuotas(t.Context())
+		stream, err := quotav3.NewRateLimitQuotaServiceClient(
+			conn).StreamRateLimitQuotas(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -300,25 +319,33 @@ func TestQuotaOverTheWire(t *testing.T) {
 		out, err := stream.Recv()
 		return stream, out, err
 	}
-	one := []*quotav3.RateLimitQuotaUsageReports_BucketQuotaUsage{usage(quotaBucket("user", "x"), time.Second, 1, 0)}
+	one := []*quotav3.RateLimitQuotaUsageReports_BucketQuotaUsage{usage(quotaBucket("user", "x"),
+		time.Second, 1, 0)}
 	many := make([]*quotav3.RateLimitQuotaUsageReports_BucketQuotaUsage, 1001)
 	for i := range many {
 		many[i] = one[0]
 	}
 	for name, in := range map[string]*quotav3.RateLimitQuotaUsageReports{
-		"no domain":         {BucketQuotaUsages: one},
-		"no bucket":         {Domain: "q", BucketQuotaUsages: []*quotav3.RateLimitQuotaUsageReports_BucketQuotaUsage{{}}},
+		"no domain": {BucketQuotaUsages: one},
+		"no bucket": {
+			Domain:            "q",
+			BucketQuotaUsages: []*quotav3.RateLimitQuotaUsageReports_BucketQuotaUsage{{}},
+		},
 		"a bucket too many": {Domain: "q", BucketQuotaUsages: many},
 	} {
 		if _, out, err := open(in); status.Code(err) != codes.InvalidArgument {
 			t.Errorf("%s: %v, %v", name, out, err)
 		}
 	}
-	stream, out, err := open(&quotav3.RateLimitQuotaUsageReports{Domain: "q", BucketQuotaUsages: one})
+	stream, out, err := open(&quotav3.RateLimitQuotaUsageReports{
+		Domain:            "q",
+		BucketQuotaUsages: one,
+	})
 	if err != nil || len(out.BucketAction) != 1 {
 		t.Fatal(out, err)
 	}
-	if word, n, _ := said(t, out.BucketAction[0]); word != "lease" || n < 1 || out.BucketAction[0].BucketId.Bucket["user"] != "x" {
+	if word, n, _ := said(t, out.BucketAction[0]); word != "lease" || n < 1 ||
+		out.BucketAction[0].BucketId.Bucket["user"] != "x" {
 		t.Errorf("%v", out)
 	}
 	server.GracefulStop() // returns although the stream is open

@@ -20,7 +20,8 @@ const overridden = "(limit of the request)"
 
 // tally counts hits as envoyproxy/ratelimit does.
 type tally struct {
-	lasting bool // its series is of what clients sent: a reload does not end it while the domain is there
+	// its series is of what clients sent: a reload does not end it while the domain is there
+	lasting bool
 
 	total, within, near, over, shadow atomic.Uint64
 }
@@ -106,21 +107,39 @@ var tallied = []struct {
 	read func(*tally) uint64
 }{
 	{perSeries("hits", "Hits that met a limit."), func(t *tally) uint64 { return t.total.Load() }},
-	{perSeries("within_limit", "Hits that were admitted."), func(t *tally) uint64 { return t.within.Load() }},
-	{perSeries("near_limit", "Hits that were admitted beyond four fifths of the limit."), func(t *tally) uint64 { return t.near.Load() }},
-	{perSeries("over_limit", "Hits that the limit refused, also if nobody was told."), func(t *tally) uint64 { return t.over.Load() }},
-	{perSeries("shadow_mode", "Hits that were refused and let pass by shadow_mode."), func(t *tally) uint64 { return t.shadow.Load() }},
+	{perSeries("within_limit", "Hits that were admitted."), func(t *tally) uint64 {
+		return t.within.Load()
+	}},
+	{
+		perSeries("near_limit", "Hits that were admitted beyond four fifths of the limit."),
+		func(t *tally) uint64 { return t.near.Load() },
+	},
+	{
+		perSeries("over_limit", "Hits that the limit refused, also if nobody was told."),
+		func(t *tally) uint64 { return t.over.Load() },
+	},
+	{
+		perSeries("shadow_mode", "Hits that were refused and let pass by shadow_mode."),
+		func(t *tally) uint64 { return t.shadow.Load() },
+	},
 }
 
 func perSeries(name, help string) *prometheus.Desc {
-	return prometheus.NewDesc("penstock_envoy_"+name+"_total", help, []string{"domain", "descriptor"}, nil)
+	return prometheus.NewDesc("penstock_envoy_"+name+"_total", help, []string{
+		"domain",
+		"descriptor",
+	}, nil)
 }
 
 var (
-	strangersDesc = prometheus.NewDesc("penstock_envoy_domain_not_found_total", "Requests of a domain that no file has: all pass.", nil, nil)
-	failedDesc    = prometheus.NewDesc("penstock_envoy_errors_total", "Requests that were answered with an error.", nil, nil)
-	leasesDesc    = prometheus.NewDesc("penstock_envoy_leases_total", "Leases to Envoys that decide by themselves (rate limit quota service).", nil, nil)
-	rulesDesc     = prometheus.NewDesc("penstock_envoy_limits", "Limits of the files in force.", nil, nil)
+	strangersDesc = prometheus.NewDesc("penstock_envoy_domain_not_found_total", "Requests of a "+
+		"domain that no file has: all pass.", nil, nil)
+	failedDesc = prometheus.NewDesc("penstock_envoy_errors_total", "Requests that were "+
+		"answered with an error.", nil, nil)
+	leasesDesc = prometheus.NewDesc("penstock_envoy_leases_total", "Leases to Envoys that "+
+		"decide by themselves (rate limit quota service).", nil, nil)
+	rulesDesc = prometheus.NewDesc("penstock_envoy_limits", "Limits of the files "+
+		"in force.", nil, nil)
 )
 
 // Describe says nothing: what Collect sends is described there.
@@ -128,19 +147,24 @@ func (d *Door) Describe(chan<- *prometheus.Desc) {}
 
 // Collect sends every number.
 func (d *Door) Collect(to chan<- prometheus.Metric) {
-	to <- prometheus.MustNewConstMetric(strangersDesc, prometheus.CounterValue, float64(d.strangers.Load()))
-	to <- prometheus.MustNewConstMetric(failedDesc, prometheus.CounterValue, float64(d.failed.Load()))
-	to <- prometheus.MustNewConstMetric(leasesDesc, prometheus.CounterValue, float64(d.leases.Load()))
+	to <- prometheus.MustNewConstMetric(strangersDesc, prometheus.CounterValue,
+		float64(d.strangers.Load()))
+	to <- prometheus.MustNewConstMetric(failedDesc, prometheus.CounterValue,
+		float64(d.failed.Load()))
+	to <- prometheus.MustNewConstMetric(leasesDesc, prometheus.CounterValue,
+		float64(d.leases.Load()))
 	limits := d.inForce.Load()
 	if limits == nil {
 		return
 	}
-	to <- prometheus.MustNewConstMetric(rulesDesc, prometheus.GaugeValue, float64(len(limits.Rules())))
+	to <- prometheus.MustNewConstMetric(rulesDesc, prometheus.GaugeValue,
+		float64(len(limits.Rules())))
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	for s, t := range d.tallies {
 		for _, x := range tallied {
-			to <- prometheus.MustNewConstMetric(x.desc, prometheus.CounterValue, float64(x.read(t)), s.domain, s.descriptor)
+			to <- prometheus.MustNewConstMetric(x.desc, prometheus.CounterValue, float64(x.read(t)),
+				s.domain, s.descriptor)
 		}
 	}
 }

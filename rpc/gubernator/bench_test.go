@@ -23,7 +23,8 @@ func BenchmarkGubernatorDoor(b *testing.B) {
 			in := &gubernator.GetRateLimitsReq{}
 			for i := range items {
 				in.Requests = append(in.Requests, &gubernator.RateLimitReq{
-					Name: "requests_per_hour", UniqueKey: fmt.Sprintf("account:%09d", i*7919), Hits: 1, Limit: 1_000_000_000, Duration: 3_600_000,
+					Name: "requests_per_hour", UniqueKey: fmt.Sprintf("account:%09d", i*7919),
+					Hits: 1, Limit: 1_000_000_000, Duration: 3_600_000,
 				})
 			}
 			message, err := proto.Marshal(in)
@@ -34,7 +35,8 @@ func BenchmarkGubernatorDoor(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				c := calls.Get().(*call)
-				if err := codec.Unmarshal(mem.BufferSlice{mem.SliceBuffer(message)}, c); err != nil {
+				if err := codec.Unmarshal(mem.BufferSlice{mem.SliceBuffer(message)},
+					c); err != nil {
 					b.Fatal(err)
 				}
 				err := door.answer(time.Now(), c)

@@ -23,7 +23,8 @@ func TestMessagesAreTheLibrarys(t *testing.T) {
 		for _, number := range []int64{0, 1, -1, 127, 128, math.MaxInt64, math.MinInt64} {
 			for _, text := range []string{"", "alice", strings.Repeat("ä", 100)} {
 				value := rpctest.ValueOf(number, text)
-				bytes, err := proto.Marshal(rpctest.Filled(&gubernator.GetRateLimitsReq{}, items, value))
+				bytes, err := proto.Marshal(rpctest.Filled(&gubernator.GetRateLimitsReq{}, items,
+					value))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -67,7 +68,8 @@ func TestCallRefusesWhatTheLibraryRefuses(t *testing.T) {
 }
 
 func FuzzCallReads(f *testing.F) {
-	b, err := proto.Marshal(rpctest.Filled(&gubernator.GetRateLimitsReq{}, 2, rpctest.ValueOf(300, "alice")))
+	b, err := proto.Marshal(rpctest.Filled(&gubernator.GetRateLimitsReq{}, 2,
+		rpctest.ValueOf(300, "alice")))
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -83,8 +85,15 @@ func TestGubernatorCallIsUsedAgain(t *testing.T) {
 	now := time.Now()
 	used := &call{in: new(gubernator.GetRateLimitsReq)}
 	for round, request := range []*gubernator.RateLimitReq{
-		{Name: "n", UniqueKey: "k", Hits: 1, Limit: 10, Duration: 60_000, Algorithm: 1, Behavior: 32, Burst: 20, CreatedAt: new(int64(5)), Metadata: map[string]string{"a": "b"}},
-		{Name: "n", UniqueKey: "k", Hits: 1, Limit: 10, Duration: 60_000, Algorithm: 1, Behavior: 32, Burst: 20, CreatedAt: new(int64(5))},
+		{
+			Name: "n", UniqueKey: "k", Hits: 1, Limit: 10, Duration: 60_000, Algorithm: 1,
+			Behavior: 32, Burst: 20, CreatedAt: new(int64(5)),
+			Metadata: map[string]string{"a": "b"},
+		},
+		{
+			Name: "n", UniqueKey: "k", Hits: 1, Limit: 10, Duration: 60_000, Algorithm: 1,
+			Behavior: 32, Burst: 20, CreatedAt: new(int64(5)),
+		},
 		{Name: "other", UniqueKey: "key", Hits: 100, Limit: 5, Duration: 60_000},
 		{UniqueKey: "k"},
 		{Name: "n", UniqueKey: "k", Hits: 1},
@@ -99,7 +108,8 @@ func TestGubernatorCallIsUsedAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := codec.Unmarshal(mem.BufferSlice{mem.SliceBuffer(b)}, used); err != nil || !proto.Equal(used.in, in) {
+		if err := codec.Unmarshal(mem.BufferSlice{mem.SliceBuffer(b)}, used); err != nil ||
+			!proto.Equal(used.in, in) {
 			t.Fatalf("%v, read %v, want %v", err, used.in, in)
 		}
 		in.Requests = in.Requests[:1]
@@ -111,7 +121,9 @@ func TestGubernatorCallIsUsedAgain(t *testing.T) {
 		}
 		last := used.out.Responses[len(used.out.Responses)-1]
 		fresh, err := answerAt(g, now, in)
-		if err != nil || last.Limit != fresh.Responses[0].Limit || last.Remaining != fresh.Responses[0].Remaining || last.Error != fresh.Responses[0].Error {
+		if err != nil || last.Limit != fresh.Responses[0].Limit ||
+			last.Remaining != fresh.Responses[0].Remaining ||
+			last.Error != fresh.Responses[0].Error {
 			t.Fatalf("%v, answered %v, afterwards %v", err, last, fresh.Responses[0])
 		}
 		want, err := proto.Marshal(&used.out)
@@ -130,8 +142,12 @@ func TestGubernatorCallIsUsedAgain(t *testing.T) {
 func TestHotWriterKnowsMetadataAgain(t *testing.T) {
 	shared := map[string]string{"owner": "127.0.0.1:7948"}
 	m := &gubernator.GetRateLimitsResp{}
-	for i, data := range []map[string]string{nil, shared, shared, {"owner": strings.Repeat("long", 50), "degraded": "1"}, shared, nil, {}, nil, shared, shared} {
-		m.Responses = append(m.Responses, &gubernator.RateLimitResp{Limit: int64(i), Error: strings.Repeat("e", 30*i), Metadata: data})
+	for i, data := range []map[string]string{nil, shared, shared, {"owner": strings.Repeat("long",
+		50), "degraded": "1"}, shared, nil, {}, nil, shared, shared} {
+		m.Responses = append(m.Responses, &gubernator.RateLimitResp{
+			Limit: int64(i),
+			Error: strings.Repeat("e", 30*i), Metadata: data,
+		})
 	}
 	c := &call{}
 	c.out.Responses = m.Responses

@@ -155,7 +155,8 @@ type lastStated struct {
 func (g *Door) limit(
 	now time.Time, r *gubernator.RateLimitReq, last *lastStated,
 ) (l *limiter.Limit, err error) {
-	if o := last.by; o != nil && o.Name == r.Name && o.Limit == r.Limit && o.Duration == r.Duration && o.Burst == r.Burst &&
+	if o := last.by; o != nil && o.Name == r.Name && o.Limit == r.Limit &&
+		o.Duration == r.Duration && o.Burst == r.Burst &&
 		o.Algorithm == r.Algorithm && has(
 		o, gubernator.Behavior_DURATION_IS_GREGORIAN,
 	) == has(r, gubernator.Behavior_DURATION_IS_GREGORIAN) {
@@ -289,16 +290,19 @@ func checkStated(r *gubernator.RateLimitReq) error {
 		return &requestError{
 			text: fmt.Sprintf("field 'burst' is %d; 0 or more are accepted", r.Burst),
 		}
-	case r.Algorithm != gubernator.Algorithm_TOKEN_BUCKET && r.Algorithm != gubernator.Algorithm_LEAKY_BUCKET:
+	case r.Algorithm != gubernator.Algorithm_TOKEN_BUCKET &&
+		r.Algorithm != gubernator.Algorithm_LEAKY_BUCKET:
 		return &requestError{
 			text: fmt.Sprintf(
 				"field 'algorithm' is %d; 0, TOKEN_BUCKET, and 1, LEAKY_BUCKET, are accepted",
 				r.Algorithm,
 			),
 		}
-	case has(r, gubernator.Behavior_DURATION_IS_GREGORIAN) && (r.Duration < 0 || r.Duration > gregorianYears):
+	case has(r, gubernator.Behavior_DURATION_IS_GREGORIAN) && (r.Duration < 0 ||
+		r.Duration > gregorianYears):
 		return &requestError{
-			text: "behavior DURATION_IS_GREGORIAN is set; but `Duration` is not a valid gregorian interval",
+			text: "behavior DURATION_IS_GREGORIAN is set; but `Duration` is not a valid " +
+				"gregorian interval",
 		}
 	case r.Duration < 0:
 		return &requestError{

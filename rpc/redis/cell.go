@@ -65,8 +65,10 @@ func readCellRate(burst, count, period int64) (cellRate, error) {
 			period, limiter.MaxPer/(24*time.Hour),
 		)
 	}
-	if high, low := bits.Mul64(uint64(interval), uint64(burst+1)); high != 0 || low > uint64(limiter.MaxFill) {
-		return cellRate{}, fmt.Errorf("max_burst is %d; at %d per %d seconds that takes over %d years to refill",
+	if high, low := bits.Mul64(uint64(interval), uint64(burst+1)); high != 0 ||
+		low > uint64(limiter.MaxFill) {
+		return cellRate{}, fmt.Errorf("max_burst is %d; at %d per %d seconds that takes over %d "+
+			"years to refill",
 			burst, count, period, limiter.MaxFill/limiter.MaxPer)
 	}
 	return cellRate{burst + 1, count, time.Duration(interval)}, nil

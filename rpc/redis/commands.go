@@ -167,7 +167,8 @@ func (c *connection) commandList(words [][]byte) {
 			}
 		}
 	default:
-		c.fail(fmt.Sprintf("ERR unknown subcommand or wrong number of arguments for 'command %.128s'; "+
+		c.fail(fmt.Sprintf("ERR unknown subcommand or wrong number of arguments for "+
+			"'command %.128s'; "+
 			"there is: count, list, docs, info", bytes.ToLower(what)))
 	}
 }

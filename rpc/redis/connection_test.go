@@ -27,11 +27,16 @@ type frozen limiter.Instant
 func (f frozen) Now() limiter.Instant                        { return limiter.Instant(f) }
 func (frozen) AfterFunc(time.Duration, func()) (stop func()) { return func() {} }
 func (frozen) Call([]cluster.Call)                           { panic("there is nobody to call") }
-func (frozen) Wait(limiter.Instant)                          { panic("there is nothing to wait for") }
+func (frozen) Wait(limiter.Instant) {
+	panic("there is nothing to wait for")
+}
 
 // loneView has a node called alone. Making one takes longer than all the rest of such a node.
 var loneView = sync.OnceValue(func() *cluster.View {
-	v, err := cluster.NewView("alone", []cluster.Member{{ID: "alone", Boot: 1, State: cluster.StateActive}})
+	v, err := cluster.NewView("alone", []cluster.Member{{
+		ID: "alone", Boot: 1,
+		State: cluster.StateActive,
+	}})
 	if err != nil {
 		panic(err)
 	}
@@ -43,7 +48,8 @@ func loneNode(t testing.TB) *cluster.Node {
 	t.Helper()
 	hands := frozen(1_700_000_000_000_000_000)
 	n, err := cluster.New(cluster.Config{
-		ID: "alone", Boot: 1, Clock: hands, Network: hands, Table: limiter.NewTable(limiter.TableConfig{Bytes: limiter.MinBytes}),
+		ID: "alone", Boot: 1, Clock: hands, Network: hands,
+		Table: limiter.NewTable(limiter.TableConfig{Bytes: limiter.MinBytes}),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -69,7 +75,10 @@ func TestRedisAuth(t *testing.T) {
 		{"HELLO 3 AUTH default " + token, "%7\r\n"},
 	} {
 		c := rpctest.TalkTo(t, address)
-		for _, line := range []string{asked, "PING", "CLIENT ID", "INFO", "COMMAND", "SELECT 0", "NONSENSE"} {
+		for _, line := range []string{
+			asked, "PING", "CLIENT ID", "INFO", "COMMAND",
+			"SELECT 0", "NONSENSE",
+		} {
 			c.Says(line, who)
 		}
 		c.Send("PING\r\n")
@@ -108,9 +117,15 @@ func TestRedisDeadlines(t *testing.T) {
 		{"silence", "", "", idleTimeout, 2 * idleTimeout},
 		{"silence after a command", "", rpctest.Command("PING"), idleTimeout, 2 * idleTimeout},
 		{"half a command", "", "*1\r\n$4\r\nPI", hurry - 1, hurry + 1},
-		{"half a command after another", "", rpctest.Command("PING") + "*1\r\n", hurry - 1, hurry + 1},
+		{
+			"half a command after another", "", rpctest.Command("PING") + "*1\r\n",
+			hurry - 1, hurry + 1,
+		},
 		{"nobody says who it is", "token", rpctest.Command("PING"), hurry - 1, hurry + 1},
-		{"somebody has said who it is", "token", rpctest.Command("AUTH", "token"), idleTimeout, 2 * idleTimeout},
+		{
+			"somebody has said who it is", "token", rpctest.Command("AUTH", "token"), idleTimeout,
+			2 * idleTimeout,
+		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			node := loneNode(t)
@@ -299,7 +314,8 @@ func TestRedisNodeWithoutView(t *testing.T) {
 	c := rpctest.TalkTo(t, address)
 	c.Says("READY", ":0\r\n")
 	want := "-ERR " + cluster.ErrNoView.Error() + "\r\n"
-	c.Send(rpctest.Command("RL.GET", "k", "1", "1") + rpctest.Command("CL.THROTTLE", "k", "1", "1", "1") + rpctest.Command("PING"))
+	c.Send(rpctest.Command("RL.GET", "k", "1", "1") + rpctest.Command("CL.THROTTLE", "k", "1", "1",
+		"1") + rpctest.Command("PING"))
 	c.Expect("checks before the node has joined", want+want+"+PONG\r\n")
 }
 
@@ -386,7 +402,8 @@ func FuzzRedis(f *testing.F) {
 			f.Add([]byte(x.Request), []byte{0, 7, 30, 200})
 		}
 	}
-	f.Add([]byte(rpctest.Command("HELLO", "3", "SETNAME", "x")+rpctest.Command("CLIENT", "GETNAME")+rpctest.Command("COMMAND")+rpctest.Command("QUIT")+"x"), []byte{1})
+	f.Add([]byte(rpctest.Command("HELLO", "3", "SETNAME", "x")+rpctest.Command("CLIENT",
+		"GETNAME")+rpctest.Command("COMMAND")+rpctest.Command("QUIT")+"x"), []byte{1})
 	f.Add([]byte("PING\r\n*1\r\n$0\r\n\r\n*-1\r\n"), []byte{})
 	var doors [2]*Server // of a node each: both have been asked the same before
 	for i := range doors {
@@ -408,7 +425,9 @@ func FuzzRedis(f *testing.F) {
 			newConnection(doors[i], conn, 1).serve()
 			replies[i] = conn.out.Bytes()
 		}
-		if !bytes.Equal(replies[0], replies[1]) && !bytes.Contains(bytes.ToLower(in), []byte("info")) { // INFO counts rounds
+		// INFO counts rounds
+		if !bytes.Equal(replies[0], replies[1]) && !bytes.Contains(bytes.ToLower(in),
+			[]byte("info")) {
 			t.Fatalf("%q at once is answered\n%q, in pieces\n%q", in, replies[0], replies[1])
 		}
 		commands := 0
@@ -451,7 +470,8 @@ func TestRedisTLS(t *testing.T) {
 		from *rpctest.Authority
 		ok   bool
 	}{{"a client of ours", ours, true}, {"a stranger", strangers, false}} {
-		c, err := rpc.ClientTLS(row.from.Path("client.pem"), row.from.Path("client.key"), ours.Path("ca.pem"))
+		c, err := rpc.ClientTLS(row.from.Path("client.pem"), row.from.Path("client.key"),
+			ours.Path("ca.pem"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -510,7 +530,8 @@ func BenchmarkRedis(b *testing.B) {
 					}
 					batch = append(batch, rpctest.Command(words...)...)
 				}
-				c := newConnection(New(Config{Node: loneNode(b)}), &endless{rounds: (b.N + depth - 1) / depth, batch: batch}, 1)
+				c := newConnection(New(Config{Node: loneNode(b)}),
+					&endless{rounds: (b.N + depth - 1) / depth, batch: batch}, 1)
 				b.ReportAllocs()
 				b.ResetTimer()
 				c.serve()

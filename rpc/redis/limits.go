@@ -229,7 +229,8 @@ type knownLimit struct {
 
 // limit is of as a limit. An error is a *limiter.SpecError.
 func (c *connection) limit(of commandLimit) (*limiter.Limit, error) {
-	mix := uint64(of.count)*0x9e3779b97f4a7c15 ^ uint64(of.more)*0xd6e8feb86659fd93 ^ uint64(of.per)*0xff51afd7ed558ccd
+	mix := uint64(of.count)*0x9e3779b97f4a7c15 ^ uint64(of.more)*0xd6e8feb86659fd93 ^ uint64(
+		of.per)*0xff51afd7ed558ccd
 	known := &c.limits[mix>>61]
 	if known.limit != nil && known.of == of {
 		return known.limit, nil
@@ -239,7 +240,8 @@ func (c *connection) limit(of commandLimit) (*limiter.Limit, error) {
 	}
 	if of.bucket {
 		spec = limiter.Spec{
-			Algorithm: limiter.TokenBucket, Anchor: limiter.FirstHit, Limit: of.count, Refill: of.more, Per: of.per,
+			Algorithm: limiter.TokenBucket, Anchor: limiter.FirstHit, Limit: of.count,
+			Refill: of.more, Per: of.per,
 			ClientTime: true, Sessions: of.sessions,
 		}
 	}

@@ -35,7 +35,8 @@ func newModelTalk(t *rapid.T) *modelTalk {
 	m := &modelTalk{t: t, now: 1_700_000_000_123_456_789}
 	hands := moving{now: &m.now}
 	n, err := cluster.New(cluster.Config{
-		ID: "alone", Boot: 1, Clock: hands, Network: hands, Table: limiter.NewTable(limiter.TableConfig{Bytes: 1 << 20, Shards: 1}),
+		ID: "alone", Boot: 1, Clock: hands, Network: hands,
+		Table: limiter.NewTable(limiter.TableConfig{Bytes: 1 << 20, Shards: 1}),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -79,7 +80,8 @@ func (m *smyteModel) getAndReduce(a smyteArgs) (tokens, session int64) {
 		}
 		refills := span.Div(span, number(a.refillTime))
 		refilledAt = new(big.Int).Add(v.refilledAt, new(big.Int).Mul(refills, number(a.refillTime)))
-		if amount = new(big.Int).Add(new(big.Int).Mul(refills, number(a.refill)), v.amount); amount.Cmp(number(a.max)) > 0 {
+		if amount = new(big.Int).Add(new(big.Int).Mul(refills, number(a.refill)),
+			v.amount); amount.Cmp(number(a.max)) > 0 {
 			amount = number(a.max)
 		}
 		session = v.session
@@ -101,7 +103,8 @@ func (m *smyteModel) getAndReduce(a smyteArgs) (tokens, session int64) {
 }
 
 // smyteNumbers are tokens, small and large.
-var smyteNumbers = rapid.OneOf(rapid.Int64Range(1, 4), rapid.Int64Range(1, 100), rapid.Int64Range(1, math.MaxInt64),
+var smyteNumbers = rapid.OneOf(rapid.Int64Range(1, 4), rapid.Int64Range(1, 100), rapid.Int64Range(1,
+	math.MaxInt64),
 	rapid.SampledFrom([]int64{math.MaxInt64, math.MaxInt64 - 1, 1 << 40, 1<<40 + 1}))
 
 // smyteShape is what a bucket belongs to.
@@ -109,8 +112,10 @@ type smyteShape struct{ max, time, refill int64 }
 
 func drawSmyteShape(t *rapid.T) smyteShape {
 	s := smyteShape{
-		rapid.OneOf(rapid.SampledFrom([]int64{2, 2, 3, math.MaxInt64}), smyteNumbers).Draw(t, "max"),
-		rapid.OneOf(rapid.SampledFrom([]int64{10, 10, 7, math.MaxInt32}), rapid.Int64Range(1, math.MaxInt32)).Draw(t, "time"), 0,
+		rapid.OneOf(rapid.SampledFrom([]int64{2, 2, 3, math.MaxInt64}),
+			smyteNumbers).Draw(t, "max"),
+		rapid.OneOf(rapid.SampledFrom([]int64{10, 10, 7, math.MaxInt32}), rapid.Int64Range(1,
+			math.MaxInt32)).Draw(t, "time"), 0,
 	}
 	if s.refill = s.max; rapid.IntRange(0, 3).Draw(t, "refill?") == 0 {
 		s.refill = smyteNumbers.Draw(t, "refill")
@@ -133,7 +138,8 @@ func drawSmyte(t *rapid.T, shapes []smyteShape) (string, smyteArgs) {
 		line += fmt.Sprintf(" REFILL %d", a.refill)
 	}
 	at := rapid.OneOf(rapid.Int64Range(0, 60), rapid.Int64Range(0, 60), rapid.Int64Range(0, 1<<40),
-		rapid.Int64Range(0, math.MaxInt64/1000), rapid.Just(int64(math.MaxInt64/1000))).Draw(t, "at")
+		rapid.Int64Range(0, math.MaxInt64/1000), rapid.Just(int64(math.MaxInt64/1000))).Draw(t,
+		"at")
 	a.at = at * unit
 	line += fmt.Sprintf(" AT %d", at)
 	if a.strict = rapid.Bool().Draw(t, "strict"); a.strict {
@@ -175,7 +181,9 @@ func TestRedisEqualsSmyte(t *testing.T) {
 // overflow there.
 type cellModel struct{ arrivals map[string]int64 }
 
-func (m *cellModel) throttle(now int64, key string, maxBurst, count, period, quantity int64) string {
+func (m *cellModel) throttle(now int64, key string, maxBurst, count, period,
+	quantity int64,
+) string {
 	seconds := func(ns int64) int64 {
 		s := int64(float64(ns/1e9) + float64(ns%1e9)/1e9)
 		if ns%1e9/1e6 > 0 {
@@ -208,7 +216,8 @@ func (m *cellModel) throttle(now int64, key string, maxBurst, count, period, qua
 	if next := dvt - ttl; next > -emission {
 		remaining = int64(float64(next/1000) / float64(emission/1000))
 	}
-	return fmt.Sprintf("*5\r\n:%d\r\n:%d\r\n:%d\r\n:%d\r\n:%d\r\n", limited, maxBurst+1, remaining, seconds(retry), seconds(ttl))
+	return fmt.Sprintf("*5\r\n:%d\r\n:%d\r\n:%d\r\n:%d\r\n:%d\r\n", limited, maxBurst+1, remaining,
+		seconds(retry), seconds(ttl))
 }
 
 // Promise: CL.THROTTLE answers as redis-cell: a key has one arrival time, whatever burst, count and
@@ -218,22 +227,28 @@ func TestRedisEqualsCell(t *testing.T) {
 		m, model := newModelTalk(t), &cellModel{map[string]int64{}}
 		var said []string
 		for range rapid.IntRange(1, 40).Draw(t, "commands") {
-			m.now += limiter.Instant(rapid.OneOf(rapid.Just(int64(0)), rapid.Int64Range(0, 10e9), rapid.Int64Range(0, 1e9)).Draw(t, "later"))
+			m.now += limiter.Instant(rapid.OneOf(rapid.Just(int64(0)), rapid.Int64Range(0, 10e9),
+				rapid.Int64Range(0, 1e9)).Draw(t, "later"))
 			burst := rapid.OneOf(rapid.Int64Range(0, 20), rapid.Int64Range(0, 1e6)).Draw(t, "burst")
-			count := rapid.OneOf(rapid.Int64Range(1, 60), rapid.Int64Range(1, 5000)).Draw(t, "count")
-			period := rapid.OneOf(rapid.Int64Range(1, 10), rapid.SampledFrom([]int64{60, 3600, 86400, 400 * 86400})).Draw(t, "period")
+			count := rapid.OneOf(rapid.Int64Range(1, 60), rapid.Int64Range(1,
+				5000)).Draw(t, "count")
+			period := rapid.OneOf(rapid.Int64Range(1, 10),
+				rapid.SampledFrom([]int64{60, 3600, 86400, 400 * 86400})).Draw(t, "period")
 			if period > 366*86400 { // less than one in 366 days is refused
 				count++
 			}
-			quantity := rapid.OneOf(rapid.Just(int64(1)), rapid.Int64Range(0, 10), rapid.Int64Range(0, 1e6)).Draw(t, "quantity")
+			quantity := rapid.OneOf(rapid.Just(int64(1)), rapid.Int64Range(0, 10),
+				rapid.Int64Range(0, 1e6)).Draw(t, "quantity")
 			if rate, err := readCellRate(0, count, period); err == nil {
-				burst = min(burst, int64(limiter.MaxFill/rate.interval)-1) // what takes over 73 years to refill is refused
+				// what takes over 73 years to refill is refused
+				burst = min(burst, int64(limiter.MaxFill/rate.interval)-1)
 				quantity = min(quantity, math.MaxInt64/4/int64(rate.interval))
 			}
 			key := rapid.SampledFrom([]string{"c", "d"}).Draw(t, "key")
 			line := fmt.Sprintf("CL.THROTTLE %s %d %d %d %d", key, burst, count, period, quantity)
 			said = append(said, strconv.FormatInt(int64(m.now), 10)+" "+line)
-			if got, want := m.ask(line), model.throttle(int64(m.now), key, burst, count, period, quantity); got != want {
+			if got, want := m.ask(line), model.throttle(int64(m.now), key, burst, count, period,
+				quantity); got != want {
 				t.Fatalf("%q, want %q, after\n%s", got, want, strings.Join(said, "\n"))
 			}
 		}
@@ -283,8 +298,12 @@ func TestRedisCellBounds(t *testing.T) {
 			continue
 		}
 		of := rate.limit()
-		l, err := limiter.New(limiter.Spec{Name: cellName, Algorithm: limiter.GCRA, Limit: of.count, Burst: of.more, Per: of.per})
-		if err != nil || rate.interval != row.want || l.Per != row.want*time.Duration(l.Limit) || l.Burst != row.burst+1 {
+		l, err := limiter.New(limiter.Spec{
+			Name: cellName, Algorithm: limiter.GCRA, Limit: of.count,
+			Burst: of.more, Per: of.per,
+		})
+		if err != nil || rate.interval != row.want || l.Per != row.want*time.Duration(l.Limit) ||
+			l.Burst != row.burst+1 {
 			t.Errorf("%+v: %+v makes %+v, %v", row, rate, of, err)
 		}
 	}

@@ -55,7 +55,8 @@ func (c *connection) enqueue(known *command, words [][]byte) {
 		q.broken = true
 		c.fail(
 			fmt.Sprintf(
-				"ERR more than %d bytes of commands are queued between MULTI and EXEC; send them in several pieces",
+				"ERR more than %d bytes of commands are queued between MULTI and EXEC; send them "+
+					"in several pieces",
 				queueBytes,
 			),
 		)
@@ -64,7 +65,8 @@ func (c *connection) enqueue(known *command, words [][]byte) {
 		c.door.stats.queued.Add(-size)
 		q.broken = true
 		c.fail(
-			"ERR this node has too many commands queued between MULTI and EXEC; send them without MULTI, or later",
+			"ERR this node has too many commands queued between MULTI and EXEC; send them " +
+				"without MULTI, or later",
 		)
 		return
 	}
@@ -124,6 +126,7 @@ func (c *connection) watch([][]byte) {
 		return
 	}
 	c.fail(
-		"ERR WATCH is not supported: keys are decided by their owners, and EXEC does not keep others out; one command decides and charges",
+		"ERR WATCH is not supported: keys are decided by their owners, and EXEC does not keep " +
+			"others out; one command decides and charges",
 	)
 }

@@ -22,10 +22,12 @@ func TestRedisMulti(t *testing.T) {
 		{"CL.THROTTLE m 15 30 60", "+QUEUED\r\n"},
 		{"RL.REDUCE m 3 60 AT 0", "+QUEUED\r\n"},
 		{"RL.GET m 3 60 AT 0", "+QUEUED\r\n"},
-		{"CL.THROTTLE m x 30 60", "+QUEUED\r\n"}, // what is wrong with its words is said when it runs
+		// what is wrong with its words is said when it runs
+		{"CL.THROTTLE m x 30 60", "+QUEUED\r\n"},
 		{"PING", "+QUEUED\r\n"},
 		{"CL.THROTTLE m 15 30 60", "+QUEUED\r\n"},
-		{"EXEC", "*6\r\n*5\r\n:0\r\n:16\r\n:15\r\n:-1\r\n:2\r\n:3\r\n:2\r\n-Cell error: Store error: Couldn't parse as integer: x\r\n" +
+		{"EXEC", "*6\r\n*5\r\n:0\r\n:16\r\n:15\r\n:-1\r\n:2\r\n:3\r\n:2\r\n-Cell error: Store " +
+			"error: Couldn't parse as integer: x\r\n" +
 			"+PONG\r\n*5\r\n:0\r\n:16\r\n:14\r\n:-1\r\n:4\r\n"},
 		{"MULTI", "+OK\r\n"},
 		{"RL.REDUCE m 3 60 AT 0 TAKE 2", "+QUEUED\r\n"},
@@ -51,12 +53,15 @@ func TestRedisMulti(t *testing.T) {
 		t.Errorf("%d bytes are counted as queued when nothing is", n)
 	}
 	c.Send(rpctest.Command("WATCH", "m"))
-	if line, err := c.In.ReadString('\n'); err != nil || !strings.HasPrefix(line, "-ERR WATCH is not supported") {
+	if line, err := c.In.ReadString('\n'); err != nil || !strings.HasPrefix(line, "-ERR WATCH is "+
+		"not supported") {
 		t.Errorf("WATCH: %q, %v", line, err)
 	}
 	// All at once, as a pipeline sends it.
-	c.Send(rpctest.Command("MULTI") + rpctest.Command("CL.THROTTLE", "p", "0", "1", "60") + rpctest.Command("CL.THROTTLE", "p", "0", "1", "60") + rpctest.Command("EXEC"))
-	c.Expect("a pipeline", "+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n*5\r\n:0\r\n:1\r\n:0\r\n:-1\r\n:60\r\n*5\r\n:1\r\n:1\r\n:0\r\n:60\r\n:60\r\n")
+	c.Send(rpctest.Command("MULTI") + rpctest.Command("CL.THROTTLE", "p", "0", "1",
+		"60") + rpctest.Command("CL.THROTTLE", "p", "0", "1", "60") + rpctest.Command("EXEC"))
+	c.Expect("a pipeline", "+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n*5\r\n:0\r\n:1\r\n:0\r\n:-1\r\n"+
+		":60\r\n*5\r\n:1\r\n:1\r\n:0\r\n:60\r\n:60\r\n")
 }
 
 // Promise: what is queued is bounded, for a connection and for all, and given back when a
@@ -93,7 +98,8 @@ func TestRedisMultiIsBounded(t *testing.T) {
 	c.Says("MULTI", "+OK\r\n")
 	d.stats.queued.Store(queuesMost) // others have queued that much
 	c.Send(rpctest.Command("PING"))
-	if answer, err := c.In.ReadString('\n'); err != nil || !strings.HasPrefix(answer, "-ERR this node has too many commands queued") {
+	if answer, err := c.In.ReadString('\n'); err != nil || !strings.HasPrefix(answer, "-ERR this "+
+		"node has too many commands queued") {
 		t.Errorf("%q, %v", answer, err)
 	}
 	d.stats.queued.Store(0)
@@ -137,15 +143,18 @@ func TestRedisKeys(t *testing.T) {
 		{"TTL k l", "-Wrong number of arguments for 'ttl' command\r\n"},
 		{"CONFIG GET save", "*2\r\n$4\r\nsave\r\n$0\r\n\r\n"},
 		{"CONFIG GET nothing", "*0\r\n"},
-		{"CONFIG GET max* databases", "*6\r\n$9\r\ndatabases\r\n$1\r\n1\r\n$10\r\nmaxclients\r\n$5\r\n10000\r\n" +
+		{"CONFIG GET max* databases", "*6\r\n$9\r\ndatabases\r\n$1\r\n1\r\n$10\r\nmaxclients\r\n" +
+			"$5\r\n10000\r\n" +
 			"$16\r\nmaxmemory-policy\r\n$10\r\nnoeviction\r\n"},
-		{"CONFIG SET save x", "-ERR unknown subcommand or wrong number of arguments for 'config'; there is: get\r\n"},
+		{"CONFIG SET save x", "-ERR unknown subcommand or wrong number of arguments for " +
+			"'config'; there is: get\r\n"},
 	} {
 		c.Says(row.line, row.want)
 	}
 	c.Says("CL.THROTTLE k 0 1 3600", "*5\r\n:0\r\n:1\r\n:0\r\n:-1\r\n:3600\r\n")
 	c.Send(rpctest.Command("PTTL", "k"))
-	if line, err := c.In.ReadString('\n'); err != nil || len(line) != len(":3599999\r\n") || !strings.HasPrefix(line, ":3") {
+	if line, err := c.In.ReadString('\n'); err != nil || len(line) != len(":3599999\r\n") ||
+		!strings.HasPrefix(line, ":3") {
 		t.Errorf("PTTL: %q, %v", line, err)
 	}
 	c.Send(rpctest.Command("HELLO", "3"))

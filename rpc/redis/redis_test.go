@@ -140,7 +140,8 @@ func TestRedisCommands(t *testing.T) {
 		{"RL.GET k 10 60 TAKE 1", syntax},
 		{"RL.GET k 10", "-Wrong number of arguments for 'rl.get' command\r\n"},
 		{"RL.GET k 10 60 1 2 3 4 5 6", "-Wrong number of arguments for 'rl.get' command\r\n"},
-		{"RL.REDUCE k 10 60 1 2 3 4 5 6 7 8", "-Wrong number of arguments for 'rl.reduce' command\r\n"},
+		{"RL.REDUCE k 10 60 1 2 3 4 5 6 7 8", "-Wrong number of arguments for " +
+			"'rl.reduce' command\r\n"},
 		{"RL.SESSIONIZE k 10", "-Wrong number of arguments for 'rl.sessionize' command\r\n"},
 		{"RL.GET k 10 60 AT 1", ":10\r\n"}, // nothing of that was charged
 
@@ -153,16 +154,22 @@ func TestRedisCommands(t *testing.T) {
 		{"CL.THROTTLE t 4 1 60 0", "*5\r\n:0\r\n:5\r\n:3\r\n:-1\r\n:120\r\n"},
 		{"CL.THROTTLE t 1 1 60 -1", "*5\r\n:0\r\n:2\r\n:1\r\n:-1\r\n:60\r\n"},
 		{"CL.THROTTLE t 1 1 60 -9", "*5\r\n:0\r\n:2\r\n:2\r\n:-1\r\n:0\r\n"},
-		{"CL.THROTTLE t 1 1", cell + "Usage: cl.throttle <key> <max_burst> <count per period> <period> [<quantity>]\r\n"},
-		{"CL.THROTTLE t 1 1 60 1 1", cell + "Usage: cl.throttle <key> <max_burst> <count per period> <period> [<quantity>]\r\n"},
+		{"CL.THROTTLE t 1 1", cell + "Usage: cl.throttle <key> <max_burst> <count per period> " +
+			"<period> [<quantity>]\r\n"},
+		{"CL.THROTTLE t 1 1 60 1 1", cell + "Usage: cl.throttle <key> <max_burst> <count per " +
+			"period> <period> [<quantity>]\r\n"},
 		{"CL.THROTTLE t x 1 60", cell + "Couldn't parse as integer: x\r\n"},
 		{"CL.THROTTLE t 1 1 60 1.5", cell + "Couldn't parse as integer: 1.5\r\n"},
-		{"CL.THROTTLE t 1 9223372036854775808 60", cell + "Couldn't parse as integer: 9223372036854775808\r\n"},
+		{"CL.THROTTLE t 1 9223372036854775808 60", cell + "Couldn't parse as integer: " +
+			"9223372036854775808\r\n"},
 		{"CL.THROTTLE t 1 9223372036854775807 1", cell + "Zero rates are not supported\r\n"},
 		{"CL.THROTTLE t -1 1 60", cell + "max_burst is -1; 0 to 1099511627775 are accepted\r\n"},
-		{"CL.THROTTLE t 9223372036854775807 1 60", cell + "max_burst is 9223372036854775807; 0 to 1099511627775 are accepted\r\n"},
-		{"CL.THROTTLE t 1 -1 60", cell + "count per period is -1; 1 to 9223372036854775807 are accepted\r\n"},
-		{"CL.THROTTLE t 1 1 9223372036854775807", cell + "period is 9223372036854775807; 1 to 2305843009 seconds are accepted\r\n"},
+		{"CL.THROTTLE t 9223372036854775807 1 60", cell + "max_burst is 9223372036854775807; 0 " +
+			"to 1099511627775 are accepted\r\n"},
+		{"CL.THROTTLE t 1 -1 60", cell + "count per period is -1; 1 to 9223372036854775807 " +
+			"are accepted\r\n"},
+		{"CL.THROTTLE t 1 1 9223372036854775807", cell + "period is 9223372036854775807; 1 to " +
+			"2305843009 seconds are accepted\r\n"},
 
 		{"PING", "+PONG\r\n"},
 		{"ECHO hello", "$5\r\nhello\r\n"},
@@ -175,19 +182,25 @@ func TestRedisCommands(t *testing.T) {
 		{"CLIENT SETINFO LIB-NAME x", "+OK\r\n"},
 		{"CLIENT TRACKING ON OPTIN", "+OK\r\n"},
 		{"CLIENT ID", ":1\r\n"},
-		{"CLIENT KILL x", "-ERR unknown subcommand or wrong number of arguments for 'client kill'; there is: setname, getname, setinfo, id, tracking, no-evict, no-touch\r\n"},
+		{"CLIENT KILL x", "-ERR unknown subcommand or wrong number of arguments for 'client " +
+			"kill'; there is: setname, getname, setinfo, id, tracking, no-evict, no-touch\r\n"},
 		{"COMMAND COUNT", ":29\r\n"},
 		{"COMMAND DOCS", "*0\r\n"},
-		{"COMMAND INFO rl.get nothing", "*2\r\n*6\r\n$6\r\nrl.get\r\n:-4\r\n*1\r\n+fast\r\n:1\r\n:1\r\n:1\r\n$-1\r\n"},
+		{"COMMAND INFO rl.get nothing", "*2\r\n*6\r\n$6\r\nrl.get\r\n:-4\r\n*1\r\n+fast\r\n:1\r\n" +
+			":1\r\n:1\r\n$-1\r\n"},
 		{"COMMAND INFO del", "*1\r\n*6\r\n$3\r\ndel\r\n:-2\r\n*1\r\n+fast\r\n:1\r\n:-1\r\n:1\r\n"},
-		{"AUTH secret", "-ERR AUTH was sent, but this node has no --auth-token-file: any client may ask; omit the password\r\n"},
+		{"AUTH secret", "-ERR AUTH was sent, but this node has no --auth-token-file: any client " +
+			"may ask; omit the password\r\n"},
 		{"FLUSHALL", "-Unknown command: 'flushall'\r\n"},
-		{"A.COMMAND.OF.MORE.THAN.16.BYTES", "-Unknown command: 'a.command.of.more.than.16.bytes'\r\n"},
+		{"A.COMMAND.OF.MORE.THAN.16.BYTES", "-Unknown command: " +
+			"'a.command.of.more.than.16.bytes'\r\n"},
 		{"HELLO x", "-ERR Protocol version is not an integer or out of range\r\n"},
 		{"HELLO 4", "-NOPROTO unsupported protocol version\r\n"},
 		{"HELLO 3 SETNAME", "-ERR Syntax error in HELLO option 'SETNAME'\r\n"},
-		{"HELLO 3 SETNAME you", "%7\r\n$6\r\nserver\r\n$8\r\npenstock\r\n$7\r\nversion\r\n$5\r\n7.0.0\r\n$5\r\nproto\r\n:3\r\n$2\r\nid\r\n:1\r\n" +
-			"$4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n$7\r\nmodules\r\n*0\r\n"},
+		{"HELLO 3 SETNAME you", "%7\r\n$6\r\nserver\r\n$8\r\npenstock\r\n$7\r\nversion\r\n$5\r\n" +
+			"7.0.0\r\n$5\r\nproto\r\n:3\r\n$2\r\nid\r\n:1\r\n" +
+			"$4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n$7\r\n" +
+			"modules\r\n*0\r\n"},
 		{"CLIENT GETNAME", "$3\r\nyou\r\n"},
 		{"CL.THROTTLE r3 15 30 60", "*5\r\n:0\r\n:16\r\n:15\r\n:-1\r\n:2\r\n"},
 		{"COMMAND DOCS", "%0\r\n"},
@@ -225,7 +238,8 @@ func TestRedisCommands(t *testing.T) {
 func TestRedisCellSeconds(t *testing.T) {
 	for d, want := range map[time.Duration]int64{
 		limiter.Never: -1, 0: 0, 1: 0, time.Millisecond - 1: 0, time.Millisecond: 1, time.Second: 1,
-		time.Second + time.Millisecond - 1: 1, time.Second + time.Millisecond: 2, 720 * time.Second: 720,
+		time.Second + time.Millisecond - 1: 1, time.Second + time.Millisecond: 2,
+		720 * time.Second: 720,
 	} {
 		if got := cellSeconds(d); got != want {
 			t.Errorf("%v is %d s, want %d", d, got, want)
@@ -253,7 +267,8 @@ func TestRedisCountsWithOtherDoors(t *testing.T) {
 			Remaining int64
 			Owner     string
 		}
-		if err := json.NewDecoder(answer.Body).Decode(&d); err != nil || answer.StatusCode != http.StatusOK || d.Remaining != want || d.Owner != "n3" {
+		if err := json.NewDecoder(answer.Body).Decode(&d); err != nil ||
+			answer.StatusCode != http.StatusOK || d.Remaining != want || d.Owner != "n3" {
 			t.Errorf("%s: %s, %+v, %v; want %d remaining at n3", body, answer.Status, d, err, want)
 		}
 	}
@@ -276,15 +291,23 @@ func TestRedisCountsWithOtherDoors(t *testing.T) {
 		t.Fatal(err)
 	}
 	go grpcDoor.Serve(l)
-	asked, err := rpctest.Dial(t, l.Addr().String()).Check(rpctest.Patience(t), &penstockv1.CheckRequest{Items: []*penstockv1.Item{{Key: []byte(key), Inline: &penstockv1.InlineLimit{
-		Algorithm: penstockv1.Algorithm_ALGORITHM_TOKEN_BUCKET, ClientTime: true, Limit: 10, PerMs: time.Hour.Milliseconds(), Refill: 5,
-	}}}})
+	asked, err := rpctest.Dial(t, l.Addr().String()).Check(rpctest.Patience(t),
+		&penstockv1.CheckRequest{Items: []*penstockv1.Item{{
+			Key: []byte(key),
+			Inline: &penstockv1.InlineLimit{
+				Algorithm: penstockv1.Algorithm_ALGORITHM_TOKEN_BUCKET, ClientTime: true, Limit: 10,
+				PerMs: time.Hour.Milliseconds(), Refill: 5,
+			},
+		}}})
 	if err != nil || asked.Decisions[0].Remaining != 3 {
 		t.Errorf("gRPC: %v, %v; want 3 remaining", asked, err)
 	}
-	post(`{"algorithm":"token_bucket","client_time":true,"limit":10,"per":"1h"}`, 1, 9) // another refill is another bucket
+	// another refill is another bucket
+	post(`{"algorithm":"token_bucket","client_time":true,"limit":10,"per":"1h"}`, 1, 9)
 	a.Says("RL.SESSIONIZE "+key+" 3 3600 AT 0", "*2\r\n:3\r\n:0\r\n")
-	post(`{"algorithm":"token_bucket","client_time":true,"sessions":true,"limit":3,"per":"1h"}`, 0, 3) // at the owner's time it is full
+	// at the owner's time it is full
+	post(`{"algorithm":"token_bucket","client_time":true,"sessions":true,"limit":3,"per":"1h"}`, 0,
+		3)
 }
 
 // What a client sends that is no command ends its connection: with a reason, or without one if a
@@ -302,7 +325,8 @@ func TestRedisProtocolErrors(t *testing.T) {
 		{"POST / HTTP/1.1\r\nHost: x\r\n\r\n*1\r\n$4\r\nPING\r\n", ""},
 		{"\r\nHost: x\r\n", ""},
 		{"PING\r\nQUIT\r\n", "+PONG\r\n+OK\r\n"},
-		{"ping\r\n" + rpctest.Command("PING") + "*x", "+PONG\r\n+PONG\r\n-Protocol Error: Invalid Array length\r\n"},
+		{"ping\r\n" + rpctest.Command("PING") + "*x", "+PONG\r\n+PONG\r\n-Protocol Error: " +
+			"Invalid Array length\r\n"},
 	} {
 		c := rpctest.TalkTo(t, address)
 		c.Send(row.raw)
@@ -326,7 +350,8 @@ func TestRedisPipeline(t *testing.T) {
 		left := [keys]int{}
 		for i := range rounds {
 			key := i % keys
-			fmt.Fprint(&sent, rpctest.Command("RL.REDUCE", fmt.Sprintf("key-%d", key), "20", "60", "AT", "0"))
+			fmt.Fprint(&sent, rpctest.Command("RL.REDUCE", fmt.Sprintf("key-%d", key), "20",
+				"60", "AT", "0"))
 			fmt.Fprintf(&want, ":%d\r\n", max(0, 20-left[key]))
 			left[key]++
 			switch i % 50 {
@@ -345,7 +370,8 @@ func TestRedisPipeline(t *testing.T) {
 			for i < n && got[i] == want.Bytes()[i] {
 				i++
 			}
-			t.Fatalf("%d nodes: %d bytes of %d, %v; the first that differs is %d: %.60q, want %.60q", nodes, n, want.Len(), err, i, got[i:n], want.Bytes()[i:])
+			t.Fatalf("%d nodes: %d bytes of %d, %v; the first that differs is %d: %.60q, "+
+				"want %.60q", nodes, n, want.Len(), err, i, got[i:n], want.Bytes()[i:])
 		}
 	}
 }

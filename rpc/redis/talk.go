@@ -57,7 +57,8 @@ const redisUser = "default"
 
 const (
 	wrongPass = "WRONGPASS invalid username-password pair or user is disabled."
-	noToken   = "ERR AUTH was sent, but this node has no --auth-token-file: any client may ask; omit the password"
+	noToken   = "ERR AUTH was sent, but this node has no --auth-token-file: any client may ask; " +
+		"omit the password"
 )
 
 // auth is AUTH [user] token.
@@ -170,8 +171,10 @@ func (c *connection) hello(words [][]byte) {
 		}
 	}
 	if !c.known {
-		c.fail("NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option " +
-			"can be used to authenticate the client and select the RESP protocol version at the same time")
+		c.fail("NOAUTH HELLO must be called with the client already authenticated, otherwise the " +
+			"HELLO <proto> AUTH <user> <pass> option " +
+			"can be used to authenticate the client and select the RESP protocol version " +
+			"at the same time")
 		return
 	}
 	c.version, c.name = version, name
@@ -190,7 +193,8 @@ func (c *connection) hello(words [][]byte) {
 // may say.
 const serverVersion = "7.0.0"
 
-const badClientName = "ERR Client names cannot contain spaces, newlines or special characters, and have at most 128 bytes."
+const badClientName = "ERR Client names cannot contain spaces, newlines or special characters, " +
+	"and have at most 128 bytes."
 
 func isClientName(name []byte) bool {
 	return len(name) <= 128 && !bytes.ContainsFunc(
@@ -225,8 +229,10 @@ func (c *connection) client(words [][]byte) {
 		isWord(what, "NO-TOUCH") && len(rest) == 1:
 		c.say("OK")
 	default:
-		c.fail(fmt.Sprintf("ERR unknown subcommand or wrong number of arguments for 'client %.128s'; "+
-			"there is: setname, getname, setinfo, id, tracking, no-evict, no-touch", bytes.ToLower(what)))
+		c.fail(fmt.Sprintf("ERR unknown subcommand or wrong number of arguments for "+
+			"'client %.128s'; "+
+			"there is: setname, getname, setinfo, id, tracking, no-evict, no-touch",
+			bytes.ToLower(what)))
 	}
 }
 

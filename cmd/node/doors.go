@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net/http"
+
+	"penstock/rpc"
+	"penstock/rpc/door"
+	"penstock/rpc/envoy"
+	"penstock/rpc/fair"
+	"penstock/rpc/peer"
+	"penstock/rpc/redis"
+)
+
+// makeDoors puts a server behind each listener.
+func (r *running) makeDoors(_ context.Context, d doors) error {
+	s := &r.settings
+	clientTLS, err := r.clientTLS()
+	if err != nil {
+		return err
+	}
+	if err := r.openAudit(); err != nil {
+		return err
+	}
+	clients, err := r.readClients()
+	if err != nil {
+		return err
+	}
+	inlines := &door.Inlines{Deny: s.Inline == "deny", Node: r.node}
+	gate := fair.New()
+	r.envoy = envoy.New(r.node, r.clock, inlines)
+	pages := rpc.HTTPConfig{
+		Node: r.node, Clients: clients, Audit: r.audit, Version: version(), Started: r.started,
+		Admin: s.Admin == "", Roster: r, Catalog: r.catalog, Overview: r.page,
+		Draining: r.draining.Load, Drain: r.drain, TrustedProxies: s.TrustedProxy,
+		Metrics: r.newMetrics(clientTLS),
+		Hosts:   r.hosts(d, clients != nil, clientTLS),
+		Doors:   map[string]http.Handler{"POST /json": r.envoy}, Inlines: inlines, Gate: gate,
+	}
+	pages.Metrics.AddGate(gate)
+	if o := r.opened("--http"); o != nil {
+		o.serveHTTP(rpc.NewHTTPServer(rpc.NewHTTP(pages)), clientTLS)
+	}
+	if o := r.opened("--admin"); o != nil {
+		o.serveHTTP(rpc.NewAdminServer(rpc.NewAdmin(pages)), clientTLS)
+	}
+	if o := r.opened("--grpc"); o != nil {
+		o.serveGRPC(rpc.NewServer(rpc.ServerConfig{
+			Node: r.node, Clock: r.clock, TLS: clientTLS, Clients: clients, Audit: r.audit,
+			Draining: r.draining.Load, Drain: r.drain,
+			AdminElsewhere: s.Admin != "", Roster: r, Catalog: r.catalog,
+			Doors: []rpc.Door{r.envoy}, Unfinished: unfinished(s.Memory), Logger: r.log,
+			Metrics: pages.Metrics, Inlines: inlines, Gate: gate,
+		}))
+	}
+	if o := r.opened("--redis"); o != nil {
+		server := redis.New(redis.Config{
+			Node: r.node, TLS: clientTLS, Clients: clients, Audit: r.audit,
+			Draining: r.draining.Load, Metrics: pages.Metrics, Inlines: inlines, Gate: gate,
+		})
+		o.serve, o.close = server.Serve, server.Shutdown
+	}
+	if o := r.opened("--peer"); o != nil {
+		if err := r.serveNodes(o, pages.Metrics); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// serveNodes puts the server for the other nodes behind the listener o.
+func (r *running) serveNodes(o *openDoor, metrics *door.Metrics) error {
+	var secured *tls.Config
+	if r.settings.PeerTLSCert != "" {
+		files, err := r.peerFiles().Server()
+		if err != nil {
+			return fmt.Errorf("--peer-tls-cert: %w", err)
+		}
+		secured = rpc.PeerTLS(files)
+		metrics.AddCertificate("peer", secured)
+	}
+	o.serveGRPC(peer.NewServer(peer.ServerConfig{
+		Node: r.node, Cluster: r.settings.Cluster, Clock: r.clock, TLS: secured, Logger: r.log,
+		Catalog: r.catalog, Inquiries: r.page,
+	}))
+	return nil
+}
+
+// leastUnfinished is the least memory for gRPC calls with incomplete requests; a node
+// with much for counters has half as much for those.
+const leastUnfinished = 32 << 20
+
+func unfinished(memory size) int64 { return max(leastUnfinished, int64(memory)/2) }
