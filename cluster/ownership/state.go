@@ -305,7 +305,7 @@ func (s *State) receive(now Instant, from Boot, m Message) {
 			s.end(NameInUse)
 		}
 	case Decided:
-		s.decided(now, m.Config)
+		s.decided(now, from, m.Config)
 	case Missed:
 		if s.stage == StageCandidate || s.stage == StageJoined && m.Epoch == s.config.Epoch {
 			s.end(Outdated)

@@ -124,7 +124,11 @@ func (s *State) ballotOf(b Ballot) Boot { return s.config.Voters[b%16] }
 
 // decided installs a configuration that follows this boot's own (R2). A candidate installs any that
 // names it, for it has installed none before.
-func (s *State) decided(now Instant, c *Configuration) {
+//
+// A boot that has begun a child, and not installed it, installs what its epoch has decided instead:
+// nobody else can install that child, so there will be none. A boot that has promised to follow a
+// child takes the word of the one that began it alone: by that word, there will be no child.
+func (s *State) decided(now Instant, from Boot, c *Configuration) {
 	switch {
 	case s.stage == StageOutside || s.stage == StageCandidate:
 		if c.Has(s.me.Boot) {
@@ -132,10 +136,8 @@ func (s *State) decided(now Instant, c *Configuration) {
 		}
 	case s.stage != StageJoined:
 	case c.Previous == s.config.Epoch:
-		if s.fork.on() && s.fork.of != s.me.Boot && c.Epoch.Lineage == s.config.Epoch.Lineage {
-			return // it has promised to follow a child instead
-		}
-		if s.fork.of == s.me.Boot && s.fork.kind == forkChild && c.Epoch.Lineage == s.config.Epoch.Lineage {
+		inLineage := c.Epoch.Lineage == s.config.Epoch.Lineage
+		if s.fork.kind == forkFollows && s.fork.of != from && inLineage {
 			return
 		}
 		s.install(now, c)
