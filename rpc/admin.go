@@ -14,6 +14,7 @@ import (
 	"penstock/rpc/audit"
 	"penstock/rpc/catalog"
 	"penstock/rpc/door"
+	"penstock/rpc/history"
 )
 
 // admin is penstock.v1.Admin.
@@ -23,8 +24,9 @@ type admin struct {
 	drain func(context.Context) error // nil: it cannot
 	audit *audit.Log                  // nil: nothing is recorded
 
-	roster  Roster // nil: versions and failed members are not known
-	catalog *catalog.Catalog
+	roster   Roster // nil: versions and failed members are not known
+	catalog  *catalog.Catalog
+	recorder *history.Recorder // nil: it is not known which keys are asked for
 }
 
 // Members lists the nodes that this node knows, and those that have failed lately.

@@ -58,7 +58,7 @@ func (w *web) adminCalls() http.Handler {
 	s := grpc.NewServer(grpc.MaxRecvMsgSize(maxAdminRequest))
 	penstockv1.RegisterAdminServer(s, &admin{
 		node: w.Node, drain: w.Drain, audit: w.Audit,
-		roster: w.Roster, catalog: w.Catalog,
+		roster: w.Roster, catalog: w.Catalog, recorder: w.Overview.recorder(),
 	})
 	reflection.Register(s)
 	bounded := w.bodies.bounded(s)

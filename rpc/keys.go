@@ -7,11 +7,13 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"time"
 
 	"penstock/cluster"
 	"penstock/limiter"
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/rpc/door"
+	"penstock/rpc/history"
 )
 
 // Bounds of lists of keys.
@@ -105,20 +107,58 @@ func readCount(n int64, usual int) (int, error) {
 	return int(n), nil
 }
 
-// Top lists the keys that have used most.
+// Top lists the keys that have used most, and those that were asked for most.
 func (a *admin) Top(ctx context.Context,
 	in *penstockv1.TopRequest,
 ) (*penstockv1.TopResponse, error) {
 	count, err := readCount(int64(in.Count), topDefault)
+	if err == nil && (in.Asked < 0 || in.Asked > maxListed) {
+		err = &cluster.InputError{
+			Field:  "asked",
+			Reason: fmt.Sprintf("is %d; 0 to %d are accepted", in.Asked, maxListed),
+		}
+	}
 	if err != nil {
 		return nil, door.StatusError(err)
 	}
-	t := top(ctx, a.node, count, in.Limit)
-	out := &penstockv1.TopResponse{Node: t.Node, Seen: t.Seen, Partial: t.Partial}
+	ctx, cancel := leaveTime(ctx, time.Now())
+	defer cancel()
+	t, s := top(ctx, a.node, count, in.Limit), a.node.Stats()
+	out := &penstockv1.TopResponse{
+		Node: t.Node, Seen: t.Seen, Partial: t.Partial, Boot: a.node.Boot(),
+		Allowed: s.Allowed(), Denied: s.Denied(), Degraded: s.Degraded.Load(),
+	}
+	if in.Asked > 0 && a.recorder != nil {
+		out.Asked = askedKeys(a.recorder.Heavy().Of(in.Limit, int(in.Asked)))
+	}
 	for i := range t.Keys {
 		out.Keys = append(out.Keys, t.Keys[i].message())
 	}
 	return out, nil
+}
+
+// leaveTime is ctx with a quarter less of the time that there is until its deadline: an answer that
+// is sent at the deadline comes too late.
+func leaveTime(ctx context.Context, now time.Time) (context.Context, context.CancelFunc) {
+	deadline, limited := ctx.Deadline()
+	if !limited {
+		return ctx, func() {}
+	}
+	return context.WithDeadline(ctx, now.Add(deadline.Sub(now)*3/4))
+}
+
+func askedKeys(l history.HeavyList) *penstockv1.AskedKeys {
+	out := &penstockv1.AskedKeys{
+		Total: l.Total, Unseen: l.Unseen, Sampled: l.Sampled,
+		WindowMs: int64(l.Seconds * 1000),
+	}
+	for _, k := range l.Keys {
+		out.Keys = append(out.Keys, &penstockv1.AskedKey{
+			Key: []byte(k.Key), LimitName: k.Limit, Checks: k.Checks, Over: k.Over,
+			Denied: k.Denied,
+		})
+	}
+	return out
 }
 
 // Keys lists a page of keys.

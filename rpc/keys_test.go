@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	penstockv1 "penstock/proto/penstock/v1"
+	"penstock/rpc/history"
 	"penstock/rpc/rpctest"
 )
 
@@ -60,6 +62,57 @@ func TestTop(t *testing.T) {
 	if answer, _ := rpctest.Page(NewHTTP(HTTPConfig{Node: node}), "GET", "/v1/top",
 		""); answer.StatusCode != 404 {
 		t.Errorf("keys are shown on a listener without the admin pages: %d", answer.StatusCode)
+	}
+}
+
+// Promise: with the keys that have used most come, if they are asked for, those that were asked for
+// most, and what the doors have answered; and no list is longer than it may be.
+func TestTopAsked(t *testing.T) {
+	node := rpctest.Alone(t, httpSpecs...)
+	recorder := history.NewRecorder(node, 0, time.Now)
+	h := NewHTTP(HTTPConfig{Node: node, Admin: true})
+	for i := range 12 {
+		rpctest.Page(h, "GET", fmt.Sprintf("/v1/check?limit=demo&key=user-%d", i%3%2), "")
+	}
+	a := &admin{node: node, recorder: recorder}
+	out, err := a.Top(t.Context(), &penstockv1.TopRequest{Asked: 1})
+	if err != nil || out.Allowed != 9 || out.Denied != 3 || out.Degraded != 0 ||
+		out.Boot != node.Boot() {
+		t.Fatalf("%v, %v", out, err)
+	}
+	s := out.Asked
+	if len(s.Keys) != 1 || s.Total != 12 || s.Sampled != 1 || s.Unseen != 4 {
+		t.Fatalf("%v", s)
+	}
+	if k := s.Keys[0]; string(k.Key) != "user-0" || k.LimitName != "demo" || k.Checks != 8 ||
+		k.Over != 0 || k.Denied != 3 {
+		t.Errorf("%v", k)
+	}
+	if out, err = a.Top(t.Context(), &penstockv1.TopRequest{}); err != nil || out.Asked != nil {
+		t.Errorf("keys that were not asked for: %v, %v", out, err)
+	}
+	for _, n := range []int32{-1, 1001} {
+		_, err := a.Top(t.Context(), &penstockv1.TopRequest{Asked: n})
+		if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "asked") {
+			t.Errorf("%d: %v", n, err)
+		}
+	}
+}
+
+// Promise: an answer that is cut off by its deadline is sent before it.
+func TestLeaveTime(t *testing.T) {
+	now := time.Now()
+	ctx, cancel := context.WithDeadline(t.Context(), now.Add(4*time.Second))
+	defer cancel()
+	got, cancel := leaveTime(ctx, now)
+	defer cancel()
+	if at, limited := got.Deadline(); !limited || !at.Equal(now.Add(3*time.Second)) {
+		t.Errorf("of 4 s it takes %v", at.Sub(now))
+	}
+	got, cancel = leaveTime(context.Background(), now)
+	defer cancel()
+	if _, limited := got.Deadline(); limited {
+		t.Error("a caller with all the time is given less")
 	}
 }
 

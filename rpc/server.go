@@ -24,6 +24,7 @@ import (
 	"penstock/rpc/door"
 	"penstock/rpc/fair"
 	"penstock/rpc/gubernator"
+	"penstock/rpc/history"
 	"penstock/rpc/wire"
 )
 
@@ -52,6 +53,8 @@ type ServerConfig struct {
 	// Catalog keeps the limits that are put into the whole cluster, shared by the doors of a node;
 	// nil: they are this door's alone.
 	Catalog *catalog.Catalog
+	// Recorder knows which keys are asked for most; nil: Top does not say.
+	Recorder *history.Recorder
 	// Gate refuses requests while there are too many, shared by the doors of a node. nil: it lets
 	// in all.
 	Gate *fair.Gate
@@ -122,7 +125,7 @@ func newServer(c ServerConfig) (*door.Server, *intake) {
 	if !c.AdminElsewhere {
 		penstockv1.RegisterAdminServer(s, &admin{
 			node: c.Node, drain: c.Drain, audit: c.Audit,
-			roster: c.Roster, catalog: orAlone(c.Catalog, c.Node),
+			roster: c.Roster, catalog: orAlone(c.Catalog, c.Node), recorder: c.Recorder,
 		})
 	}
 	for _, further := range c.Doors {

@@ -11,6 +11,7 @@ const (
 	red    = "31"
 	green  = "32"
 	yellow = "33"
+	bold   = "1"
 )
 
 // coloured reports whether w is a terminal, and NO_COLOR (https://no-color.org) does not ask for

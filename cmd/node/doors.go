@@ -50,7 +50,7 @@ func (r *running) makeDoors(_ context.Context, d doors) error {
 		o.serveGRPC(rpc.NewServer(rpc.ServerConfig{
 			Node: r.node, Clock: r.clock, TLS: clientTLS, Clients: clients, Audit: r.audit,
 			Draining: r.draining.Load, Drain: r.drain,
-			AdminElsewhere: s.Admin != "", Roster: r, Catalog: r.catalog,
+			AdminElsewhere: s.Admin != "", Roster: r, Catalog: r.catalog, Recorder: r.history,
 			Doors: []rpc.Door{r.envoy}, Unfinished: unfinished(s.Memory), Logger: r.log,
 			Metrics: pages.Metrics, Inlines: inlines, Gate: gate,
 		}))

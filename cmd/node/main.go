@@ -26,11 +26,12 @@ import (
 )
 
 func main() {
-	os.Exit(run(os.Args[1:], shell{out: os.Stdout, err: os.Stderr}))
+	os.Exit(run(os.Args[1:], shell{in: os.Stdin, out: os.Stdout, err: os.Stderr}))
 }
 
-// shell is where a verb writes.
+// shell is where a verb reads and writes.
 type shell struct {
+	in  io.Reader // keys, of a verb that has a screen; nil: none
 	out io.Writer // what was asked for: answers, tables, JSON
 	err io.Writer // everything about it: logs, progress, errors
 }

@@ -13,9 +13,11 @@ import (
 	"penstock/rpc/client"
 )
 
-// topVerb asks all members of a cluster, each of which lists the keys that it decides for.
+// topVerb asks all members of a cluster, each of which lists the keys that it decides for. On a
+// terminal it does so again and again.
 type topVerb struct {
 	Count  int    `short:"n" default:"20" help:"How many keys, 1 to 1000."`
+	Once   bool   `help:"Print once, on a terminal too."`
 	Limit  string `placeholder:"NAME" help:"Only keys of this limit."`
 	Holds  bool   `help:"List open holds instead: reservations, permits and leases, with the earliest deadline first."`
 	Key    string `help:"With --holds: only those on this key."`
@@ -51,6 +53,8 @@ func (v *topVerb) Run(sh shell) error {
 		return v.holds(sh)
 	case v.Key != "" || v.Holder != "":
 		return errors.New("--key and --holder are for --holds")
+	case !v.Once && v.Output == "text" && sh.keyboard() != nil:
+		return v.live(sh)
 	}
 	list := topList{Keys: []topRow{}}
 	var mu sync.Mutex // guards list
@@ -175,7 +179,7 @@ func (l *topList) sort(count int) {
 
 // write is a table of 80 columns: names and keys that are longer are cut.
 func (l topList) write(w io.Writer) error {
-	rows := [][]string{{"USED", "OF", "NEW IN", "LIMIT", "OWNER", "KEY"}}
+	rows := [][]string{{"USED", "OF", "FULL IN", "LIMIT", "OWNER", "KEY"}}
 	for _, k := range l.Keys {
 		rows = append(
 			rows,

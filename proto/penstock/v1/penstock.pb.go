@@ -2665,7 +2665,9 @@ type TopRequest struct {
 	// 1 to 1000; absent means 20.
 	Count int32 `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
 	// Of this limit alone; empty: of all.
-	Limit         string `protobuf:"bytes,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	Limit string `protobuf:"bytes,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	// Also the keys that were asked for most lately at the doors of this node: at most so many, 0 to 1000.
+	Asked         int32 `protobuf:"varint,3,opt,name=asked,proto3" json:"asked,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2714,6 +2716,13 @@ func (x *TopRequest) GetLimit() string {
 	return ""
 }
 
+func (x *TopRequest) GetAsked() int32 {
+	if x != nil {
+		return x.Asked
+	}
+	return 0
+}
+
 // TopResponse lists keys.
 type TopResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2722,8 +2731,16 @@ type TopResponse struct {
 	Keys []*KeyState `protobuf:"bytes,2,rep,name=keys,proto3" json:"keys,omitempty"`
 	// How many keys were looked at.
 	Seen int64 `protobuf:"varint,3,opt,name=seen,proto3" json:"seen,omitempty"`
-	// The deadline came before all were.
-	Partial       bool `protobuf:"varint,4,opt,name=partial,proto3" json:"partial,omitempty"`
+	// Not all were: three quarters of the time until the deadline had passed.
+	Partial bool `protobuf:"varint,4,opt,name=partial,proto3" json:"partial,omitempty"`
+	// Tells one start of the node from another.
+	Boot uint64 `protobuf:"fixed64,5,opt,name=boot,proto3" json:"boot,omitempty"`
+	// Checks that the doors of the node have answered since its start; degraded ones are among the others.
+	Allowed  uint64 `protobuf:"varint,6,opt,name=allowed,proto3" json:"allowed,omitempty"`
+	Denied   uint64 `protobuf:"varint,7,opt,name=denied,proto3" json:"denied,omitempty"`
+	Degraded uint64 `protobuf:"varint,8,opt,name=degraded,proto3" json:"degraded,omitempty"`
+	// Absent if TopRequest.asked is 0.
+	Asked         *AskedKeys `protobuf:"bytes,9,opt,name=asked,proto3" json:"asked,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2786,6 +2803,202 @@ func (x *TopResponse) GetPartial() bool {
 	return false
 }
 
+func (x *TopResponse) GetBoot() uint64 {
+	if x != nil {
+		return x.Boot
+	}
+	return 0
+}
+
+func (x *TopResponse) GetAllowed() uint64 {
+	if x != nil {
+		return x.Allowed
+	}
+	return 0
+}
+
+func (x *TopResponse) GetDenied() uint64 {
+	if x != nil {
+		return x.Denied
+	}
+	return 0
+}
+
+func (x *TopResponse) GetDegraded() uint64 {
+	if x != nil {
+		return x.Degraded
+	}
+	return 0
+}
+
+func (x *TopResponse) GetAsked() *AskedKeys {
+	if x != nil {
+		return x.Asked
+	}
+	return nil
+}
+
+// AskedKeys are the keys that were asked for most lately, as a sketch of a fixed size has counted them.
+type AskedKeys struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The most asked for first.
+	Keys []*AskedKey `protobuf:"bytes,1,rep,name=keys,proto3" json:"keys,omitempty"`
+	// All checks that were counted.
+	Total int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	// A key that is not listed was asked for so often at most.
+	Unseen int64 `protobuf:"varint,3,opt,name=unseen,proto3" json:"unseen,omitempty"`
+	// 1 in how many checks was counted; above 1 all figures are estimates.
+	Sampled int64 `protobuf:"varint,4,opt,name=sampled,proto3" json:"sampled,omitempty"`
+	// How long it was counted. It grows up to a minute, and falls back by half a minute then.
+	WindowMs      int64 `protobuf:"varint,5,opt,name=window_ms,json=windowMs,proto3" json:"window_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AskedKeys) Reset() {
+	*x = AskedKeys{}
+	mi := &file_penstock_v1_penstock_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AskedKeys) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AskedKeys) ProtoMessage() {}
+
+func (x *AskedKeys) ProtoReflect() protoreflect.Message {
+	mi := &file_penstock_v1_penstock_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AskedKeys.ProtoReflect.Descriptor instead.
+func (*AskedKeys) Descriptor() ([]byte, []int) {
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *AskedKeys) GetKeys() []*AskedKey {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+func (x *AskedKeys) GetTotal() int64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *AskedKeys) GetUnseen() int64 {
+	if x != nil {
+		return x.Unseen
+	}
+	return 0
+}
+
+func (x *AskedKeys) GetSampled() int64 {
+	if x != nil {
+		return x.Sampled
+	}
+	return 0
+}
+
+func (x *AskedKeys) GetWindowMs() int64 {
+	if x != nil {
+		return x.WindowMs
+	}
+	return 0
+}
+
+// AskedKey is how often a key was asked for under a limit.
+type AskedKey struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Key       []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	LimitName string                 `protobuf:"bytes,2,opt,name=limit_name,json=limitName,proto3" json:"limit_name,omitempty"`
+	// An upper bound, too high by over at most.
+	Checks int64 `protobuf:"varint,3,opt,name=checks,proto3" json:"checks,omitempty"`
+	Over   int64 `protobuf:"varint,4,opt,name=over,proto3" json:"over,omitempty"`
+	// Of these, as far as they were counted under this key: a lower bound.
+	Denied        int64 `protobuf:"varint,5,opt,name=denied,proto3" json:"denied,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AskedKey) Reset() {
+	*x = AskedKey{}
+	mi := &file_penstock_v1_penstock_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AskedKey) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AskedKey) ProtoMessage() {}
+
+func (x *AskedKey) ProtoReflect() protoreflect.Message {
+	mi := &file_penstock_v1_penstock_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AskedKey.ProtoReflect.Descriptor instead.
+func (*AskedKey) Descriptor() ([]byte, []int) {
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *AskedKey) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *AskedKey) GetLimitName() string {
+	if x != nil {
+		return x.LimitName
+	}
+	return ""
+}
+
+func (x *AskedKey) GetChecks() int64 {
+	if x != nil {
+		return x.Checks
+	}
+	return 0
+}
+
+func (x *AskedKey) GetOver() int64 {
+	if x != nil {
+		return x.Over
+	}
+	return 0
+}
+
+func (x *AskedKey) GetDenied() int64 {
+	if x != nil {
+		return x.Denied
+	}
+	return 0
+}
+
 // KeyState is what a key has used of a limit.
 type KeyState struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
@@ -2801,7 +3014,7 @@ type KeyState struct {
 
 func (x *KeyState) Reset() {
 	*x = KeyState{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[29]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2813,7 +3026,7 @@ func (x *KeyState) String() string {
 func (*KeyState) ProtoMessage() {}
 
 func (x *KeyState) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[29]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2826,7 +3039,7 @@ func (x *KeyState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyState.ProtoReflect.Descriptor instead.
 func (*KeyState) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{29}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *KeyState) GetKey() []byte {
@@ -2879,7 +3092,7 @@ type KeysRequest struct {
 
 func (x *KeysRequest) Reset() {
 	*x = KeysRequest{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[30]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2891,7 +3104,7 @@ func (x *KeysRequest) String() string {
 func (*KeysRequest) ProtoMessage() {}
 
 func (x *KeysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[30]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2904,7 +3117,7 @@ func (x *KeysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeysRequest.ProtoReflect.Descriptor instead.
 func (*KeysRequest) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{30}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *KeysRequest) GetPrefix() []byte {
@@ -2941,7 +3154,7 @@ type KeysResponse struct {
 
 func (x *KeysResponse) Reset() {
 	*x = KeysResponse{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[31]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2953,7 +3166,7 @@ func (x *KeysResponse) String() string {
 func (*KeysResponse) ProtoMessage() {}
 
 func (x *KeysResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[31]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2966,7 +3179,7 @@ func (x *KeysResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeysResponse.ProtoReflect.Descriptor instead.
 func (*KeysResponse) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{31}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *KeysResponse) GetNode() string {
@@ -3007,7 +3220,7 @@ type HoldsRequest struct {
 
 func (x *HoldsRequest) Reset() {
 	*x = HoldsRequest{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[32]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3019,7 +3232,7 @@ func (x *HoldsRequest) String() string {
 func (*HoldsRequest) ProtoMessage() {}
 
 func (x *HoldsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[32]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3032,7 +3245,7 @@ func (x *HoldsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldsRequest.ProtoReflect.Descriptor instead.
 func (*HoldsRequest) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{32}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *HoldsRequest) GetLimit() string {
@@ -3077,7 +3290,7 @@ type HoldsResponse struct {
 
 func (x *HoldsResponse) Reset() {
 	*x = HoldsResponse{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[33]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3089,7 +3302,7 @@ func (x *HoldsResponse) String() string {
 func (*HoldsResponse) ProtoMessage() {}
 
 func (x *HoldsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[33]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3102,7 +3315,7 @@ func (x *HoldsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldsResponse.ProtoReflect.Descriptor instead.
 func (*HoldsResponse) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{33}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *HoldsResponse) GetNode() string {
@@ -3142,7 +3355,7 @@ type OpenHold struct {
 
 func (x *OpenHold) Reset() {
 	*x = OpenHold{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[34]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3154,7 +3367,7 @@ func (x *OpenHold) String() string {
 func (*OpenHold) ProtoMessage() {}
 
 func (x *OpenHold) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[34]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3167,7 +3380,7 @@ func (x *OpenHold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenHold.ProtoReflect.Descriptor instead.
 func (*OpenHold) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{34}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *OpenHold) GetLimitName() string {
@@ -3214,7 +3427,7 @@ type DrainRequest struct {
 
 func (x *DrainRequest) Reset() {
 	*x = DrainRequest{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[35]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3226,7 +3439,7 @@ func (x *DrainRequest) String() string {
 func (*DrainRequest) ProtoMessage() {}
 
 func (x *DrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[35]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3239,7 +3452,7 @@ func (x *DrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainRequest.ProtoReflect.Descriptor instead.
 func (*DrainRequest) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{35}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{37}
 }
 
 // DrainResponse says that it is out.
@@ -3252,7 +3465,7 @@ type DrainResponse struct {
 
 func (x *DrainResponse) Reset() {
 	*x = DrainResponse{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[36]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3264,7 +3477,7 @@ func (x *DrainResponse) String() string {
 func (*DrainResponse) ProtoMessage() {}
 
 func (x *DrainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[36]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3277,7 +3490,7 @@ func (x *DrainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainResponse.ProtoReflect.Descriptor instead.
 func (*DrainResponse) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{36}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *DrainResponse) GetNode() string {
@@ -3296,7 +3509,7 @@ type RecoverRequest struct {
 
 func (x *RecoverRequest) Reset() {
 	*x = RecoverRequest{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[37]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3308,7 +3521,7 @@ func (x *RecoverRequest) String() string {
 func (*RecoverRequest) ProtoMessage() {}
 
 func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[37]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3321,7 +3534,7 @@ func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverRequest.ProtoReflect.Descriptor instead.
 func (*RecoverRequest) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{37}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{39}
 }
 
 // RecoverResponse says that the node goes on without them.
@@ -3334,7 +3547,7 @@ type RecoverResponse struct {
 
 func (x *RecoverResponse) Reset() {
 	*x = RecoverResponse{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[38]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3346,7 +3559,7 @@ func (x *RecoverResponse) String() string {
 func (*RecoverResponse) ProtoMessage() {}
 
 func (x *RecoverResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[38]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3359,7 +3572,7 @@ func (x *RecoverResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverResponse.ProtoReflect.Descriptor instead.
 func (*RecoverResponse) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{38}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *RecoverResponse) GetNode() string {
@@ -3384,7 +3597,7 @@ type CreditRequest struct {
 
 func (x *CreditRequest) Reset() {
 	*x = CreditRequest{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[39]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3396,7 +3609,7 @@ func (x *CreditRequest) String() string {
 func (*CreditRequest) ProtoMessage() {}
 
 func (x *CreditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[39]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3409,7 +3622,7 @@ func (x *CreditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreditRequest.ProtoReflect.Descriptor instead.
 func (*CreditRequest) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{39}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *CreditRequest) GetLimit() string {
@@ -3443,7 +3656,7 @@ type CreditResponse struct {
 
 func (x *CreditResponse) Reset() {
 	*x = CreditResponse{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[40]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3455,7 +3668,7 @@ func (x *CreditResponse) String() string {
 func (*CreditResponse) ProtoMessage() {}
 
 func (x *CreditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[40]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3468,7 +3681,7 @@ func (x *CreditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreditResponse.ProtoReflect.Descriptor instead.
 func (*CreditResponse) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{40}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *CreditResponse) GetDecision() *Decision {
@@ -3487,7 +3700,7 @@ type LimitsRequest struct {
 
 func (x *LimitsRequest) Reset() {
 	*x = LimitsRequest{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[41]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3499,7 +3712,7 @@ func (x *LimitsRequest) String() string {
 func (*LimitsRequest) ProtoMessage() {}
 
 func (x *LimitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[41]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3512,7 +3725,7 @@ func (x *LimitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitsRequest.ProtoReflect.Descriptor instead.
 func (*LimitsRequest) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{41}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{43}
 }
 
 // LimitsResponse has them, by name.
@@ -3526,7 +3739,7 @@ type LimitsResponse struct {
 
 func (x *LimitsResponse) Reset() {
 	*x = LimitsResponse{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[42]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3538,7 +3751,7 @@ func (x *LimitsResponse) String() string {
 func (*LimitsResponse) ProtoMessage() {}
 
 func (x *LimitsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[42]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3551,7 +3764,7 @@ func (x *LimitsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitsResponse.ProtoReflect.Descriptor instead.
 func (*LimitsResponse) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{42}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *LimitsResponse) GetNode() string {
@@ -3593,7 +3806,7 @@ type NamedLimit struct {
 
 func (x *NamedLimit) Reset() {
 	*x = NamedLimit{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[43]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3605,7 +3818,7 @@ func (x *NamedLimit) String() string {
 func (*NamedLimit) ProtoMessage() {}
 
 func (x *NamedLimit) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[43]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3618,7 +3831,7 @@ func (x *NamedLimit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NamedLimit.ProtoReflect.Descriptor instead.
 func (*NamedLimit) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{43}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *NamedLimit) GetLimit() *InlineLimit {
@@ -3704,7 +3917,7 @@ type Candidate struct {
 
 func (x *Candidate) Reset() {
 	*x = Candidate{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[44]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3716,7 +3929,7 @@ func (x *Candidate) String() string {
 func (*Candidate) ProtoMessage() {}
 
 func (x *Candidate) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[44]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3729,7 +3942,7 @@ func (x *Candidate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Candidate.ProtoReflect.Descriptor instead.
 func (*Candidate) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{44}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Candidate) GetLimit() *InlineLimit {
@@ -3798,7 +4011,7 @@ type PutLimitRequest struct {
 
 func (x *PutLimitRequest) Reset() {
 	*x = PutLimitRequest{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[45]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3810,7 +4023,7 @@ func (x *PutLimitRequest) String() string {
 func (*PutLimitRequest) ProtoMessage() {}
 
 func (x *PutLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[45]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3823,7 +4036,7 @@ func (x *PutLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutLimitRequest.ProtoReflect.Descriptor instead.
 func (*PutLimitRequest) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{45}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *PutLimitRequest) GetLimit() *InlineLimit {
@@ -3872,7 +4085,7 @@ type PutLimitResponse struct {
 
 func (x *PutLimitResponse) Reset() {
 	*x = PutLimitResponse{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[46]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3884,7 +4097,7 @@ func (x *PutLimitResponse) String() string {
 func (*PutLimitResponse) ProtoMessage() {}
 
 func (x *PutLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[46]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3897,7 +4110,7 @@ func (x *PutLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutLimitResponse.ProtoReflect.Descriptor instead.
 func (*PutLimitResponse) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{46}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *PutLimitResponse) GetNode() string {
@@ -3947,7 +4160,7 @@ type PromoteLimitRequest struct {
 
 func (x *PromoteLimitRequest) Reset() {
 	*x = PromoteLimitRequest{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[47]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3959,7 +4172,7 @@ func (x *PromoteLimitRequest) String() string {
 func (*PromoteLimitRequest) ProtoMessage() {}
 
 func (x *PromoteLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[47]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3972,7 +4185,7 @@ func (x *PromoteLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromoteLimitRequest.ProtoReflect.Descriptor instead.
 func (*PromoteLimitRequest) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{47}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *PromoteLimitRequest) GetName() string {
@@ -4003,7 +4216,7 @@ type PromoteLimitResponse struct {
 
 func (x *PromoteLimitResponse) Reset() {
 	*x = PromoteLimitResponse{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[48]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4015,7 +4228,7 @@ func (x *PromoteLimitResponse) String() string {
 func (*PromoteLimitResponse) ProtoMessage() {}
 
 func (x *PromoteLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[48]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4028,7 +4241,7 @@ func (x *PromoteLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromoteLimitResponse.ProtoReflect.Descriptor instead.
 func (*PromoteLimitResponse) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{48}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *PromoteLimitResponse) GetNode() string {
@@ -4071,7 +4284,7 @@ type DeleteLimitRequest struct {
 
 func (x *DeleteLimitRequest) Reset() {
 	*x = DeleteLimitRequest{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[49]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4083,7 +4296,7 @@ func (x *DeleteLimitRequest) String() string {
 func (*DeleteLimitRequest) ProtoMessage() {}
 
 func (x *DeleteLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[49]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4096,7 +4309,7 @@ func (x *DeleteLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteLimitRequest.ProtoReflect.Descriptor instead.
 func (*DeleteLimitRequest) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{49}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *DeleteLimitRequest) GetName() string {
@@ -4127,7 +4340,7 @@ type DeleteLimitResponse struct {
 
 func (x *DeleteLimitResponse) Reset() {
 	*x = DeleteLimitResponse{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[50]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4139,7 +4352,7 @@ func (x *DeleteLimitResponse) String() string {
 func (*DeleteLimitResponse) ProtoMessage() {}
 
 func (x *DeleteLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[50]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4152,7 +4365,7 @@ func (x *DeleteLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteLimitResponse.ProtoReflect.Descriptor instead.
 func (*DeleteLimitResponse) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{50}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *DeleteLimitResponse) GetNode() string {
@@ -4197,7 +4410,7 @@ type RollbackLimitRequest struct {
 
 func (x *RollbackLimitRequest) Reset() {
 	*x = RollbackLimitRequest{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[51]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4209,7 +4422,7 @@ func (x *RollbackLimitRequest) String() string {
 func (*RollbackLimitRequest) ProtoMessage() {}
 
 func (x *RollbackLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[51]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4222,7 +4435,7 @@ func (x *RollbackLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollbackLimitRequest.ProtoReflect.Descriptor instead.
 func (*RollbackLimitRequest) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{51}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *RollbackLimitRequest) GetName() string {
@@ -4260,7 +4473,7 @@ type RollbackLimitResponse struct {
 
 func (x *RollbackLimitResponse) Reset() {
 	*x = RollbackLimitResponse{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[52]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4272,7 +4485,7 @@ func (x *RollbackLimitResponse) String() string {
 func (*RollbackLimitResponse) ProtoMessage() {}
 
 func (x *RollbackLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[52]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4285,7 +4498,7 @@ func (x *RollbackLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollbackLimitResponse.ProtoReflect.Descriptor instead.
 func (*RollbackLimitResponse) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{52}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *RollbackLimitResponse) GetNode() string {
@@ -4327,7 +4540,7 @@ type LimitHistoryRequest struct {
 
 func (x *LimitHistoryRequest) Reset() {
 	*x = LimitHistoryRequest{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[53]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4339,7 +4552,7 @@ func (x *LimitHistoryRequest) String() string {
 func (*LimitHistoryRequest) ProtoMessage() {}
 
 func (x *LimitHistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[53]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4352,7 +4565,7 @@ func (x *LimitHistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitHistoryRequest.ProtoReflect.Descriptor instead.
 func (*LimitHistoryRequest) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{53}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *LimitHistoryRequest) GetName() string {
@@ -4373,7 +4586,7 @@ type LimitHistoryResponse struct {
 
 func (x *LimitHistoryResponse) Reset() {
 	*x = LimitHistoryResponse{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[54]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4385,7 +4598,7 @@ func (x *LimitHistoryResponse) String() string {
 func (*LimitHistoryResponse) ProtoMessage() {}
 
 func (x *LimitHistoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[54]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4398,7 +4611,7 @@ func (x *LimitHistoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitHistoryResponse.ProtoReflect.Descriptor instead.
 func (*LimitHistoryResponse) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{54}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *LimitHistoryResponse) GetNode() string {
@@ -4434,7 +4647,7 @@ type LimitEntry struct {
 
 func (x *LimitEntry) Reset() {
 	*x = LimitEntry{}
-	mi := &file_penstock_v1_penstock_proto_msgTypes[55]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4446,7 +4659,7 @@ func (x *LimitEntry) String() string {
 func (*LimitEntry) ProtoMessage() {}
 
 func (x *LimitEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_v1_penstock_proto_msgTypes[55]
+	mi := &file_penstock_v1_penstock_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4459,7 +4672,7 @@ func (x *LimitEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitEntry.ProtoReflect.Descriptor instead.
 func (*LimitEntry) Descriptor() ([]byte, []int) {
-	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{55}
+	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *LimitEntry) GetName() string {
@@ -4674,16 +4887,35 @@ const file_penstock_v1_penstock_proto_rawDesc = "" +
 	"\x05owner\x18\x01 \x01(\tR\x05owner\x12\x12\n" +
 	"\x04heir\x18\x02 \x01(\tR\x04heir\x12\x1c\n" +
 	"\tpartition\x18\x03 \x01(\x05R\tpartition\x12\x12\n" +
-	"\x04ring\x18\x04 \x01(\tR\x04ring\"8\n" +
+	"\x04ring\x18\x04 \x01(\tR\x04ring\"N\n" +
 	"\n" +
 	"TopRequest\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\x05R\x05count\x12\x14\n" +
-	"\x05limit\x18\x02 \x01(\tR\x05limit\"z\n" +
+	"\x05limit\x18\x02 \x01(\tR\x05limit\x12\x14\n" +
+	"\x05asked\x18\x03 \x01(\x05R\x05asked\"\x8a\x02\n" +
 	"\vTopResponse\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12)\n" +
 	"\x04keys\x18\x02 \x03(\v2\x15.penstock.v1.KeyStateR\x04keys\x12\x12\n" +
 	"\x04seen\x18\x03 \x01(\x03R\x04seen\x12\x18\n" +
-	"\apartial\x18\x04 \x01(\bR\apartial\"\x8b\x01\n" +
+	"\apartial\x18\x04 \x01(\bR\apartial\x12\x12\n" +
+	"\x04boot\x18\x05 \x01(\x06R\x04boot\x12\x18\n" +
+	"\aallowed\x18\x06 \x01(\x04R\aallowed\x12\x16\n" +
+	"\x06denied\x18\a \x01(\x04R\x06denied\x12\x1a\n" +
+	"\bdegraded\x18\b \x01(\x04R\bdegraded\x12,\n" +
+	"\x05asked\x18\t \x01(\v2\x16.penstock.v1.AskedKeysR\x05asked\"\x9b\x01\n" +
+	"\tAskedKeys\x12)\n" +
+	"\x04keys\x18\x01 \x03(\v2\x15.penstock.v1.AskedKeyR\x04keys\x12\x14\n" +
+	"\x05total\x18\x02 \x01(\x03R\x05total\x12\x16\n" +
+	"\x06unseen\x18\x03 \x01(\x03R\x06unseen\x12\x18\n" +
+	"\asampled\x18\x04 \x01(\x03R\asampled\x12\x1b\n" +
+	"\twindow_ms\x18\x05 \x01(\x03R\bwindowMs\"\x7f\n" +
+	"\bAskedKey\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\fR\x03key\x12\x1d\n" +
+	"\n" +
+	"limit_name\x18\x02 \x01(\tR\tlimitName\x12\x16\n" +
+	"\x06checks\x18\x03 \x01(\x03R\x06checks\x12\x12\n" +
+	"\x04over\x18\x04 \x01(\x03R\x04over\x12\x16\n" +
+	"\x06denied\x18\x05 \x01(\x03R\x06denied\"\x8b\x01\n" +
 	"\bKeyState\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x1d\n" +
 	"\n" +
@@ -4900,7 +5132,7 @@ func file_penstock_v1_penstock_proto_rawDescGZIP() []byte {
 }
 
 var file_penstock_v1_penstock_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_penstock_v1_penstock_proto_msgTypes = make([]protoimpl.MessageInfo, 57)
+var file_penstock_v1_penstock_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
 var file_penstock_v1_penstock_proto_goTypes = []any{
 	(Algorithm)(0),                // 0: penstock.v1.Algorithm
 	(Anchor)(0),                   // 1: penstock.v1.Anchor
@@ -4940,34 +5172,36 @@ var file_penstock_v1_penstock_proto_goTypes = []any{
 	(*RingResponse)(nil),          // 35: penstock.v1.RingResponse
 	(*TopRequest)(nil),            // 36: penstock.v1.TopRequest
 	(*TopResponse)(nil),           // 37: penstock.v1.TopResponse
-	(*KeyState)(nil),              // 38: penstock.v1.KeyState
-	(*KeysRequest)(nil),           // 39: penstock.v1.KeysRequest
-	(*KeysResponse)(nil),          // 40: penstock.v1.KeysResponse
-	(*HoldsRequest)(nil),          // 41: penstock.v1.HoldsRequest
-	(*HoldsResponse)(nil),         // 42: penstock.v1.HoldsResponse
-	(*OpenHold)(nil),              // 43: penstock.v1.OpenHold
-	(*DrainRequest)(nil),          // 44: penstock.v1.DrainRequest
-	(*DrainResponse)(nil),         // 45: penstock.v1.DrainResponse
-	(*RecoverRequest)(nil),        // 46: penstock.v1.RecoverRequest
-	(*RecoverResponse)(nil),       // 47: penstock.v1.RecoverResponse
-	(*CreditRequest)(nil),         // 48: penstock.v1.CreditRequest
-	(*CreditResponse)(nil),        // 49: penstock.v1.CreditResponse
-	(*LimitsRequest)(nil),         // 50: penstock.v1.LimitsRequest
-	(*LimitsResponse)(nil),        // 51: penstock.v1.LimitsResponse
-	(*NamedLimit)(nil),            // 52: penstock.v1.NamedLimit
-	(*Candidate)(nil),             // 53: penstock.v1.Candidate
-	(*PutLimitRequest)(nil),       // 54: penstock.v1.PutLimitRequest
-	(*PutLimitResponse)(nil),      // 55: penstock.v1.PutLimitResponse
-	(*PromoteLimitRequest)(nil),   // 56: penstock.v1.PromoteLimitRequest
-	(*PromoteLimitResponse)(nil),  // 57: penstock.v1.PromoteLimitResponse
-	(*DeleteLimitRequest)(nil),    // 58: penstock.v1.DeleteLimitRequest
-	(*DeleteLimitResponse)(nil),   // 59: penstock.v1.DeleteLimitResponse
-	(*RollbackLimitRequest)(nil),  // 60: penstock.v1.RollbackLimitRequest
-	(*RollbackLimitResponse)(nil), // 61: penstock.v1.RollbackLimitResponse
-	(*LimitHistoryRequest)(nil),   // 62: penstock.v1.LimitHistoryRequest
-	(*LimitHistoryResponse)(nil),  // 63: penstock.v1.LimitHistoryResponse
-	(*LimitEntry)(nil),            // 64: penstock.v1.LimitEntry
-	nil,                           // 65: penstock.v1.CheckRequest.AttributesEntry
+	(*AskedKeys)(nil),             // 38: penstock.v1.AskedKeys
+	(*AskedKey)(nil),              // 39: penstock.v1.AskedKey
+	(*KeyState)(nil),              // 40: penstock.v1.KeyState
+	(*KeysRequest)(nil),           // 41: penstock.v1.KeysRequest
+	(*KeysResponse)(nil),          // 42: penstock.v1.KeysResponse
+	(*HoldsRequest)(nil),          // 43: penstock.v1.HoldsRequest
+	(*HoldsResponse)(nil),         // 44: penstock.v1.HoldsResponse
+	(*OpenHold)(nil),              // 45: penstock.v1.OpenHold
+	(*DrainRequest)(nil),          // 46: penstock.v1.DrainRequest
+	(*DrainResponse)(nil),         // 47: penstock.v1.DrainResponse
+	(*RecoverRequest)(nil),        // 48: penstock.v1.RecoverRequest
+	(*RecoverResponse)(nil),       // 49: penstock.v1.RecoverResponse
+	(*CreditRequest)(nil),         // 50: penstock.v1.CreditRequest
+	(*CreditResponse)(nil),        // 51: penstock.v1.CreditResponse
+	(*LimitsRequest)(nil),         // 52: penstock.v1.LimitsRequest
+	(*LimitsResponse)(nil),        // 53: penstock.v1.LimitsResponse
+	(*NamedLimit)(nil),            // 54: penstock.v1.NamedLimit
+	(*Candidate)(nil),             // 55: penstock.v1.Candidate
+	(*PutLimitRequest)(nil),       // 56: penstock.v1.PutLimitRequest
+	(*PutLimitResponse)(nil),      // 57: penstock.v1.PutLimitResponse
+	(*PromoteLimitRequest)(nil),   // 58: penstock.v1.PromoteLimitRequest
+	(*PromoteLimitResponse)(nil),  // 59: penstock.v1.PromoteLimitResponse
+	(*DeleteLimitRequest)(nil),    // 60: penstock.v1.DeleteLimitRequest
+	(*DeleteLimitResponse)(nil),   // 61: penstock.v1.DeleteLimitResponse
+	(*RollbackLimitRequest)(nil),  // 62: penstock.v1.RollbackLimitRequest
+	(*RollbackLimitResponse)(nil), // 63: penstock.v1.RollbackLimitResponse
+	(*LimitHistoryRequest)(nil),   // 64: penstock.v1.LimitHistoryRequest
+	(*LimitHistoryResponse)(nil),  // 65: penstock.v1.LimitHistoryResponse
+	(*LimitEntry)(nil),            // 66: penstock.v1.LimitEntry
+	nil,                           // 67: penstock.v1.CheckRequest.AttributesEntry
 }
 var file_penstock_v1_penstock_proto_depIdxs = []int32{
 	11, // 0: penstock.v1.Item.inline:type_name -> penstock.v1.InlineLimit
@@ -4983,7 +5217,7 @@ var file_penstock_v1_penstock_proto_depIdxs = []int32{
 	8,  // 10: penstock.v1.Decision.source:type_name -> penstock.v1.Source
 	13, // 11: penstock.v1.Decision.denial:type_name -> penstock.v1.Denial
 	9,  // 12: penstock.v1.CheckRequest.items:type_name -> penstock.v1.Item
-	65, // 13: penstock.v1.CheckRequest.attributes:type_name -> penstock.v1.CheckRequest.AttributesEntry
+	67, // 13: penstock.v1.CheckRequest.attributes:type_name -> penstock.v1.CheckRequest.AttributesEntry
 	10, // 14: penstock.v1.CheckRequest.id:type_name -> penstock.v1.RequestId
 	12, // 15: penstock.v1.CheckResponse.decisions:type_name -> penstock.v1.Decision
 	16, // 16: penstock.v1.CheckResponse.verdict:type_name -> penstock.v1.Verdict
@@ -5000,64 +5234,66 @@ var file_penstock_v1_penstock_proto_depIdxs = []int32{
 	12, // 27: penstock.v1.SettleResponse.decision:type_name -> penstock.v1.Decision
 	12, // 28: penstock.v1.ExtendResponse.decision:type_name -> penstock.v1.Decision
 	32, // 29: penstock.v1.MembersResponse.members:type_name -> penstock.v1.Member
-	38, // 30: penstock.v1.TopResponse.keys:type_name -> penstock.v1.KeyState
-	38, // 31: penstock.v1.KeysResponse.keys:type_name -> penstock.v1.KeyState
-	43, // 32: penstock.v1.HoldsResponse.holds:type_name -> penstock.v1.OpenHold
-	12, // 33: penstock.v1.CreditResponse.decision:type_name -> penstock.v1.Decision
-	52, // 34: penstock.v1.LimitsResponse.limits:type_name -> penstock.v1.NamedLimit
-	11, // 35: penstock.v1.NamedLimit.limit:type_name -> penstock.v1.InlineLimit
-	53, // 36: penstock.v1.NamedLimit.candidate:type_name -> penstock.v1.Candidate
-	11, // 37: penstock.v1.Candidate.limit:type_name -> penstock.v1.InlineLimit
-	11, // 38: penstock.v1.PutLimitRequest.limit:type_name -> penstock.v1.InlineLimit
-	11, // 39: penstock.v1.PutLimitRequest.candidate:type_name -> penstock.v1.InlineLimit
-	64, // 40: penstock.v1.LimitHistoryResponse.entries:type_name -> penstock.v1.LimitEntry
-	14, // 41: penstock.v1.RateLimiter.Check:input_type -> penstock.v1.CheckRequest
-	17, // 42: penstock.v1.RateLimiter.CheckStream:input_type -> penstock.v1.CheckStreamRequest
-	20, // 43: penstock.v1.RateLimiter.Peek:input_type -> penstock.v1.PeekRequest
-	22, // 44: penstock.v1.RateLimiter.Reset:input_type -> penstock.v1.ResetRequest
-	24, // 45: penstock.v1.RateLimiter.Reserve:input_type -> penstock.v1.ReserveRequest
-	27, // 46: penstock.v1.RateLimiter.Settle:input_type -> penstock.v1.SettleRequest
-	29, // 47: penstock.v1.RateLimiter.Extend:input_type -> penstock.v1.ExtendRequest
-	31, // 48: penstock.v1.Admin.Members:input_type -> penstock.v1.MembersRequest
-	34, // 49: penstock.v1.Admin.Ring:input_type -> penstock.v1.RingRequest
-	36, // 50: penstock.v1.Admin.Top:input_type -> penstock.v1.TopRequest
-	39, // 51: penstock.v1.Admin.Keys:input_type -> penstock.v1.KeysRequest
-	41, // 52: penstock.v1.Admin.Holds:input_type -> penstock.v1.HoldsRequest
-	44, // 53: penstock.v1.Admin.Drain:input_type -> penstock.v1.DrainRequest
-	46, // 54: penstock.v1.Admin.Recover:input_type -> penstock.v1.RecoverRequest
-	48, // 55: penstock.v1.Admin.Credit:input_type -> penstock.v1.CreditRequest
-	50, // 56: penstock.v1.Admin.Limits:input_type -> penstock.v1.LimitsRequest
-	54, // 57: penstock.v1.Admin.PutLimit:input_type -> penstock.v1.PutLimitRequest
-	58, // 58: penstock.v1.Admin.DeleteLimit:input_type -> penstock.v1.DeleteLimitRequest
-	56, // 59: penstock.v1.Admin.PromoteLimit:input_type -> penstock.v1.PromoteLimitRequest
-	60, // 60: penstock.v1.Admin.RollbackLimit:input_type -> penstock.v1.RollbackLimitRequest
-	62, // 61: penstock.v1.Admin.LimitHistory:input_type -> penstock.v1.LimitHistoryRequest
-	15, // 62: penstock.v1.RateLimiter.Check:output_type -> penstock.v1.CheckResponse
-	18, // 63: penstock.v1.RateLimiter.CheckStream:output_type -> penstock.v1.CheckStreamResponse
-	21, // 64: penstock.v1.RateLimiter.Peek:output_type -> penstock.v1.PeekResponse
-	23, // 65: penstock.v1.RateLimiter.Reset:output_type -> penstock.v1.ResetResponse
-	25, // 66: penstock.v1.RateLimiter.Reserve:output_type -> penstock.v1.ReserveResponse
-	28, // 67: penstock.v1.RateLimiter.Settle:output_type -> penstock.v1.SettleResponse
-	30, // 68: penstock.v1.RateLimiter.Extend:output_type -> penstock.v1.ExtendResponse
-	33, // 69: penstock.v1.Admin.Members:output_type -> penstock.v1.MembersResponse
-	35, // 70: penstock.v1.Admin.Ring:output_type -> penstock.v1.RingResponse
-	37, // 71: penstock.v1.Admin.Top:output_type -> penstock.v1.TopResponse
-	40, // 72: penstock.v1.Admin.Keys:output_type -> penstock.v1.KeysResponse
-	42, // 73: penstock.v1.Admin.Holds:output_type -> penstock.v1.HoldsResponse
-	45, // 74: penstock.v1.Admin.Drain:output_type -> penstock.v1.DrainResponse
-	47, // 75: penstock.v1.Admin.Recover:output_type -> penstock.v1.RecoverResponse
-	49, // 76: penstock.v1.Admin.Credit:output_type -> penstock.v1.CreditResponse
-	51, // 77: penstock.v1.Admin.Limits:output_type -> penstock.v1.LimitsResponse
-	55, // 78: penstock.v1.Admin.PutLimit:output_type -> penstock.v1.PutLimitResponse
-	59, // 79: penstock.v1.Admin.DeleteLimit:output_type -> penstock.v1.DeleteLimitResponse
-	57, // 80: penstock.v1.Admin.PromoteLimit:output_type -> penstock.v1.PromoteLimitResponse
-	61, // 81: penstock.v1.Admin.RollbackLimit:output_type -> penstock.v1.RollbackLimitResponse
-	63, // 82: penstock.v1.Admin.LimitHistory:output_type -> penstock.v1.LimitHistoryResponse
-	62, // [62:83] is the sub-list for method output_type
-	41, // [41:62] is the sub-list for method input_type
-	41, // [41:41] is the sub-list for extension type_name
-	41, // [41:41] is the sub-list for extension extendee
-	0,  // [0:41] is the sub-list for field type_name
+	40, // 30: penstock.v1.TopResponse.keys:type_name -> penstock.v1.KeyState
+	38, // 31: penstock.v1.TopResponse.asked:type_name -> penstock.v1.AskedKeys
+	39, // 32: penstock.v1.AskedKeys.keys:type_name -> penstock.v1.AskedKey
+	40, // 33: penstock.v1.KeysResponse.keys:type_name -> penstock.v1.KeyState
+	45, // 34: penstock.v1.HoldsResponse.holds:type_name -> penstock.v1.OpenHold
+	12, // 35: penstock.v1.CreditResponse.decision:type_name -> penstock.v1.Decision
+	54, // 36: penstock.v1.LimitsResponse.limits:type_name -> penstock.v1.NamedLimit
+	11, // 37: penstock.v1.NamedLimit.limit:type_name -> penstock.v1.InlineLimit
+	55, // 38: penstock.v1.NamedLimit.candidate:type_name -> penstock.v1.Candidate
+	11, // 39: penstock.v1.Candidate.limit:type_name -> penstock.v1.InlineLimit
+	11, // 40: penstock.v1.PutLimitRequest.limit:type_name -> penstock.v1.InlineLimit
+	11, // 41: penstock.v1.PutLimitRequest.candidate:type_name -> penstock.v1.InlineLimit
+	66, // 42: penstock.v1.LimitHistoryResponse.entries:type_name -> penstock.v1.LimitEntry
+	14, // 43: penstock.v1.RateLimiter.Check:input_type -> penstock.v1.CheckRequest
+	17, // 44: penstock.v1.RateLimiter.CheckStream:input_type -> penstock.v1.CheckStreamRequest
+	20, // 45: penstock.v1.RateLimiter.Peek:input_type -> penstock.v1.PeekRequest
+	22, // 46: penstock.v1.RateLimiter.Reset:input_type -> penstock.v1.ResetRequest
+	24, // 47: penstock.v1.RateLimiter.Reserve:input_type -> penstock.v1.ReserveRequest
+	27, // 48: penstock.v1.RateLimiter.Settle:input_type -> penstock.v1.SettleRequest
+	29, // 49: penstock.v1.RateLimiter.Extend:input_type -> penstock.v1.ExtendRequest
+	31, // 50: penstock.v1.Admin.Members:input_type -> penstock.v1.MembersRequest
+	34, // 51: penstock.v1.Admin.Ring:input_type -> penstock.v1.RingRequest
+	36, // 52: penstock.v1.Admin.Top:input_type -> penstock.v1.TopRequest
+	41, // 53: penstock.v1.Admin.Keys:input_type -> penstock.v1.KeysRequest
+	43, // 54: penstock.v1.Admin.Holds:input_type -> penstock.v1.HoldsRequest
+	46, // 55: penstock.v1.Admin.Drain:input_type -> penstock.v1.DrainRequest
+	48, // 56: penstock.v1.Admin.Recover:input_type -> penstock.v1.RecoverRequest
+	50, // 57: penstock.v1.Admin.Credit:input_type -> penstock.v1.CreditRequest
+	52, // 58: penstock.v1.Admin.Limits:input_type -> penstock.v1.LimitsRequest
+	56, // 59: penstock.v1.Admin.PutLimit:input_type -> penstock.v1.PutLimitRequest
+	60, // 60: penstock.v1.Admin.DeleteLimit:input_type -> penstock.v1.DeleteLimitRequest
+	58, // 61: penstock.v1.Admin.PromoteLimit:input_type -> penstock.v1.PromoteLimitRequest
+	62, // 62: penstock.v1.Admin.RollbackLimit:input_type -> penstock.v1.RollbackLimitRequest
+	64, // 63: penstock.v1.Admin.LimitHistory:input_type -> penstock.v1.LimitHistoryRequest
+	15, // 64: penstock.v1.RateLimiter.Check:output_type -> penstock.v1.CheckResponse
+	18, // 65: penstock.v1.RateLimiter.CheckStream:output_type -> penstock.v1.CheckStreamResponse
+	21, // 66: penstock.v1.RateLimiter.Peek:output_type -> penstock.v1.PeekResponse
+	23, // 67: penstock.v1.RateLimiter.Reset:output_type -> penstock.v1.ResetResponse
+	25, // 68: penstock.v1.RateLimiter.Reserve:output_type -> penstock.v1.ReserveResponse
+	28, // 69: penstock.v1.RateLimiter.Settle:output_type -> penstock.v1.SettleResponse
+	30, // 70: penstock.v1.RateLimiter.Extend:output_type -> penstock.v1.ExtendResponse
+	33, // 71: penstock.v1.Admin.Members:output_type -> penstock.v1.MembersResponse
+	35, // 72: penstock.v1.Admin.Ring:output_type -> penstock.v1.RingResponse
+	37, // 73: penstock.v1.Admin.Top:output_type -> penstock.v1.TopResponse
+	42, // 74: penstock.v1.Admin.Keys:output_type -> penstock.v1.KeysResponse
+	44, // 75: penstock.v1.Admin.Holds:output_type -> penstock.v1.HoldsResponse
+	47, // 76: penstock.v1.Admin.Drain:output_type -> penstock.v1.DrainResponse
+	49, // 77: penstock.v1.Admin.Recover:output_type -> penstock.v1.RecoverResponse
+	51, // 78: penstock.v1.Admin.Credit:output_type -> penstock.v1.CreditResponse
+	53, // 79: penstock.v1.Admin.Limits:output_type -> penstock.v1.LimitsResponse
+	57, // 80: penstock.v1.Admin.PutLimit:output_type -> penstock.v1.PutLimitResponse
+	61, // 81: penstock.v1.Admin.DeleteLimit:output_type -> penstock.v1.DeleteLimitResponse
+	59, // 82: penstock.v1.Admin.PromoteLimit:output_type -> penstock.v1.PromoteLimitResponse
+	63, // 83: penstock.v1.Admin.RollbackLimit:output_type -> penstock.v1.RollbackLimitResponse
+	65, // 84: penstock.v1.Admin.LimitHistory:output_type -> penstock.v1.LimitHistoryResponse
+	64, // [64:85] is the sub-list for method output_type
+	43, // [43:64] is the sub-list for method input_type
+	43, // [43:43] is the sub-list for extension type_name
+	43, // [43:43] is the sub-list for extension extendee
+	0,  // [0:43] is the sub-list for field type_name
 }
 
 func init() { file_penstock_v1_penstock_proto_init() }
@@ -5074,7 +5310,7 @@ func file_penstock_v1_penstock_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_penstock_v1_penstock_proto_rawDesc), len(file_penstock_v1_penstock_proto_rawDesc)),
 			NumEnums:      9,
-			NumMessages:   57,
+			NumMessages:   59,
 			NumExtensions: 0,
 			NumServices:   2,
 		},
