@@ -238,7 +238,8 @@ func (c *cluster) settled(ctx context.Context) error {
 			return fmt.Errorf("%s: %w", n.name, err)
 		}
 		held += metric(page, `penstock_partitions{state="held"}`)
-		if missing := metric(page, "penstock_unreplicated_partitions"); missing > 0 {
+		missing := metric(page, "penstock_unreplicated_partitions")
+		if missing > 0 && len(nodes) > 1 {
 			return fmt.Errorf("%s has %v partitions without a copy", n.name, missing)
 		}
 	}

@@ -65,6 +65,7 @@ var kinds = []kind{
 	{name: "cut-pair", weight: 1, least: 3, spaces: true, do: parted(true)},
 	{name: "cut-one-way", weight: 1, least: 3, spaces: true, do: parted(false)},
 	{name: "kill-pair", weight: 2, least: 5, chaos: true, do: killed(2)},
+	{name: "kill-most", weight: 1, least: 4, chaos: true, do: (*run).killMost},
 	{name: "stop-pair", weight: 1, least: 5, chaos: true, do: suspended(2)},
 	{name: "cut-off-pair", weight: 1, least: 5, chaos: true, spaces: true, do: cut(2)},
 }
@@ -182,7 +183,8 @@ func (r *run) play() error {
 	time.Sleep(2 * time.Second)
 	r.measure()
 	var err error
-	for end := time.Now().Add(time.Duration(r.options.seconds) * time.Second); time.Now().Before(end) && err == nil; {
+	for end := time.Now().Add(time.Duration(r.options.seconds) * time.Second); time.Now().Before(
+		end) && err == nil; {
 		err = r.fault()
 		r.rest(500, 1500)
 	}
@@ -333,15 +335,34 @@ func (r *run) reload(f *judge.Fault) error {
 	return nil
 }
 
-// kill ends nodes by kill -9.
+// kill ends nodes by kill -9, all at once.
 func (r *run) kill(f *judge.Fault, n int) error {
+	return r.killWithin(f, n, 0)
+}
+
+// killMost leaves one or two nodes. Each of the others is killed so soon after the one before that
+// the members may or may not have agreed to go on without that one.
+func (r *run) killMost(f *judge.Fault) error {
+	return r.killWithin(f, len(r.cluster.in(up))-1-r.dice.IntN(2), 80)
+}
+
+// killWithin ends n nodes by kill -9, each one up to so many milliseconds after the one before.
+func (r *run) killWithin(f *judge.Fault, n, apart int) error {
 	f.Forgets, f.Marks, f.Gone, f.Again = true, true, true, 250*time.Millisecond
 	victims := r.victims(f, n)
-	for _, v := range victims {
-		r.cluster.set(v, down)
+	if apart == 0 {
+		for _, v := range victims {
+			r.cluster.set(v, down)
+		}
 	}
 	f.Start = r.recorder.now()
-	for _, v := range victims {
+	for i, v := range victims {
+		if apart > 0 {
+			if i > 0 {
+				r.rest(0, apart)
+			}
+			r.cluster.set(v, down)
+		}
 		if err := v.signal(syscall.SIGKILL); err != nil {
 			return err
 		}

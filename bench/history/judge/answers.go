@@ -172,7 +172,7 @@ func (h *History) judgeAnswer(
 		figures.of(anew.Kind).Anew++
 		return
 	}
-	if h.holdForgotten(o) {
+	if h.holdForgotten(o) || h.repeated(o) {
 		return
 	}
 	if f != nil && f.Marks {
@@ -200,6 +200,15 @@ func (h *History) judgeAnswer(
 	if o.troubled() {
 		h.judgeCalm(o, f, kind, x, v)
 	}
+}
+
+// repeated says that o repeats a request that was answered with this mark. A repeat gets the answer
+// of the first request, with its mark, for as long as its id is remembered.
+func (h *History) repeated(o *Op) bool {
+	return o.ID != "" && o.Mark == Marked &&
+		slices.ContainsFunc(h.byKey[o.Limit+"/"+o.Key], func(x *Op) bool {
+			return x.ID == o.ID && x.End < o.Start && x.Mark == Marked && x.Bound == o.Bound
+		})
 }
 
 // judgeCalm: without a fault that excuses it no answer is marked, and none is missing.

@@ -208,14 +208,28 @@ func (e *explanation) doubt(o *Op) *step {
 }
 
 // inDoubt: there is a fault in which a node may have decided from its share, and a cached denial
-// may have outlived its reason by a second.
+// may have outlived its reason by a second. Or all that knew the counter failed at once: then it is
+// marked until a window has passed, and a door without a word for marks cannot say so. A door that
+// has the word and does not use it says that the counter has outlived the fault.
 func (k *key) inDoubt(o *Op) bool {
 	for _, f := range k.faults {
 		if f.Marks && o.overlaps(f.Start, f.Settled+time.Second) {
 			return true
 		}
+		if o.Mark == Unknown && f.Forgets && len(f.Nodes) > 1 && f.Start <= o.End &&
+			!k.outlived(f) {
+			return true
+		}
 	}
 	return false
+}
+
+// outlived reports whether an owner has decided for the key after a fault without a mark.
+func (k *key) outlived(f *Fault) bool {
+	return slices.ContainsFunc(k.ops, func(o *Op) bool {
+		return o.Start > f.End && o.Failed == "" && o.Mark == Unmarked &&
+			(o.Source == "owner" || o.Source == "forwarded")
+	})
 }
 
 // active is what the faults forgive that are not over at an instant.

@@ -136,6 +136,36 @@ func TestHistories(t *testing.T) {
 			"nothing is lost", "at least 2",
 		},
 		{
+			"all that knew it are killed, and Redis has no word for the mark",
+			[]*Op{at(0, 1, 7, cost(3)), at(5000, 5001, 9, redis), at(5002, 5003, 8, unsure(10))},
+			pair(), "", "",
+		},
+		{
+			"all that knew it are killed, and Redis alone is asked",
+			[]*Op{at(0, 1, 7, cost(3)), at(5000, 5001, 9, redis)},
+			pair(), "", "",
+		},
+		{
+			"another door says that it has outlived both",
+			[]*Op{at(0, 1, 7, cost(3)), at(4990, 4991, 6), at(5000, 5001, 9, redis)},
+			pair(), "nothing is lost", "",
+		},
+		{
+			"one that knew it lives",
+			[]*Op{at(0, 1, 7, cost(3)), at(5000, 5001, 9, redis)},
+			killed(), "nothing is lost", "",
+		},
+		{
+			"a repeat has the mark of the first answer",
+			[]*Op{at(1100, 1101, 9, marked(10), id("a")), at(4000, 4001, 9, unsure(10), id("a"))},
+			killed(), "", "",
+		},
+		{
+			"another request has not",
+			[]*Op{at(1100, 1101, 9, marked(10), id("a")), at(4000, 4001, 9, unsure(10), id("b"))},
+			killed(), "nothing is marked", "",
+		},
+		{
 			"lost while a node leaves",
 			[]*Op{at(0, 1, 9), at(990, 995, 8), at(2100, 2101, 8)},
 			left(),

@@ -73,7 +73,8 @@ func judgeSum(h *History, k *key, figures figures, v *Verdict) {
 	if bound, stated := k.bounds(h); stated && all > most+forgiven+bound {
 		v.add(k.excess("covered by bounds",
 			fmt.Sprintf("%d units were admitted; the limit is %d, its faults excuse "+
-				"%d, and the marked answers said %d at most", all, most, forgiven, bound), tail(ops)))
+				"%d, and the marked answers said %d at most", all, most, forgiven,
+				bound), tail(ops)))
 	}
 }
 
@@ -109,7 +110,8 @@ func judgeRate(k *key, v *Verdict) {
 			if forgiven := k.forgivenIn(first.Start, o.End); units > most+forgiven {
 				v.add(k.excess("0 extra",
 					fmt.Sprintf("%d units were admitted within %v by unmarked answers; burst and "+
-						"refill are %d, and its faults excuse %d", units, window, most, forgiven), between(ops[:i+1], first.Start)))
+						"refill are %d, and its faults excuse %d", units, window, most, forgiven),
+					between(ops[:i+1], first.Start)))
 				return
 			}
 		}
