@@ -158,13 +158,7 @@ func (r *run) play() error {
 	if drawn := 3 + r.dice.IntN(4); n == 0 {
 		n = drawn
 	}
-	fmt.Fprintf(
-		r.out,
-		"seed %d, %d nodes, %d requests a second\n",
-		r.options.seed,
-		n,
-		r.options.rate,
-	)
+	fmt.Fprintf(r.out, "seed %d, %d nodes, %d requests a second\n", r.options.seed, n, r.options.rate)
 	for _, node := range r.cluster.nodes[:n] {
 		if err := r.cluster.start(node); err != nil {
 			return err
@@ -183,8 +177,8 @@ func (r *run) play() error {
 	time.Sleep(2 * time.Second)
 	r.measure()
 	var err error
-	for end := time.Now().Add(time.Duration(r.options.seconds) * time.Second); time.Now().Before(
-		end) && err == nil; {
+	end := time.Now().Add(time.Duration(r.options.seconds) * time.Second)
+	for time.Now().Before(end) && err == nil {
 		err = r.fault()
 		r.rest(500, 1500)
 	}
@@ -229,8 +223,7 @@ func (r *run) fault() error {
 			r.rest(100, 1000)
 			back := &judge.Fault{Kind: "back"}
 			if err := r.done(back, func(r *run, f *judge.Fault) error {
-				return r.start(f,
-					n)
+				return r.start(f, n)
 			}); err != nil {
 				return fmt.Errorf("back %s: %w", n.name, err)
 			}
