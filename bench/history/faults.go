@@ -158,7 +158,8 @@ func (r *run) play() error {
 	if drawn := 3 + r.dice.IntN(4); n == 0 {
 		n = drawn
 	}
-	fmt.Fprintf(r.out, "seed %d, %d nodes, %d requests a second\n", r.options.seed, n, r.options.rate)
+	fmt.Fprintf(r.out, "seed %d, %d nodes, %d requests a second\n", r.options.seed, n,
+		r.options.rate)
 	for _, node := range r.cluster.nodes[:n] {
 		if err := r.cluster.start(node); err != nil {
 			return err
