@@ -74,8 +74,10 @@ func (h *History) at(o *Op) (found *Fault) {
 }
 
 // stalled: the machine did not run in the time of the op, or shortly before.
-func (h *History) stalled(o *Op) bool {
-	return slices.ContainsFunc(h.Stalls,
+func (h *History) stalled(o *Op) bool { return o.stalled(h.Stalls) }
+
+func (o *Op) stalled(stalls []Stall) bool {
+	return slices.ContainsFunc(stalls,
 		func(s Stall) bool { return o.overlaps(s.From, s.To+time.Second) })
 }
 

@@ -210,8 +210,12 @@ func (e *explanation) doubt(o *Op) *step {
 // inDoubt: there is a fault in which a node may have decided from its share, and a cached denial
 // may have outlived its reason by a second. Or all that knew the counter failed at once: then it is
 // marked until a window has passed, and a door without a word for marks cannot say so. A door that
-// has the word and does not use it says that the counter has outlived the fault.
+// has the word and does not use it says that the counter has outlived the fault. Where a machine
+// that stalls excuses a mark, it excuses that one is missing for want of a word.
 func (k *key) inDoubt(o *Op) bool {
+	if o.Mark == Unknown && o.stalled(k.stalls) {
+		return true
+	}
 	for _, f := range k.faults {
 		if f.Marks && o.overlaps(f.Start, f.Settled+time.Second) {
 			return true

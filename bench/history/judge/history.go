@@ -262,6 +262,7 @@ type key struct {
 	limit  *Limit
 	ops    []*Op    // by start, repeated requests merged
 	faults []*Fault // that overlap its life
+	stalls []Stall
 }
 
 // Judge looks for contradictions.
@@ -318,7 +319,7 @@ func (h *History) keys(v *Verdict) []*key {
 		name := o.Limit + "/" + o.Key
 		k := byName[name]
 		if k == nil {
-			k = &key{name: name, limit: limits[o.Limit]}
+			k = &key{name: name, limit: limits[o.Limit], stalls: h.Stalls}
 			byName[name] = k
 			all = append(all, k)
 		}

@@ -498,6 +498,20 @@ func TestStall(t *testing.T) {
 	}
 }
 
+// Redis has no word for a mark: an answer of it from a stall may come from a share.
+func TestStallOfRedis(t *testing.T) {
+	for end, want := range map[int]int{200: 0, 0: 1} {
+		h := &History{
+			Limits: testLimits, Stalls: []Stall{{From: 0, To: time.Duration(end)*ms - time.Second}},
+			Ops: []*Op{at(0, 1, 9), at(100, 101, 9, redis), at(102, 103, 8)},
+		}
+		if v := h.Judge(); len(v.Contradictions) != want {
+			t.Errorf("%d contradictions of a stall until %d ms, not %d: %v", len(v.Contradictions),
+				end, want, v.Contradictions)
+		}
+	}
+}
+
 // A fault that is not over when the judge stops waiting is a contradiction.
 func TestNeverSettled(t *testing.T) {
 	f := left()
