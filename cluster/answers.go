@@ -5,8 +5,12 @@ import "penstock/limiter"
 // tell makes of a refusal, at now, of the key with this hash, what its limit wants the caller to
 // hear. This is the one place through which the denials of all doors pass, those from memory
 // (local.go, lease.go) included: what is remembered is the true wait, and what is told is spread.
+// With dry_run a delay is only marked.
 func (d *Decision) tell(now limiter.Instant, hash uint64) {
 	switch l := d.Rule; {
+	case d.Allowed && l.DryRun && l.Delays():
+		d.Delay, d.Shadow = 0, true
+	case d.Allowed:
 	case !l.DryRun && l.OnDeny.Marks():
 		d.Allowed, d.Over = true, true
 	case l.NeverDenies():

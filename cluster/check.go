@@ -303,7 +303,7 @@ func (n *Node) conclude(now limiter.Instant, r *batch, out []Decision) {
 		d, it := &out[i], &r.items[i]
 		d.Rule, d.ID = it.Limit, it.ID
 		checked := it.Op == OpTake || it.Op == OpReserve
-		if !d.Allowed && checked {
+		if checked && (!d.Allowed || d.Delay > 0) {
 			d.tell(now, it.hash)
 		}
 		run.add(n.stats.tallyOf(it), it.cellOf(d, checked))

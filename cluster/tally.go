@@ -14,14 +14,17 @@ type Outcome uint8
 const (
 	OutcomeAllowed Outcome = iota
 	OutcomeDenied
-	OutcomeShadow // allowed although the limit refuses: dry_run, or on_deny: shadow
-	OutcomeTagged // allowed and marked, for the limit refuses: on_deny: tag
-	OutcomeTier   // the same: on_deny: deprioritize
+	OutcomeShadow  // allowed although the limit refuses: dry_run, or on_deny: shadow
+	OutcomeTagged  // allowed and marked, for the limit refuses: on_deny: tag
+	OutcomeTier    // the same: on_deny: deprioritize
+	OutcomeDelayed // allowed, and its caller has to wait first: on_deny: delay, leaky_bucket
 	ofOutcomes
 )
 
 func (o Outcome) String() string {
-	return [ofOutcomes]string{"allowed", "denied", "shadow", "tagged", "deprioritized"}[o]
+	return [ofOutcomes]string{
+		"allowed", "denied", "shadow", "tagged", "deprioritized", "delayed",
+	}[o]
 }
 
 // Reason says why an answer was degraded.
@@ -140,7 +143,7 @@ func (s *Stats) checks(o Outcome) (sum uint64) {
 
 // Allowed is how many items were answered yes at this node's client doors.
 func (s *Stats) Allowed() uint64 {
-	return s.checks(OutcomeAllowed) + s.Beyond() + s.answers(yesCell)
+	return s.checks(OutcomeAllowed) + s.checks(OutcomeDelayed) + s.Beyond() + s.answers(yesCell)
 }
 
 // Denied is how many items were answered no.
@@ -199,6 +202,8 @@ func (it *flight) cellOf(d *Decision, checked bool) int {
 		outcome = OutcomeTier
 	case !d.Allowed:
 		outcome = OutcomeDenied
+	case d.Delay > 0:
+		outcome = OutcomeDelayed
 	}
 	return int(outcome)*ofSources + int(d.Source)
 }

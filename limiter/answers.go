@@ -113,7 +113,7 @@ func (a *Answers) checkBeside(on OnDeny) error {
 		return &SpecError{"tag", "is for on_deny: tag"}
 	case a.Tier != 0 && on != DenyDeprioritize:
 		return &SpecError{"tier", "is for on_deny: deprioritize"}
-	case on == DenyReject:
+	case on == DenyReject, on == DenyDelay: // which denies what would have to wait too long
 	case a.Spread != 0:
 		return &SpecError{"spread", denials}
 	case a.Status != 0:

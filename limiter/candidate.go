@@ -37,7 +37,10 @@ func (l *Limit) WithCandidate(s Spec, overrides ...Override) (*Limit, error) {
 	}
 	s.Consistency, s.Sync = l.Consistency, l.Sync
 	s.OnError, s.OnPartition, s.Unsettled = l.OnError, l.OnPartition, l.Unsettled
-	s.OnDeny, s.DryRun, s.Answers = DenyReject, false, Answers{}
+	s.OnDeny, s.MaxDelay, s.DryRun, s.Answers = DenyReject, 0, false, Answers{}
+	if l.Delays() { // what it refuses is compared with what l refuses
+		s.OnDeny, s.MaxDelay = DenyDelay, l.MaxDelay
+	}
 	c, err := New(s, overrides...)
 	if err != nil {
 		return nil, err
@@ -55,6 +58,7 @@ func (l *Limit) Promoted() (*Limit, error) {
 	}
 	s := l.candidate.Spec
 	s.Name, s.OnDeny, s.DryRun, s.Answers = l.Name, l.OnDeny, l.DryRun, l.Answers
+	s.MaxDelay = l.MaxDelay
 	return New(s, l.candidate.Overrides()...)
 }
 

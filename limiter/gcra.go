@@ -55,12 +55,11 @@ func (l *gcraLimit) decide(w []int64, now Instant, cost int64, d *Decision) {
 		d.Allowed = false
 	case cost > 0:
 		need := uint64(cost) * l.interval
-		if ahead > l.depth-need {
-			d.Allowed = false
-			d.RetryAfter = saturated(ahead - (l.depth - need))
+		if ahead > l.depth-need && !d.delays(ahead-(l.depth-need), uint64(l.MaxDelay)) {
 			break
 		}
 		ahead = arrive(w, now, ahead+need)
+	case cost < 0 && ahead > l.depth && l.MaxDelay > 0: // callers wait: see delay.go
 	case cost < 0 && ahead > 0:
 		if over, back := bits.Mul64(-uint64(cost), l.interval); over == 0 && back < ahead {
 			ahead = arrive(w, now, ahead-back)
@@ -87,13 +86,12 @@ func (l *gcraLimit) decideFraction(w []int64, now Instant, cost int64, d *Decisi
 	case cost > 0:
 		need := l.units(uint64(cost))
 		most := depth.minus(need)
-		if most.less(ahead) {
-			d.Allowed = false
-			d.RetryAfter = saturated(ahead.minus(most).roundUp())
+		if most.less(ahead) && !d.delays(ahead.minus(most).roundUp(), uint64(l.MaxDelay)) {
 			break
 		}
 		ahead = ahead.plus(need)
 		ahead.ns, w[1] = arrive(w, now, ahead.ns), int64(ahead.fraction)
+	case cost < 0 && depth.less(ahead) && l.MaxDelay > 0: // callers wait: see delay.go
 	case cost < 0 && ahead != span{}:
 		// Interval + 1 is at least what a unit gives back: if that many fit into 64 bits, units
 		// does not overflow.

@@ -190,7 +190,7 @@ func (l *Limit) Share(n int) *Limit {
 	case GCRA, StatedBucket:
 		s.Burst = max(1, s.Burst/int64(max(1, n)))
 		// rounding down has slowed the refill more than it has cut the burst
-		if !fills(s.Burst, s.Limit, s.Per) {
+		if !fills(s.Burst+s.waiting(), s.Limit, s.Per) {
 			s.Burst = max(1, s.Limit)
 		}
 	case LeakyBucket:
@@ -200,8 +200,10 @@ func (l *Limit) Share(n int) *Limit {
 		}
 	case TokenBucket:
 		s.Refill = max(1, s.Refill/int64(max(1, n)))
-		if !s.ClientTime && !s.fillsInTime() {
-			s.Refill = s.Limit
+		if with := s; !s.ClientTime {
+			if with.Limit += s.waiting(); !with.fillsInTime() {
+				s.Refill = s.Limit
+			}
 		}
 	}
 	if s.MaxDebt /= int64(max(1, n)); !s.paysInTime() {
@@ -218,7 +220,9 @@ func (l *Limit) isLocal() bool { return l.Consistency == Replicated || l.isShare
 
 // NeverDenies reports whether a refusal by l is no denial for its caller: dry_run, or on_deny:
 // shadow, tag or deprioritize.
-func (l *Limit) NeverDenies() bool { return l.DryRun || l.OnDeny != DenyReject }
+func (l *Limit) NeverDenies() bool {
+	return l.DryRun || l.OnDeny != DenyReject && !l.Delays()
+}
 
 // Capacity is the most that l admits at once: the burst of a bucket, the limit of a window. A queue
 // admits one unit at once and as many as may wait.

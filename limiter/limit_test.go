@@ -197,7 +197,7 @@ func TestNewRefuses(t *testing.T) {
 		}), "on_error", "local, allow and deny"},
 		{
 			with(window, func(s *limiter.Spec) { s.OnDeny = 7 }), "on_deny",
-			"reject, shadow, tag and deprioritize",
+			"reject, shadow, tag, deprioritize and delay",
 		},
 	} {
 		l, err := limiter.New(c.spec)

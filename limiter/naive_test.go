@@ -226,6 +226,43 @@ func (s *naiveState) admits(spec limiter.Spec, now *big.Int, cost int64) bool {
 	return add(s.used(spec, now), mul(big64(cost), u)).Cmp(mul(big64(capacity(spec)), u)) <= 0
 }
 
+// delay reports whether a positive cost is admitted at now, and after which wait.
+func (s *naiveState) delay(
+	spec limiter.Spec, now *big.Int, cost int64,
+) (delay time.Duration, allowed bool) {
+	if s.admits(spec, now, cost) {
+		return 0, true
+	}
+	if !spec.Delays() || cost > capacity(spec) {
+		return 0, false
+	}
+	delay = wait(func(w *big.Int) bool { return s.admits(spec, add(now, w), cost) })
+	if delay > maxDelay(spec) {
+		return 0, false
+	}
+	return delay, true
+}
+
+func maxDelay(spec limiter.Spec) time.Duration {
+	if spec.MaxDelay == 0 {
+		return min(spec.Per, 5*time.Second)
+	}
+	return spec.MaxDelay
+}
+
+// waiting is how many units come back within the longest delay.
+func waiting(spec limiter.Spec) *big.Int {
+	longest, per := big64(int64(maxDelay(spec))), big64(int64(spec.Per))
+	switch {
+	case !spec.Delays():
+		return new(big.Int)
+	case spec.Algorithm == limiter.GCRA:
+		return add(floorDiv(mul(longest, big64(spec.Limit)), per), big64(1))
+	}
+	marks := floorDiv(add(longest, sub(per, big64(1))), per)
+	return add(mul(marks, big64(refill(spec))), big64(1))
+}
+
 // charge adds a cost, or gives back a negative one.
 func (s *naiveState) charge(spec limiter.Spec, now *big.Int, cost int64) {
 	c := big64(cost)
@@ -318,7 +355,7 @@ func (s *naiveState) left(spec limiter.Spec, now *big.Int) *big.Int {
 
 // report charges what there is, and what may be owed.
 func (s *naiveState) report(spec limiter.Spec, now *big.Int, cost int64) {
-	most := larger(new(big.Int), add(s.left(spec, now), big64(spec.MaxDebt)))
+	most := larger(new(big.Int), add(s.left(spec, now), add(big64(spec.MaxDebt), waiting(spec))))
 	if big64(cost).Cmp(most) < 0 {
 		most = big64(cost)
 	}
@@ -348,7 +385,7 @@ func (n naive) do(
 func (n naive) decide(
 	now limiter.Instant, spec limiter.Spec, key string, r limiter.Request, write bool,
 ) (d limiter.Decision, waits func(*limiter.Decision)) {
-	spec.Strict = spec.Strict || spec.Sessions || r.Strict &&
+	spec.Strict = spec.Strict || spec.Sessions || r.Strict && !spec.Delays() &&
 		spec.Algorithm == limiter.TokenBucket && spec.Anchor == limiter.FirstHit
 	t, cost := big64(min(max(int64(now), -1<<61), 1<<62)), r.Cost
 	if r.Timed && spec.ClientTime {
@@ -379,7 +416,7 @@ func (n naive) decide(
 	case cost > 0 && r.Report:
 		s.report(spec, t, cost)
 	case cost > 0:
-		if d.Allowed = s.admits(spec, t, cost); d.Allowed {
+		if d.Delay, d.Allowed = s.delay(spec, t, cost); d.Allowed {
 			if spec.Algorithm == limiter.LeakyBucket {
 				turn := s.used(spec, t) // what is before it, in 2^-64 ns
 				d.Delay = time.Duration(floorDiv(add(turn, sub(nanosecond, big64(1))),
@@ -389,7 +426,12 @@ func (n naive) decide(
 			break
 		}
 		d.Drained = s.refuse(spec, t, r)
-		admits = func(w *big.Int) bool { return s.admits(spec, add(t, w), cost) }
+		admits = func(w *big.Int) bool {
+			_, allowed := s.delay(spec, add(t, w), cost)
+			return allowed
+		}
+	case cost < 0 && spec.Delays() && s.left(spec, t).Sign() < 0:
+		// callers wait, and the moments of those behind were promised
 	case cost < 0:
 		s.charge(spec, t, cost)
 	case spec.Algorithm == limiter.FixedWindow && spec.Drain:

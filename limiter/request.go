@@ -23,6 +23,11 @@ type Request struct {
 // out what l does not have; a door asks Accepts first and says so.
 func (l *Limit) Accepts(r *Request) error {
 	switch {
+	case r.Strict && l.Delays():
+		return &SpecError{
+			"strict",
+			"puts a refill off, and on_deny: delay has promised the units of the next ones",
+		}
 	case r.Strict && (l.Algorithm != TokenBucket || l.Anchor != FirstHit):
 		return &SpecError{
 			"strict",
@@ -92,22 +97,25 @@ func (l *Limit) report(w []int64, now Instant, cost int64, d *Decision) {
 // prepareRequests makes the limits that decide requests with Strict, and reports.
 func (l *Limit) prepareRequests() {
 	s := l.Spec
-	if s.Algorithm == TokenBucket && s.Anchor == FirstHit && !s.Strict {
+	if s.Algorithm == TokenBucket && s.Anchor == FirstHit && !s.Strict && !s.Delays() {
 		s.Strict = true
 		l.strict = bareLimit(s)
 	}
 	s = l.Spec
-	if s.MaxDebt == 0 && s.MinGap == 0 && !s.Strict && !s.Drain {
+	if s.MaxDebt == 0 && s.MinGap == 0 && !s.Strict && !s.Drain && !s.Delays() {
 		l.debtor = l
 		return
 	}
+	// A hold may be admitted with a delay, and is charged by a report.
+	beyond := s.MaxDebt + s.waiting()
 	switch s.Algorithm {
 	case GCRA, LeakyBucket:
-		s.Burst += s.MaxDebt
+		s.Burst += beyond
 	default:
-		s.Limit += s.MaxDebt
+		s.Limit += beyond
 	}
 	s.MaxDebt, s.MinGap, s.Strict, s.Drain = 0, 0, false, false
+	s.OnDeny, s.MaxDelay = DenyReject, 0
 	l.debtor = bareLimit(s)
 }
 

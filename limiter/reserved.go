@@ -61,31 +61,41 @@ func (s *shard) addReserved(t *target, units int64) {
 
 // takeBeside is take where units of some keys are reserved.
 func (s *shard) takeBeside(now Instant, t *target, r *Request, d *Decision) {
-	if n, refused := s.refusesBeside(now, t, r, d); !refused {
+	if n, delay, refused := s.refusesBeside(now, t, r, d); !refused {
 		s.take(now, t, r, d)
-		d.Remaining = max(0, d.Remaining-n)
+		d.standBeside(n, delay)
 	}
 }
 
 // peekBeside is what takeBeside would answer.
 func (s *shard) peekBeside(now Instant, t *target, r *Request, d *Decision) {
-	if n, refused := s.refusesBeside(now, t, r, d); !refused {
+	if n, delay, refused := s.refusesBeside(now, t, r, d); !refused {
 		s.peek(now, t, r, d)
-		d.Remaining = max(0, d.Remaining-n)
+		d.standBeside(n, delay)
+	}
+}
+
+// standBeside makes d, which says nothing of the n units that are reserved, the answer beside them:
+// its caller waits for the delay that it would have if they had been charged (OnDeny DenyDelay).
+func (d *Decision) standBeside(n int64, delay time.Duration) {
+	d.Remaining = max(0, d.Remaining-n)
+	if d.Allowed {
+		d.Delay = max(d.Delay, delay)
 	}
 }
 
 // refusesBeside reports whether r is refused because of the n units that are reserved; then d is
-// the answer.
+// the answer. Else delay is how long its caller waits because of them.
 func (s *shard) refusesBeside(
 	now Instant, t *target, r *Request, d *Decision,
-) (n int64, refused bool) {
+) (n int64, delay time.Duration, refused bool) {
 	n = s.reservedOf(t)
 	if n > 0 && r.Cost > 0 && !r.Report {
 		w, _, _ := s.read(now, t)
 		refused = !t.limit.admitsBeside(w, now, r, n, d)
+		delay = d.Delay
 	}
-	return n, refused
+	return n, delay, refused
 }
 
 // admitsBeside reports whether w admits the cost of r, which is above 0, together with n units that

@@ -93,6 +93,7 @@ const (
 	DenyShadow                     // "allowed", with Decision marked as shadowed
 	DenyTag                        // "allowed", and the request is marked: Answers.Tag
 	DenyDeprioritize               // "allowed", in a lower tier: Answers.Tier
+	DenyDelay                      // "allowed", with a Decision.Delay of up to Spec.MaxDelay
 )
 
 // Marks reports whether what is refused goes on with a mark (Answers.Tag, Answers.Tier).
@@ -167,7 +168,10 @@ type Spec struct {
 	// none
 	Sync   bool
 	OnDeny OnDeny // default DenyReject
-	DryRun bool   // decide and count, never deny
+	// OnDeny DenyDelay, of a GCRA or a TokenBucket: the longest that a caller may have to wait,
+	// 1 ms … 1 h; default Per, and at most 5 s
+	MaxDelay time.Duration
+	DryRun   bool // decide and count, never deny
 	// what callers are told beside yes and no
 	Answers Answers
 	// the pattern of the Override that this limit comes from, up to 256 bytes; "" for a limit

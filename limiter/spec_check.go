@@ -27,6 +27,9 @@ func (s *Spec) fill() {
 		for s.MaxDebt = s.mostOwed(); s.MaxDebt > 0 && !s.paysInTime(); s.MaxDebt /= 2 {
 		}
 	}
+	if s.Delays() && s.MaxDelay == 0 {
+		s.MaxDelay = min(s.Per, DefaultDelay)
+	}
 	s.Answers.fill(s.OnDeny)
 	s.Strict = s.Strict || s.Sessions
 	if s.Calendar != 0 && s.TimeZone == "" {
@@ -66,8 +69,10 @@ func (s *Spec) checkChoices() error {
 		return &SpecError{"on_partition", "is unknown; proportional, deny and open are accepted"}
 	case s.Unsettled > UnsettledRelease:
 		return &SpecError{"unsettled", "is unknown; charge and release are accepted"}
-	case s.OnDeny > DenyDeprioritize:
-		return &SpecError{"on_deny", "is unknown; reject, shadow, tag and deprioritize are accepted"}
+	case s.OnDeny > DenyDelay:
+		return &SpecError{
+			"on_deny", "is unknown; reject, shadow, tag, deprioritize and delay are accepted",
+		}
 	case len(s.Override) > MaxPattern:
 		return &SpecError{"override", fmt.Sprintf("has %d bytes; at most %d are accepted",
 			len(s.Override), MaxPattern)}
@@ -135,6 +140,8 @@ var ownFields = [...]struct {
 		return s.Sessions
 	}, (*Spec).refuseSessions},
 	{"max_debt", indebted, func(s *Spec) bool { return s.MaxDebt != 0 }, nil},
+	{"on_deny", everywhere, nil, (*Spec).refuseDelay},
+	{"max_delay", everywhere, nil, (*Spec).refuseMaxDelay},
 	{"consistency", everywhere, nil, (*Spec).refuseConsistency},
 	{"unsettled", everywhere, nil, (*Spec).refuseUnsettled},
 	{"replication", everywhere, nil, (*Spec).refuseReplication},

@@ -21,7 +21,7 @@ func (s *Spec) checkTogether() error {
 		return &SpecError{"refill", fmt.Sprintf("%d tokens, %d every %v, take over %d years to "+
 			"refill; limit/refill×per must be at most 2^61 ns",
 			s.Limit, s.Refill, s.Per, MaxFill/MaxPer)}
-	case s.MaxDebt > 0 && !s.paysInTime():
+	case s.MaxDebt > 0 && !s.Delays() && !s.paysInTime():
 		return &SpecError{"max_debt", fmt.Sprintf("%d units at %d per %v take over %d years to "+
 			"pay; with what a full bucket has it must be at most 2^61 ns",
 			s.MaxDebt, s.Limit, s.Per, MaxFill/MaxPer)}
@@ -31,7 +31,7 @@ func (s *Spec) checkTogether() error {
 			"least 1ms; divisors from 1 to %d are accepted",
 			s.Buckets, s.Per, min(MaxBuckets, s.Per/time.Millisecond))}
 	}
-	return nil
+	return s.checkWaiting()
 }
 
 // fills reports whether burst units at limit per per refill within MaxFill.
@@ -41,15 +41,16 @@ func fills(burst, limit int64, per time.Duration) bool {
 	return hi < most || hi == most && lo <= rest
 }
 
-// paysInTime reports whether the bucket of s is full within MaxFill also from its largest debt on.
+// paysInTime reports whether the bucket of s is full within MaxFill also from its largest debt on,
+// with as many units waiting as may.
 func (s Spec) paysInTime() bool {
 	switch s.Algorithm {
 	case GCRA:
-		return fills(s.Burst+s.MaxDebt, s.Limit, s.Per)
+		return fills(s.Burst+s.MaxDebt+s.waiting(), s.Limit, s.Per)
 	case LeakyBucket:
 		return fills(s.Burst+1+s.MaxDebt, s.Limit, s.Per)
 	case TokenBucket:
-		s.Limit += s.MaxDebt
+		s.Limit += s.MaxDebt + s.waiting()
 		return s.fillsInTime()
 	}
 	return true

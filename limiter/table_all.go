@@ -120,12 +120,13 @@ func copyFor(
 
 // decide decides r on c, the copy of the state of x in s.
 func (c *stateCopy) decide(now Instant, s *shard, x *target, r *Request, d *Decision) {
-	reserved := s.reservedOf(x)
+	reserved, beside := s.reservedOf(x), Decision{}
 	switch {
 	case !c.entry && x.shut(now):
 		*d = noRoom(x.limit)
 	case reserved > 0 && r.Cost > 0 && !r.Report &&
-		!x.limit.admitsBeside(slices.Clone(c.now), now, r, reserved, d):
+		!x.limit.admitsBeside(slices.Clone(c.now), now, r, reserved, &beside):
+		*d = beside
 	case c.entry || c.charged:
 		x.limit.answer(c.now, now, r, d)
 		c.charged = c.charged || r.Cost != 0
@@ -133,7 +134,7 @@ func (c *stateCopy) decide(now Instant, s *shard, x *target, r *Request, d *Deci
 		c.own, c.charged = s.charge(now, x, c.now, c.bound, r, d)
 	}
 	if d.Hold != HoldInTheWay {
-		d.Remaining = max(0, d.Remaining-reserved)
+		d.standBeside(reserved, beside.Delay)
 	}
 	if !c.entry {
 		d.Restarted = s.restarts(now, x)

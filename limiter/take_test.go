@@ -134,7 +134,7 @@ func drawParams(t *rapid.T, s limiter.Spec) limiter.Spec {
 	if _, err := limiter.New(s); err != nil {
 		s.MaxDebt = 0
 	}
-	return s
+	return drawDelay(t, s)
 }
 
 // drawStep draws how far the clock goes, often to where something happens, sometimes back.

@@ -37,16 +37,22 @@ func (l *tokenBucketLimit) decide(w []int64, now Instant, cost int64, d *Decisio
 	missing, mark := l.bucketAt(w, now)
 	switch {
 	case cost > l.Limit-missing && cost > 0:
-		d.Allowed = false
 		if l.Strict && missing >= l.Limit {
 			mark = l.charge(w, now, missing, mark)
 		}
-		if cost <= l.Limit {
-			d.RetryAfter = l.until(l.Limit-cost, missing, mark, now)
+		if cost > l.Limit {
+			d.Allowed = false
+			break
+		}
+		wait := l.until(l.Limit-cost, missing, mark, now)
+		if d.delays(uint64(wait), uint64(l.MaxDelay)) {
+			missing += cost
+			l.store(w, missing, mark)
 		}
 	case cost > 0:
 		missing += cost
 		mark = l.charge(w, now, missing, mark)
+	case cost < 0 && missing > l.Limit && l.MaxDelay > 0: // callers wait: see delay.go
 	case cost < 0 && missing > 0:
 		missing -= min(missing, magnitude(cost))
 		l.store(w, missing, mark)
@@ -139,7 +145,7 @@ func (l *tokenBucketLimit) merge(w, other []int64, now Instant) {
 // settle refills up to now, but leaves the mark at which the bucket became full, and
 // puts bad numbers right.
 func (l *tokenBucketLimit) settle(w []int64, now Instant) {
-	missing := min(max(w[0], 0), l.Limit+l.MaxDebt)
+	missing := min(max(w[0], 0), l.Limit+l.MaxDebt+l.waiting())
 	mark := min(max(w[1], int64(earliest)), int64(latest))
 	if l.Sessions {
 		session := &w[len(w)-1]

@@ -97,6 +97,7 @@ func inlineSpec(in *penstockv1.InlineLimit) limiter.Spec {
 		Sync:          in.Sync,
 		OnPartition:   limiter.OnPartition(orFirst(int32(in.OnPartition))),
 		OnDeny:        limiter.OnDeny(orFirst(int32(in.OnDeny))),
+		MaxDelay:      door.FromMillis(in.MaxDelayMs),
 		OnError:       limiter.OnError(orFirst(int32(in.OnError))),
 		DryRun:        in.DryRun,
 		Unsettled:     limiter.Unsettled(orFirst(int32(in.Unsettled))),

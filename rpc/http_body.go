@@ -58,6 +58,7 @@ type inlineJSON struct {
 	Spread        string `json:"spread,omitzero"`
 	Tag           string `json:"tag,omitzero"`
 	Tier          int    `json:"tier,omitzero"`
+	MaxDelay      string `json:"max_delay,omitzero"`
 }
 
 // bodyJSON is items, or the fields of one item, or attributes and a cost.
@@ -298,7 +299,7 @@ var inlineWords = map[string][]string{
 	"consistency":  {"exact", "replicated", "leased"},
 	"replication":  {"async", "sync"},
 	"on_partition": {"proportional", "deny", "open"},
-	"on_deny":      {"reject", "shadow", "tag", "deprioritize"},
+	"on_deny":      {"reject", "shadow", "tag", "deprioritize", "delay"},
 	"unsettled":    {"charge", "release"},
 }
 
@@ -347,6 +348,11 @@ func (in *inlineJSON) spec() (s limiter.Spec, err error) {
 	if in.MinGap != "" {
 		if s.MinGap, err = limiter.ParsePer(in.MinGap); err != nil {
 			return s, &limiter.SpecError{Field: "min_gap", Reason: err.Error()}
+		}
+	}
+	if in.MaxDelay != "" {
+		if s.MaxDelay, err = limiter.ParsePer(in.MaxDelay); err != nil {
+			return s, &limiter.SpecError{Field: "max_delay", Reason: err.Error()}
 		}
 	}
 	s.Answers.Tag, s.Answers.Tier = in.Tag, in.Tier

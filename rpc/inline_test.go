@@ -114,7 +114,7 @@ func TestInlineEnums(t *testing.T) {
 		{Consistency: 300},
 		{OnPartition: 4},
 		{OnPartition: -1},
-		{OnDeny: 5},
+		{OnDeny: 6},
 		{OnDeny: 257},
 		{Unsettled: 3},
 		{OnError: 4},
@@ -140,7 +140,7 @@ func TestInlineFieldsOfJSON(t *testing.T) {
 		"algorithm": "gcra", "per": "month", "anchor": "first_hit", "on_error": "deny",
 		"min_gap": "2s", "consistency": "replicated",
 		"replication": "sync", "on_partition": "open", "on_deny": "shadow", "unsettled": "release",
-		"spread": "7%",
+		"spread": "7%", "max_delay": "2s",
 	}
 	changed := map[string][]string{}
 	kind := reflect.TypeFor[inlineJSON]()
@@ -172,7 +172,7 @@ func TestInlineFieldsOfJSON(t *testing.T) {
 		{Consistency: "x"},
 		{Replication: "x"},
 		{OnPartition: "x"},
-		{OnDeny: "delay"},
+		{OnDeny: "x"},
 		{Unsettled: "x"},
 		{Anchor: "x"},
 	} {

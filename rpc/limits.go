@@ -33,6 +33,7 @@ func limitMessage(s *limiter.Spec) *penstockv1.InlineLimit {
 			s.OnDeny,
 		) + 1, DryRun: s.DryRun, Unsettled: penstockv1.Unsettled(s.Unsettled) + 1,
 		SpreadPercent: int32(s.Answers.Spread), Tag: s.Answers.Tag, Tier: int32(s.Answers.Tier),
+		MaxDelayMs: s.MaxDelay.Milliseconds(),
 	}
 	if s.Anchor != limiter.DefaultAnchor(s.Algorithm) {
 		out.Anchor = penstockv1.Anchor(s.Anchor) + 1
@@ -68,6 +69,9 @@ func newInlineJSON(s *limiter.Spec) inlineJSON {
 	}
 	if s.MinGap != 0 {
 		out.MinGap = perText(s.MinGap)
+	}
+	if s.MaxDelay != 0 {
+		out.MaxDelay = perText(s.MaxDelay)
 	}
 	if s.Sync {
 		out.Replication = "sync"

@@ -34,6 +34,7 @@ type namedLimit struct {
 	Shadow  uint64 `json:"shadow"`
 	Tagged  uint64 `json:"tagged,omitzero"`        // on_deny: tag
 	Lower   uint64 `json:"deprioritized,omitzero"` // on_deny: deprioritize
+	Delayed uint64 `json:"delayed,omitzero"`       // admitted, and told to wait first
 
 	Candidate *candidateJSON `json:"candidate,omitempty"`
 }
@@ -46,6 +47,7 @@ func (row *namedLimit) count(t cluster.LimitTally) {
 		row.Shadow += t.Checks[cluster.OutcomeShadow][source]
 		row.Tagged += t.Checks[cluster.OutcomeTagged][source]
 		row.Lower += t.Checks[cluster.OutcomeTier][source]
+		row.Delayed += t.Checks[cluster.OutcomeDelayed][source]
 	}
 }
 

@@ -201,7 +201,7 @@ func tallies(n *cluster.Node, q *limitsQuestion) map[string]tally {
 		sum := all[name]
 		var row namedLimit
 		row.count(sum)
-		t.Allowed, t.Denied = row.Allowed, row.Denied
+		t.Allowed, t.Denied = row.Allowed+row.Delayed, row.Denied
 		t.Beyond = row.Shadow + row.Tagged + row.Lower
 		for _, times := range sum.Degraded {
 			t.Degraded += times

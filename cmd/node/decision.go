@@ -63,6 +63,8 @@ func (d decision) rows() [][]string {
 	switch {
 	case d.done != "":
 		word = d.done
+	case d.Allowed && d.Delay > 0:
+		word = "allowed, after a wait of " + wait(d.Delay)
 	case d.Allowed:
 		word = "allowed"
 	case d.RetryAfter < 0 && d.cost > d.Limit:

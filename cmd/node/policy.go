@@ -174,9 +174,10 @@ func specJSON(s limiter.Spec) map[string]any {
 // specWords are the words of fields with numbers as values inside.
 var specWords = map[string][]string{
 	"anchor": {"epoch", "first_hit"}, "on_error": {"local", "allow", "deny"},
-	"consistency":  {"exact", "replicated"},
-	"on_partition": {"proportional", "deny", "open"}, "on_deny": {"reject", "shadow"},
-	"unsettled": {"charge", "release"},
+	"consistency":  {"exact", "replicated", "leased"},
+	"on_partition": {"proportional", "deny", "open"},
+	"on_deny":      {"reject", "shadow", "tag", "deprioritize", "delay"},
+	"unsettled":    {"charge", "release"},
 }
 
 // specRows are the fields of a limit that say something, by the names that files have for them.

@@ -157,7 +157,15 @@ var limitFields = []limitField{
 			{"shadow", limiter.DenyShadow},
 			{"tag", limiter.DenyTag},
 			{"deprioritize", limiter.DenyDeprioritize},
-		}, "delay")
+			{"delay", limiter.DenyDelay},
+		})
+		return err
+	}},
+	{"max_delay", func(v value, d *draft) error {
+		text, err := v.text()
+		if err == nil {
+			d.spec.MaxDelay, err = limiter.ParsePer(text)
+		}
 		return err
 	}},
 	{"dry_run", func(v value, d *draft) (err error) { d.spec.DryRun, err = v.flag(); return err }},
@@ -339,8 +347,8 @@ type choice[T any] struct {
 	value T
 }
 
-// word reads one of several words; later are those that will be accepted one day.
-func word[T any](v value, choices []choice[T], later ...string) (none T, err error) {
+// word reads one of several words.
+func word[T any](v value, choices []choice[T]) (none T, err error) {
 	text, err := v.text()
 	if err != nil {
 		return none, err
@@ -352,13 +360,7 @@ func word[T any](v value, choices []choice[T], later ...string) (none T, err err
 		}
 		names[i] = c.name
 	}
-	there := strings.Join(names, ", ")
-	for _, name := range later {
-		if name == text {
-			return none, fmt.Errorf("%s is not built yet; there is: %s", text, there)
-		}
-	}
-	return none, fmt.Errorf("%q is unknown; there is: %s", shorten(text), there)
+	return none, fmt.Errorf("%q is unknown; there is: %s", shorten(text), strings.Join(names, ", "))
 }
 
 // describe says what a node is.

@@ -84,6 +84,9 @@ func (o object) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
+// onDenyWords are in the order of limiter.OnDeny.
+var onDenyWords = []string{"reject", "shadow", "tag", "deprioritize", "delay"}
+
 var anchors = map[limiter.Anchor]string{limiter.Epoch: "epoch", limiter.FirstHit: "first_hit"}
 
 // formatted are the fields of a limit that were given, and are not their default.
@@ -123,12 +126,13 @@ func formatted(l *limiter.Limit) (fields []written) {
 	}{
 		{"on_error", int(s.OnError), []string{"local", "allow", "deny"}},
 		{"unsettled", int(s.Unsettled), []string{"charge", "release"}},
-		{"on_deny", int(s.OnDeny), []string{"reject", "shadow", "tag", "deprioritize"}},
+		{"on_deny", int(s.OnDeny), onDenyWords},
 		{"consistency", int(s.Consistency), []string{"exact", "replicated", "leased"}},
 		{"on_partition", int(s.OnPartition), []string{"proportional", "deny", "open"}},
 	} {
 		add(w.name, w.words[w.value], w.value != 0)
 	}
+	add("max_delay", perText(s.MaxDelay), s.MaxDelay != 0)
 	add("dry_run", true, s.DryRun)
 	add("replication", "sync", s.Sync)
 	a := &s.Answers

@@ -15,9 +15,7 @@
 //	    never replaces a good one: its faults are logged, and the Set before stays in force.
 //
 // The language is YAML with one meaning for each text: unknown and repeated fields are faults,
-// words are not numbers, and anchors, aliases, tags and merge keys are not read. What the language
-// has a field for but this release cannot do is a fault that says "not built yet", never a silence;
-// where such a field has a default, the default may be written.
+// words are not numbers, and anchors, aliases, tags and merge keys are not read.
 //
 // The files of another limiter, envoyproxy/ratelimit, are read as that program reads them
 // (LoadEnvoy): each is a tree in which Domain.Match finds the limit for what an Envoy says of a

@@ -190,8 +190,22 @@ func TestEveryFaultIsSaidWhereItStands(t *testing.T) {
 			`f:6:15: on_error: "shrug" is unknown; there is: local, allow, deny`,
 		},
 		{
-			good + "    on_deny: delay\n",
-			"f:6:14: on_deny: delay is not built yet; there is: reject, shadow, tag, deprioritize",
+			good + "    on_deny: wait\n",
+			`f:6:14: on_deny: "wait" is unknown; there is: reject, shadow, tag, deprioritize, ` +
+				"delay",
+		},
+		{good + "    max_delay: 1s\n", "f:6:16: max_delay: is for on_deny: delay"},
+		{
+			good + "    on_deny: delay\n    max_delay: 2h\n",
+			"f:7:16: max_delay: is 2h0m0s; 1ms to 1h0m0s are accepted",
+		},
+		{
+			good + "    on_deny: delay\n    consistency: leased\n",
+			"f:6:14: on_deny: delay needs the one node that decides for a key",
+		},
+		{
+			good + "    on_deny: delay\n    candidate: {algorithm: fixed_window}\n",
+			"f:7:16: candidate.on_deny: delay is for gcra and token_bucket",
 		},
 		{good + "    spread: 10\n", "f:6:13: spread: has no unit; shares like 10% are accepted"},
 		{good + "    spread: 101%\n", `f:6:13: spread: "101%" is no share`},

@@ -94,6 +94,8 @@ func fieldShape(name string) shape {
 		return described(listShape(overrideShape()), "Exceptions for keys; the first that matches counts.")
 	case "min_gap":
 		return periodShape("Least time between two requests that count.")
+	case "max_delay":
+		return periodShape("Longest wait of a request beyond the limit, with on_deny: delay.")
 	case "candidate":
 		return shape{}
 	}
@@ -117,7 +119,7 @@ func wordShape(name string) shape {
 		return wordsShape("What a reservation costs that nobody settles.", "charge", "release")
 	case "on_deny":
 		return wordsShape("What a refusal is to its caller.", "reject", "shadow", "tag",
-			"deprioritize")
+			"deprioritize", "delay")
 	case "consistency":
 		return wordsShape("Where requests are decided.", "exact", "leased", "replicated")
 	case "replication":

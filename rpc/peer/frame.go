@@ -29,7 +29,7 @@ const (
 
 	limitName, limitAlgorithm, limitLimit, limitPer, limitBurst, limitAnchor, limitFlags = 1, 2, 3, 4, 5, 6, 7
 	limitMaxDebt, limitMinGap, limitRefill, limitBuckets, limitCalendar, limitTimeZone   = 8, 9, 10, 11, 12, 13
-	limitOverride                                                                        = 14
+	limitOverride, limitMaxDelay                                                         = 14, 15
 
 	askTag, askRingHash, askHop, askAtomic, askLeft, askItems, askMove, askRelay, askFrom, askForget = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
 
@@ -191,7 +191,8 @@ func AppendLimit(b []byte, l *limiter.Limit) []byte {
 	b = wire.AppendUint(b, limitBuckets, uint64(l.Buckets))
 	b = wire.AppendUint(b, limitCalendar, uint64(l.Calendar))
 	b = wire.AppendString(b, limitTimeZone, l.TimeZone)
-	return wire.AppendString(b, limitOverride, l.Override)
+	b = wire.AppendString(b, limitOverride, l.Override)
+	return wire.AppendUint(b, limitMaxDelay, uint64(l.MaxDelay))
 }
 
 // frameReader reads frames. Its asks are good until the next frame, their keys as long as the bytes
@@ -275,6 +276,8 @@ func ReadSpec(b []byte) (s limiter.Spec, err error) {
 			s.TimeZone = wire.Borrow(f.Bytes)
 		case limitOverride:
 			s.Override = wire.Borrow(f.Bytes)
+		case limitMaxDelay:
+			s.OnDeny, s.MaxDelay = limiter.DenyDelay, time.Duration(f.Value)
 		}
 	}
 	return s, f.Err

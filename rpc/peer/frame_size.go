@@ -230,6 +230,8 @@ func limitSize(l *limiter.Limit) int {
 		l.TimeZone,
 	) + wire.SizeString(
 		l.Override,
+	) + wire.SizeUint(
+		uint64(l.MaxDelay),
 	)
 }
 

@@ -90,6 +90,12 @@ func drawLimit(t *rapid.T) *limiter.Limit {
 	if s.Algorithm < limiter.StatedWindow {
 		s.MaxDebt = rapid.Int64Range(0, 20).Draw(t, "max_debt")
 	}
+	with := s
+	with.OnDeny, with.MaxDelay = limiter.DenyDelay, time.Duration(
+		rapid.Int64Range(0, int64(limiter.LongestDelay)).Draw(t, "max_delay"))
+	if l, err := limiter.New(with); err == nil {
+		return l
+	}
 	l, err := limiter.New(s)
 	if err != nil {
 		t.Fatal(err)

@@ -414,6 +414,9 @@ const (
 	OnDeny_ON_DENY_TAG OnDeny = 3
 	// Yes, with Decision.tier. As of a refusal, nothing is charged.
 	OnDeny_ON_DENY_DEPRIORITIZE OnDeny = 4
+	// Yes, with Decision.delay_ms: the cost is charged to units that are still to come, for
+	// GCRA and token bucket. No, if the delay would be above max_delay_ms.
+	OnDeny_ON_DENY_DELAY OnDeny = 5
 )
 
 // Enum value maps for OnDeny.
@@ -424,6 +427,7 @@ var (
 		2: "ON_DENY_SHADOW",
 		3: "ON_DENY_TAG",
 		4: "ON_DENY_DEPRIORITIZE",
+		5: "ON_DENY_DELAY",
 	}
 	OnDeny_value = map[string]int32{
 		"ON_DENY_UNSPECIFIED":  0,
@@ -431,6 +435,7 @@ var (
 		"ON_DENY_SHADOW":       2,
 		"ON_DENY_TAG":          3,
 		"ON_DENY_DEPRIORITIZE": 4,
+		"ON_DENY_DELAY":        5,
 	}
 )
 
@@ -814,7 +819,10 @@ type InlineLimit struct {
 	// on_deny: tag: how an admitted item beyond the limit is marked, 1 to 64 printable ASCII characters; absent means over-limit.
 	Tag string `protobuf:"bytes,27,opt,name=tag,proto3" json:"tag,omitempty"`
 	// on_deny: deprioritize: the tier of an admitted item beyond the limit, 1 to 9; absent means 1.
-	Tier          int32 `protobuf:"varint,28,opt,name=tier,proto3" json:"tier,omitempty"`
+	Tier int32 `protobuf:"varint,28,opt,name=tier,proto3" json:"tier,omitempty"`
+	// on_deny: delay: the longest that the caller of an item beyond the limit may have to
+	// wait, 1 ms to 1 h; absent means per_ms, and at most 5000.
+	MaxDelayMs    int64 `protobuf:"varint,29,opt,name=max_delay_ms,json=maxDelayMs,proto3" json:"max_delay_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1041,6 +1049,13 @@ func (x *InlineLimit) GetTag() string {
 func (x *InlineLimit) GetTier() int32 {
 	if x != nil {
 		return x.Tier
+	}
+	return 0
+}
+
+func (x *InlineLimit) GetMaxDelayMs() int64 {
+	if x != nil {
+		return x.MaxDelayMs
 	}
 	return 0
 }
@@ -4736,7 +4751,7 @@ const file_penstock_v1_penstock_proto_rawDesc = "" +
 	"\x06_at_ms\"?\n" +
 	"\tRequestId\x12\x16\n" +
 	"\x06origin\x18\x01 \x01(\x06R\x06origin\x12\x1a\n" +
-	"\bsequence\x18\x02 \x01(\x04R\bsequence\"\xb6\a\n" +
+	"\bsequence\x18\x02 \x01(\x04R\bsequence\"\xd8\a\n" +
 	"\vInlineLimit\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x124\n" +
 	"\talgorithm\x18\x02 \x01(\x0e2\x16.penstock.v1.AlgorithmR\talgorithm\x12\x14\n" +
@@ -4768,7 +4783,9 @@ const file_penstock_v1_penstock_proto_rawDesc = "" +
 	"\tunsettled\x18\x19 \x01(\x0e2\x16.penstock.v1.UnsettledR\tunsettled\x12%\n" +
 	"\x0espread_percent\x18\x1a \x01(\x05R\rspreadPercent\x12\x10\n" +
 	"\x03tag\x18\x1b \x01(\tR\x03tag\x12\x12\n" +
-	"\x04tier\x18\x1c \x01(\x05R\x04tier\"\xb1\x04\n" +
+	"\x04tier\x18\x1c \x01(\x05R\x04tier\x12 \n" +
+	"\fmax_delay_ms\x18\x1d \x01(\x03R\n" +
+	"maxDelayMs\"\xb1\x04\n" +
 	"\bDecision\x12\x18\n" +
 	"\aallowed\x18\x01 \x01(\bR\aallowed\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\x03R\x05limit\x12\x1c\n" +
@@ -5076,13 +5093,14 @@ const file_penstock_v1_penstock_proto_rawDesc = "" +
 	"\x18ON_PARTITION_UNSPECIFIED\x10\x00\x12\x1d\n" +
 	"\x19ON_PARTITION_PROPORTIONAL\x10\x01\x12\x15\n" +
 	"\x11ON_PARTITION_DENY\x10\x02\x12\x15\n" +
-	"\x11ON_PARTITION_OPEN\x10\x03*t\n" +
+	"\x11ON_PARTITION_OPEN\x10\x03*\x87\x01\n" +
 	"\x06OnDeny\x12\x17\n" +
 	"\x13ON_DENY_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eON_DENY_REJECT\x10\x01\x12\x12\n" +
 	"\x0eON_DENY_SHADOW\x10\x02\x12\x0f\n" +
 	"\vON_DENY_TAG\x10\x03\x12\x18\n" +
-	"\x14ON_DENY_DEPRIORITIZE\x10\x04*S\n" +
+	"\x14ON_DENY_DEPRIORITIZE\x10\x04\x12\x11\n" +
+	"\rON_DENY_DELAY\x10\x05*S\n" +
 	"\tUnsettled\x12\x19\n" +
 	"\x15UNSETTLED_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10UNSETTLED_CHARGE\x10\x01\x12\x15\n" +

@@ -111,7 +111,9 @@ type Limit struct {
 	// Whose calendar: a name of the IANA database.
 	TimeZone []byte `protobuf:"bytes,13,opt,name=time_zone,json=timeZone,proto3" json:"time_zone,omitempty"`
 	// The pattern of the override that this is, of the limit with that name. Its counters are the limit's.
-	Override      []byte `protobuf:"bytes,14,opt,name=override,proto3" json:"override,omitempty"`
+	Override []byte `protobuf:"bytes,14,opt,name=override,proto3" json:"override,omitempty"`
+	// Of on_deny: delay; 0: the limit has another one.
+	MaxDelayNs    int64 `protobuf:"varint,15,opt,name=max_delay_ns,json=maxDelayNs,proto3" json:"max_delay_ns,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -242,6 +244,13 @@ func (x *Limit) GetOverride() []byte {
 		return x.Override
 	}
 	return nil
+}
+
+func (x *Limit) GetMaxDelayNs() int64 {
+	if x != nil {
+		return x.MaxDelayNs
+	}
+	return 0
 }
 
 // Ask is what one node asks of the owner of some keys.
@@ -2330,7 +2339,7 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\x1bpenstock/peer/v1/peer.proto\x12\x10penstock.peer.v1\"c\n" +
 	"\x05Frame\x12/\n" +
 	"\x06limits\x18\x01 \x03(\v2\x17.penstock.peer.v1.LimitR\x06limits\x12)\n" +
-	"\x04asks\x18\x02 \x03(\v2\x15.penstock.peer.v1.AskR\x04asks\"\xea\x02\n" +
+	"\x04asks\x18\x02 \x03(\v2\x15.penstock.peer.v1.AskR\x04asks\"\x8c\x03\n" +
 	"\x05Limit\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\fR\x04name\x12\x1c\n" +
 	"\talgorithm\x18\x02 \x01(\rR\talgorithm\x12\x14\n" +
@@ -2347,7 +2356,9 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\abuckets\x18\v \x01(\rR\abuckets\x12\x1a\n" +
 	"\bcalendar\x18\f \x01(\rR\bcalendar\x12\x1b\n" +
 	"\ttime_zone\x18\r \x01(\fR\btimeZone\x12\x1a\n" +
-	"\boverride\x18\x0e \x01(\fR\boverride\"\xc2\x02\n" +
+	"\boverride\x18\x0e \x01(\fR\boverride\x12 \n" +
+	"\fmax_delay_ns\x18\x0f \x01(\x03R\n" +
+	"maxDelayNs\"\xc2\x02\n" +
 	"\x03Ask\x12\x10\n" +
 	"\x03tag\x18\x01 \x01(\x04R\x03tag\x12\x1b\n" +
 	"\tring_hash\x18\x02 \x01(\x06R\bringHash\x12\x10\n" +

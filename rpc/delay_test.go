@@ -1,0 +1,155 @@
+package rpc
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"penstock/cluster"
+	"penstock/limiter"
+	"penstock/limiter/rules"
+	penstockv1 "penstock/proto/penstock/v1"
+	"penstock/rpc/rpctest"
+)
+
+// delayed lets one go on every quarter of an hour, and three wait.
+func delayed(name string, dry bool) limiter.Spec {
+	return limiter.Spec{
+		Name: name, Algorithm: limiter.GCRA, Limit: 4, Per: time.Hour, Burst: 1,
+		OnDeny: limiter.DenyDelay, MaxDelay: time.Hour - time.Minute, DryRun: dry,
+	}
+}
+
+// waits are the delays of those that wait, in ms, each at most that much: the test takes some time.
+var waits = []int64{0, 900_000, 1_800_000, 2_700_000}
+
+// isAbout reports whether a delay is the i-th of waits.
+func isAbout(delay int64, i int) bool {
+	return delay == waits[i] || delay < waits[i] && delay > waits[i]-600_000
+}
+
+// Promise: beyond a limit with on_deny: delay, requests are admitted and told how long to wait, by
+// each door that has a field for it, up to max_delay; the next is denied, and charges nothing.
+func TestDelayAtEveryDoor(t *testing.T) {
+	station := newStations(t, 1, delayed("later", false), delayed("second", false))[0]
+	setRules(t, station.node, rules.Rule{Name: "all", Apply: []rules.Apply{
+		{Limit: "later", Key: "r"}, {Limit: "second", Key: "r"},
+	}})
+	h := NewHTTP(HTTPConfig{Node: station.node})
+	inline := `{"key":"i","inline":{"algorithm":"gcra","limit":4,"per":"1h","burst":1,` +
+		`"on_deny":"delay","max_delay":"59m"}}`
+	for _, ask := range []struct{ method, path, body string }{
+		{"GET", "/v1/check?limit=later&key=a", ""},
+		{"POST", "/v1/check", `{"limit":"later","key":"b"}`},
+		{"POST", "/v1/check", inline},
+		{"GET", "/v1/auth?limit=later&key=c", ""},
+		{"GET", "/v1/auth", ""},
+	} {
+		for i := range len(waits) + 1 {
+			answer, body := rpctest.Page(h, ask.method, ask.path, ask.body)
+			header := answer.Header.Get("Penstock-Delay-Ms")
+			if i == len(waits) {
+				if answer.StatusCode != 429 && ask.method == "GET" || header != "" ||
+					!strings.Contains(body, `"allowed":false`) {
+					t.Errorf("%s: %d, waits %q: %s", ask.path, answer.StatusCode, header, body)
+				}
+				continue
+			}
+			var d decisionJSON
+			err := json.Unmarshal([]byte(body), &d)
+			told, _ := strconv.ParseInt(header, 10, 64)
+			if ask.path == "/v1/auth" || ask.method == "POST" {
+				if d.DelayMs = told; ask.method == "POST" {
+					err = json.Unmarshal([]byte(body), &d)
+					told = d.DelayMs
+				}
+			}
+			if answer.StatusCode != 200 || err != nil || !isAbout(told, i) || d.DelayMs != told {
+				t.Errorf("%s %d: %d, waits %q, %v: %s", ask.path, i, answer.StatusCode, header, err,
+					body)
+			}
+		}
+	}
+	for i := range len(waits) + 1 {
+		out, err := station.client.Check(rpctest.Patience(t), &penstockv1.CheckRequest{
+			Items: []*penstockv1.Item{
+				rpctest.Item("later", "g", 1), rpctest.Item("second", "g", 1),
+			},
+			Atomic: true,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range out.Decisions {
+			if denied := i == len(waits); d.Allowed == denied ||
+				!denied && !isAbout(d.DelayMs, i) || denied && (d.RetryAfterMs < 1 || d.RetryAfterMs > waits[1]) {
+				t.Errorf("gRPC %d: %v", i, d)
+			}
+		}
+	}
+	tally := station.node.LimitTallies()["second"].Checks
+	if tally[cluster.OutcomeAllowed][0] != 2 || tally[cluster.OutcomeDelayed][0] != 6 ||
+		tally[cluster.OutcomeDenied][0] != 2 {
+		t.Errorf("counted as %v", tally)
+	}
+	h = NewHTTP(HTTPConfig{Node: station.node, Admin: true})
+	_, body := rpctest.Page(h, "GET", "/metrics", "")
+	if !strings.Contains(body,
+		`penstock_checks_total{decision="delayed",limit="second",source="owner"} 6`) {
+		t.Errorf("metrics lack the decision:\n%s", body)
+	}
+	if _, body = rpctest.Page(h, "GET", "/v1/limits", ""); !strings.Contains(body, `"delayed":6`) ||
+		!strings.Contains(body, `"on_deny":"delay"`) ||
+		!strings.Contains(body, `"max_delay":"59m0s"`) {
+		t.Error(body)
+	}
+}
+
+// Promise: in dry_run nobody is told to wait, and what would wait is marked as if denied.
+func TestDelayInDryRun(t *testing.T) {
+	n := rpctest.Alone(t, delayed("dry", true))
+	h := NewHTTP(HTTPConfig{Node: n})
+	for i := range len(waits) + 2 {
+		answer, body := rpctest.Page(h, "GET", "/v1/check?limit=dry&key=a", "")
+		var d decisionJSON
+		if err := json.Unmarshal([]byte(body), &d); err != nil || answer.StatusCode != 200 ||
+			d.DelayMs != 0 || d.Shadow != (i > 0) ||
+			answer.Header.Get("Penstock-Delay-Ms") != "" {
+			t.Errorf("%d: %d %s", i, answer.StatusCode, body)
+		}
+	}
+}
+
+// Promise: a node that does not own the key passes the delay on, remembers a denial and no delay,
+// and the owner decides by the limit that travels.
+func TestDelayFromAfar(t *testing.T) {
+	stations := newStations(t, 2, delayed("later", false))
+	key := rpctest.OwnKey(stations[1].node, 0)
+	h := NewHTTP(HTTPConfig{Node: stations[0].node})
+	inline := fmt.Sprintf(`{"key":%q,"inline":{"name":"mine","algorithm":"gcra","limit":4,`+
+		`"per":"1h","burst":1,"on_deny":"delay","max_delay":"59m"}}`, key)
+	for _, ask := range []struct{ method, path, body string }{
+		{"GET", "/v1/check?limit=later&key=" + key, ""}, {"POST", "/v1/check", inline},
+	} {
+		sources := map[string]bool{}
+		for i := range len(waits) + 20 {
+			_, body := rpctest.Page(h, ask.method, ask.path, ask.body)
+			var d decisionJSON
+			if err := json.Unmarshal([]byte(body), &d); err != nil {
+				t.Fatal(err, body)
+			}
+			if i < len(waits) &&
+				(!d.Allowed || d.Source != "forwarded" || !isAbout(d.DelayMs, i)) ||
+				i >= len(waits) && (d.Allowed || d.DelayMs != 0) {
+				t.Errorf("%d: %s", i, body)
+			}
+			sources[d.Source] = true
+		}
+		if !sources["denied-cache"] {
+			t.Errorf("no denial is remembered: %v", sources)
+		}
+	}
+}
