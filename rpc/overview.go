@@ -38,6 +38,7 @@ type OverviewConfig struct {
 	Network  Inquirer         // nil: the node is alone
 	Roster   Roster           // nil: versions and failed members are not known
 	Started  time.Time        // of the node
+	Ended    <-chan struct{}  // closed when the node ends; nil: never
 	Now      func() time.Time // default time.Now
 	Logger   *slog.Logger     // default slog.Default
 }
@@ -192,6 +193,7 @@ func (o *Overview) watch(ctx context.Context) (done func()) {
 	if round == 0 {
 		select {
 		case <-more:
+		case <-o.Ended:
 		case <-ctx.Done():
 		}
 	}
@@ -204,7 +206,8 @@ func (o *Overview) watch(ctx context.Context) (done func()) {
 	}
 }
 
-// gather asks all nodes once a second, and ends forgetAfter the last page was closed.
+// gather asks all nodes once a second, and ends forgetAfter the last page was closed, or with the
+// node.
 func (o *Overview) gather() {
 	tick := time.NewTicker(gatherEvery)
 	defer tick.Stop()
@@ -221,7 +224,11 @@ func (o *Overview) gather() {
 		if asks {
 			o.gatherOnce()
 		}
-		<-tick.C
+		select {
+		case <-tick.C:
+		case <-o.Ended:
+			return
+		}
 	}
 }
 

@@ -10,17 +10,18 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"penstock/cluster"
 	"penstock/limiter"
+	"penstock/limiter/rules"
 )
 
 // demoVerb runs three nodes in one process. They are as real as three processes: they find each
-// other by gossip and ask each other over gRPC.
+// other by gossip and ask each other over gRPC. On a terminal there is an agent, too, and a key of
+// the keyboard kills the owner of a key and brings it back.
 type demoVerb struct {
-	LogLevel string `default:"warn" enum:"debug,info,warn,error" help:"debug, info, warn or error."`
+	LogLevel string `default:"error" enum:"debug,info,warn,error" help:"debug, info, warn, error."`
 	logFormat
 }
 
@@ -28,7 +29,7 @@ const (
 	demoNodes    = 3
 	demoPortStep = 10 // between the ports of two nodes
 	demoKey      = "alice"
-	demoStart    = 30 * time.Second // at most, until all three know each other
+	demoStart    = 30 * time.Second // at most, until all know each other
 )
 
 // demoLimit is first_hit so that the sixth request within ten seconds is refused whenever one
@@ -39,34 +40,79 @@ var demoLimit = limiter.Spec{
 	Per: 10 * time.Second,
 }
 
+// demoQuota counts what is sent while a node is killed. Its window is long, so each unit that the
+// heir did not know of is seen.
+var demoQuota = limiter.Spec{
+	Name: "quota", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 10_000,
+	Per: time.Hour,
+}
+
+// demoSpecs are the limits of the demo.
+var demoSpecs = []limiter.Spec{
+	demoLimit, demoQuota,
+	{Name: "api", Algorithm: limiter.GCRA, Limit: 100, Per: time.Second, Burst: 200},
+	{Name: "login", Algorithm: limiter.SlidingWindow, Limit: 10, Per: time.Minute},
+}
+
+// demoRules put requests under limits by what they are.
+var demoRules = []rules.Rule{
+	{
+		Name: "logins", Match: map[string][]string{"path": {"/login*"}},
+		Apply: []rules.Apply{{Limit: "login", Key: "{user}"}},
+	},
+	{
+		Name: "calls", Match: map[string][]string{"path": {"/api/*"}},
+		Apply: []rules.Apply{{Limit: "api", Key: "{user}"}, {Limit: "quota", Key: "{user}"}},
+	},
+}
+
+// loadDemo puts limits and rules of the demo into s.
+func loadDemo(s *settings) error {
+	s.named = cluster.Limits{}
+	for _, spec := range demoSpecs {
+		l, err := limiter.New(spec)
+		if err != nil {
+			return err
+		}
+		s.named[spec.Name] = l
+	}
+	var err error
+	s.ruled, err = rules.New(demoRules, s.named)
+	return err
+}
+
 func (v *demoVerb) Run(sh shell) error {
-	signals, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	ctx, stop := signal.NotifyContext(context.Background(), endSignals...)
 	defer stop()
-	bottom, level := &screen{out: sh.out}, new(slog.LevelVar)
+	level := new(slog.LevelVar)
 	level.Set(levelOf(v.LogLevel))
+	bottom := &screen{out: sh.out}
 	logTo := sh.err
 	if isTerminal(sh.out) && isTerminal(sh.err) {
 		logTo = bottom
 	}
 	log := newLogger(logTo, v.of(sh.err), level)
 	slog.SetDefault(log)
-	nodes, err := startThree(signals, log, demoSettings)
+	d, err := startDemo(ctx, log, demoSettings, sh.keyboard() != nil)
 	var taken *inUseError
 	if errors.As(err, &taken) {
 		return fmt.Errorf("%w; the demo needs the ports 7946 to 7950, 7956 to 7960 and "+
-			"7966 to 7970", err)
+			"7966 to 7970, and on a terminal 7976 to 7980", err)
 	}
 	if err != nil {
 		return err
 	}
-	defer stopAll(nodes)
+	defer d.stop()
 	defer level.Set(silence) // nodes that all end at once complain about each other
-	fmt.Fprint(sh.out, demoGreeting(nodes))
-	if isTerminal(sh.out) {
-		return watch(signals, nodes, time.Second, func(c counts) { bottom.show(c.table()) })
+	fmt.Fprint(sh.out, demoGreeting(d.nodes))
+	switch {
+	case sh.keyboard() != nil:
+		return d.operate(ctx, sh, bottom)
+	case isTerminal(sh.out):
+		return d.watch(ctx, time.Second, func(c counts) { bottom.show(c.table()) })
 	}
 	last := ""
-	return watch(signals, nodes, demoLineEvery, func(c counts) {
+	return d.watch(ctx, demoLineEvery, func(c counts) {
 		if line := c.line(); line != last {
 			last = line
 			fmt.Fprintf(sh.out, "%s  %s\n", time.Now().Format(time.TimeOnly), line)
@@ -91,9 +137,99 @@ func demoSettings(i int, first *running) (s settings, err error) {
 	if first != nil {
 		s.Join = []string{first.gossip.Addr()}
 	}
-	l, err := limiter.New(demoLimit)
-	s.named = cluster.Limits{demoLimit.Name: l}
-	return s, err
+	return s, loadDemo(&s)
+}
+
+// demo is the nodes of a demo.
+type demo struct {
+	log    *slog.Logger
+	failed chan error // gets what ends a node at work
+
+	mu    sync.Mutex // guards below
+	nodes []*running // by number; the agent comes last
+	down  int        // number of the one that was killed; −1: none
+}
+
+// startDemo starts three nodes and, if one is wanted, an agent. See startThree for describe.
+func startDemo(ctx context.Context, log *slog.Logger,
+	describe func(i int, first *running) (settings, error), agent bool,
+) (*demo, error) {
+	nodes, err := startThree(ctx, log, describe)
+	if err != nil {
+		return nil, err
+	}
+	d := &demo{log: log, failed: make(chan error, 1), nodes: nodes, down: -1}
+	if agent {
+		if err := d.startAgent(ctx, describe); err != nil {
+			d.stop()
+			return nil, err
+		}
+	}
+	for _, r := range d.nodes {
+		d.follow(r)
+	}
+	return d, nil
+}
+
+// startAgent starts one, and waits until it knows the members.
+func (d *demo) startAgent(ctx context.Context,
+	describe func(i int, first *running) (settings, error),
+) error {
+	s, err := describe(demoNodes, d.nodes[0])
+	if err != nil {
+		return err
+	}
+	s.Name, s.Role = "agent-1", cluster.RoleAgent.String()
+	r, err := startOne(ctx, s, d.log)
+	if err != nil {
+		return err
+	}
+	d.nodes = append(d.nodes, r)
+	ctx, cancel := context.WithTimeout(ctx, demoStart)
+	defer cancel()
+	select {
+	case <-r.ready:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%s has not found the nodes: %w", s.Name, context.Cause(ctx))
+	}
+}
+
+// follow has the end of a node at work end the demo. A node that is stopped leaves first.
+func (d *demo) follow(r *running) {
+	r.tasks.Go(func() {
+		select {
+		case err := <-r.failed:
+			select {
+			case d.failed <- err:
+			default:
+			}
+		case <-r.leaving.Done():
+		}
+	})
+}
+
+// stop stops all nodes at once.
+func (d *demo) stop() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	stopAll(d.living())
+}
+
+// living are the nodes that are not down. The caller holds mu, or is alone.
+func (d *demo) living() (list []*running) {
+	for i, r := range d.nodes {
+		if i != d.down {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// startOne starts a node of the demo's cluster.
+func startOne(ctx context.Context, s settings, log *slog.Logger) (*running, error) {
+	s.Cluster, s.Memory, s.nodes = "penstock-demo", 64<<20, demoNodes
+	return start(ctx, s, log.With("node", s.Name))
 }
 
 // startThree starts three nodes and waits until each of them sees all. describe gives the settings
@@ -112,9 +248,8 @@ func startThree(ctx context.Context, log *slog.Logger,
 		if err != nil {
 			return nodes, err
 		}
-		s.Cluster, s.Role, s.Memory, s.nodes = "penstock-demo", cluster.RoleMember.String(),
-			64<<20, demoNodes
-		r, err := start(ctx, s, log.With("node", s.Name))
+		s.Role = cluster.RoleMember.String()
+		r, err := startOne(ctx, s, log)
 		if err != nil {
 			return nodes, err
 		}
@@ -145,14 +280,18 @@ func stopAll(nodes []*running) {
 	stopping.Wait()
 }
 
-// demoGreeting says what runs where, and what to do with it. With the command above it and the
-// table below it fits a terminal of 80 columns and 24 lines.
+// demoGreeting says where the page is, what runs where, and what to do with it. With the command
+// above it and the table below it fits a terminal of 80 columns and 24 lines.
 func demoGreeting(nodes []*running) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Three nodes in this process, with the limit %q: %d per %v for each key.\n",
-		demoLimit.Name, demoLimit.Limit, demoLimit.Per)
-	fmt.Fprintf(&b, "Their page: http://%s/ui/ (any node has it). Ctrl-C ends the demo.\n\n",
+	what := "Three nodes"
+	if len(nodes) > demoNodes {
+		what += " and an agent"
+	}
+	fmt.Fprintf(&b, "Page of the cluster: http://%s/ui/ (any node has it)\n",
 		nodes[0].member.HTTPAddr)
+	fmt.Fprintf(&b, "%s. Limit %q: %d per %v for each key. Ctrl-C ends.\n",
+		what, demoLimit.Name, demoLimit.Limit, demoLimit.Per)
 	rows := [][]string{{"  NODE", "HTTP", "GRPC", "REDIS"}}
 	for _, r := range nodes {
 		rows = append(rows, []string{
@@ -161,21 +300,26 @@ func demoGreeting(nodes []*running) string {
 		})
 	}
 	columns(&b, rows)
-	view := nodes[0].node.View()
-	owner := view.Members[view.Owner(limiter.Hash(demoKey))].ID
-	fmt.Fprintf(&b, "\nAsk any node (%s owns the key %q); the sixth answer in %v is 429:\n\n",
-		owner, demoKey, demoLimit.Per)
-	fmt.Fprintf(&b, `  for p in %s %s; do
-    curl -s -o /dev/null -w '%%{http_code}\n' \
-      "http://127.0.0.1:$p/v1/check?limit=%s&key=%s"
-  done
-`, ports(nodes), ports(nodes), demoLimit.Name, demoKey)
+	fmt.Fprintf(&b, "Ask any node (%s owns the key %q); the sixth answer in %v is 429:\n",
+		ownerOf(nodes[0], demoKey), demoKey, demoLimit.Per)
+	members := ports(nodes[:demoNodes])
+	fmt.Fprintf(&b, `  for p in %s %s; do curl -so /dev/null \
+    -w '%%{http_code}\n' "127.0.0.1:$p/v1/check?limit=%s&key=%s"; done
+`, members, members, demoLimit.Name, demoKey)
 	fmt.Fprintf(&b, "  curl -i 'http://%s/v1/check?limit=%s&key=%s'\n", nodes[2].member.HTTPAddr,
 		demoLimit.Name, demoKey)
 	_, port, _ := net.SplitHostPort(nodes[0].address("--redis"))
 	fmt.Fprintf(&b, "  redis-cli -p %s CL.THROTTLE %s 4 5 10   # this limit comes "+
-		"along\n\n", port, demoKey)
+		"along\n", port, demoKey)
+	fmt.Fprintf(&b, "  penstock check -a path=/api/orders -a user=%s   # rules choose limits\n\n",
+		demoKey)
 	return b.String()
+}
+
+// ownerOf is the name of the node that owns a key in the ring that r sees.
+func ownerOf(r *running, key string) string {
+	view := r.node.View()
+	return view.Members[view.Owner(limiter.Hash(key))].ID
 }
 
 // ports are the nodes' HTTP ports, with blanks between.
@@ -186,117 +330,4 @@ func ports(nodes []*running) string {
 		words = append(words, port)
 	}
 	return strings.Join(words, " ")
-}
-
-// watch calls show every so often with what the nodes count, until ctx ends or a node fails.
-func watch(ctx context.Context, nodes []*running, every time.Duration, show func(counts)) error {
-	failed := make(chan error, len(nodes))
-	for _, r := range nodes {
-		go func() {
-			select {
-			case err := <-r.failed:
-				failed <- err
-			case <-ctx.Done():
-			}
-		}()
-	}
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	before := countAll(nodes, counts{})
-	show(before)
-	for {
-		select {
-		case <-tick.C:
-			before = countAll(nodes, before)
-			show(before)
-		case err := <-failed:
-			return err
-		case <-ctx.Done():
-			return nil
-		}
-	}
-}
-
-// counts is what the nodes of a demo have counted at one instant.
-type counts struct {
-	at    time.Time
-	nodes []nodeCounts
-}
-
-type nodeCounts struct {
-	name, state                string
-	allowed, denied, forwarded uint64
-	keys                       int // that this node decides for: copies for others are theirs
-	// checks answered at this node's doors since the counts before
-	perSecond float64
-}
-
-func countAll(nodes []*running, before counts) counts {
-	c := counts{at: time.Now()}
-	for i, r := range nodes {
-		s, v := r.node.Stats(), r.node.View()
-		n := nodeCounts{
-			name: r.member.ID, state: v.Me().State.String(), keys: ownKeys(r.node),
-			allowed: s.Allowed(), denied: s.Denied(), forwarded: s.Forwarded.Load(),
-		}
-		if before.nodes != nil {
-			b := before.nodes[i]
-			n.perSecond = float64(n.allowed+n.denied-b.allowed-b.denied) / c.at.Sub(
-				before.at).Seconds()
-		}
-		c.nodes = append(c.nodes, n)
-	}
-	return c
-}
-
-// ownKeys counts the keys that a node decides for.
-func ownKeys(node *cluster.Node) (n int) {
-	const page = 10_000
-	for from, more := (limiter.Cursor{}), true; more; {
-		from, more = node.Keys("", from, page, func(*limiter.Limit, string, limiter.Decision) {
-			n++
-		})
-	}
-	return n
-}
-
-// table is for a terminal. It is at most 72 columns wide.
-func (c counts) table() string {
-	var b strings.Builder
-	row := func(name, state string, cells ...string) {
-		fmt.Fprintf(&b, "%-8s %-8s", name, state)
-		for _, cell := range cells {
-			fmt.Fprintf(&b, " %10s", cell)
-		}
-		b.WriteByte('\n')
-	}
-	row("NODE", "STATE", "CHECKS/S", "ALLOWED", "DENIED", "FORWARDED", "KEYS")
-	all := nodeCounts{}
-	for _, n := range c.nodes {
-		row(n.name, n.state, n.cells()...)
-		all.perSecond += n.perSecond
-		all.allowed += n.allowed
-		all.denied += n.denied
-		all.forwarded += n.forwarded
-		all.keys += n.keys
-	}
-	row("all", "", all.cells()...)
-	return b.String()
-}
-
-func (n nodeCounts) cells() []string {
-	return []string{
-		fmt.Sprintf("%.1f", n.perSecond), thousands(int64(n.allowed)), thousands(int64(n.denied)),
-		thousands(int64(n.forwarded)), thousands(int64(n.keys)),
-	}
-}
-
-// line is for a log: the totals, and what each node has answered.
-func (c counts) line() string {
-	var words []string
-	for _, n := range c.nodes {
-		words = append(words, fmt.Sprintf("%s %s: %d allowed, %d denied", n.name, n.state,
-			n.allowed, n.denied))
-	}
-	return strings.Join(words, "; ")
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -13,35 +14,28 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
-
-	"penstock/cluster"
-	"penstock/limiter"
 )
 
 // freeDemo are the settings of the demo on free ports.
 func freeDemo(i int, first *running) (settings, error) {
 	s, err := selfSettings(i, first)
 	s.HTTP, s.Redis = "127.0.0.1:0", "127.0.0.1:0"
-	l, err2 := limiter.New(demoLimit)
-	s.named = cluster.Limits{demoLimit.Name: l}
-	if err == nil {
-		err = err2
-	}
-	return s, err
+	return s, errors.Join(err, loadDemo(&s))
 }
 
 // What the demo tells people to type works as it says, fits their terminal, and shows in the table;
 // and three nodes in one process leave nothing behind when they stop.
 func TestDemo(t *testing.T) {
 	t.Cleanup(func() { goleak.VerifyNone(t) })
-	nodes, err := startThree(t.Context(), slog.New(slog.DiscardHandler), freeDemo)
+	d, err := startDemo(t.Context(), slog.New(slog.DiscardHandler), freeDemo, true)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer http.DefaultClient.CloseIdleConnections()
-	defer stopAll(nodes)
+	defer d.stop()
+	nodes := d.nodes
 	greeting := demoGreeting(nodes)
-	first := "$ penstock demo\n" + greeting + countAll(nodes, counts{}).table() + "the cursor\n"
+	first := "$ penstock demo\n" + greeting + d.count(counts{}).table() + demoHelp + "the cursor\n"
 	if n := strings.Count(first, "\n"); n > 24 {
 		t.Errorf("the first screen has %d lines; terminals have 24:\n%s", n, first)
 	}
@@ -51,6 +45,10 @@ func TestDemo(t *testing.T) {
 		}
 	}
 
+	if named := strings.Index(greeting, "/ui/"); named < 0 ||
+		named > strings.Index(greeting, "\n") {
+		t.Errorf("the first line does not name the page:\n%s", greeting)
+	}
 	// The page that it names is there, and where one looks for it first.
 	named := regexp.MustCompile(`http://\S+/ui/`).FindString(greeting)
 	for _, url := range []string{named, strings.TrimSuffix(named, "ui/")} {

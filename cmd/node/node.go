@@ -292,6 +292,7 @@ func ignore(err, expected error) error {
 func (r *running) readLimits(context.Context, doors) error {
 	s := &r.settings
 	r.node.SetLimits(s.named)
+	r.node.SetRules(s.ruled)
 	var err error
 	if s.EnvoyConfig != "" {
 		if r.envoys, err = policy.WatchEnvoy(s.EnvoyConfig, r.log, func(e *policy.Envoy) {

@@ -12,10 +12,11 @@ import (
 	"unsafe"
 )
 
-// pty is a program of its own that has a terminal, and what it shows there.
+// pty is a terminal, and perhaps a program of its own that has it.
 type pty struct {
 	t      *testing.T
 	master *os.File
+	slave  *os.File // as the program sees it
 	cmd    *exec.Cmd
 	done   chan struct{} // closed when the program has ended
 	err    error         // that of its end
@@ -38,30 +39,23 @@ func ioctl(t *testing.T, f *os.File, request uintptr, arg unsafe.Pointer) {
 	}
 }
 
-// startPTY starts a verb of the program on a terminal of a size. The program ends with the test.
-func startPTY(t *testing.T, width, height int, env []string, args ...string) *pty {
+// newPTY makes a terminal of a size. At the end of the test it has to be as it was at first.
+func newPTY(t *testing.T, width, height int) *pty {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
 		t.Skip("no terminals can be made here:", err)
 	}
-	p := &pty{t: t, master: master, done: make(chan struct{}), screen: newGlass(width, height)}
+	p := &pty{t: t, master: master, screen: newGlass(width, height)}
 	var locked, number int32
 	ioctl(t, master, syscall.TIOCSPTLCK, unsafe.Pointer(&locked))
 	ioctl(t, master, syscall.TIOCGPTN, unsafe.Pointer(&number))
 	p.resize(width, height)
-	slave, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
+	p.slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.cmd = exec.Command(built, args...)
-	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = slave, slave, slave
-	p.cmd.Env = append(os.Environ(), append([]string{"TERM=xterm", "NO_COLOR="}, env...)...)
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	before := modes(t, slave)
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	before := modes(t, p.slave)
 	go func() {
 		buf := make([]byte, 4096)
 		for {
@@ -74,6 +68,30 @@ func startPTY(t *testing.T, width, height int, env []string, args ...string) *pt
 			}
 		}
 	}()
+	t.Cleanup(func() {
+		if after := modes(t, p.slave); after != before {
+			t.Errorf("the terminal is left in another mode: %+v; before %+v", after, before)
+		}
+		p.givenBack()
+		p.slave.Close()
+		master.Close()
+	})
+	return p
+}
+
+// startPTY starts a verb of the program on a terminal of a size. The program has to end within the
+// test.
+func startPTY(t *testing.T, width, height int, env []string, args ...string) *pty {
+	t.Helper()
+	p := newPTY(t, width, height)
+	p.done = make(chan struct{})
+	p.cmd = exec.Command(built, args...)
+	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = p.slave, p.slave, p.slave
+	p.cmd.Env = append(os.Environ(), append([]string{"TERM=xterm", "NO_COLOR="}, env...)...)
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
 	go func() {
 		p.err = p.cmd.Wait()
 		close(p.done)
@@ -81,20 +99,6 @@ func startPTY(t *testing.T, width, height int, env []string, args ...string) *pt
 	t.Cleanup(func() {
 		p.cmd.Process.Kill()
 		<-p.done
-		slave.Close()
-		master.Close()
-	})
-	// However the program ends, unless it is killed: the terminal is as it was.
-	t.Cleanup(func() {
-		select {
-		case <-p.done:
-		default:
-			return
-		}
-		if after := modes(t, slave); after != before {
-			t.Errorf("the terminal is left in another mode: %+v; before %+v", after, before)
-		}
-		p.givenBack()
 	})
 	return p
 }

@@ -13,6 +13,6 @@ func (r *running) remember() {
 	r.tasks.Go(func() { r.history.Run(r.leaving) })
 	r.page = rpc.NewOverview(rpc.OverviewConfig{
 		Node: r.node, Recorder: r.history, Network: r.peers, Roster: r, Started: r.started,
-		Logger: r.log,
+		Ended: r.leaving.Done(), Logger: r.log,
 	})
 }

@@ -15,6 +15,13 @@ type screen struct {
 	block string
 }
 
+// through has what is written from now on go through out, which is the same terminal.
+func (s *screen) through(out io.Writer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.out = out
+}
+
 // show replaces the block.
 func (s *screen) show(block string) {
 	s.mu.Lock()

@@ -13,6 +13,7 @@ import (
 
 	"penstock/cluster"
 	"penstock/cluster/gossip"
+	"penstock/limiter/rules"
 )
 
 // settings are one node in the words of serve's flags. demo and bench fill in what they need.
@@ -60,6 +61,7 @@ type settings struct {
 
 	// What no flag gives: demo, bench and tests use it.
 	named  cluster.Limits // in force if Limits is empty
+	ruled  *rules.Set     // likewise
 	timing gossip.Timing
 	nodes  int // of this process, which share its file descriptors; 0 is 1
 }

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -18,19 +17,10 @@ import (
 	"penstock/limiter"
 )
 
-// crash ends a node of this process as a kill -9 would.
-func crash(r *running) {
-	now, cancel := context.WithCancel(context.Background())
-	cancel()
-	r.stop(now, 0)
-}
-
 // again starts a node that has ended anew, with the addresses that it had.
 func again(t *testing.T, old, seed *running) *running {
 	t.Helper()
-	s := old.settings
-	s.Gossip, s.Peer, s.GRPC = old.gossip.Addr(), old.member.PeerAddr, old.member.GRPCAddr
-	s.HTTP, s.Redis = old.member.HTTPAddr, "off"
+	s := old.settingsAgain()
 	s.Join = []string{seed.gossip.Addr()}
 	r, err := start(t.Context(), s, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -107,7 +97,7 @@ func TestTopLive(t *testing.T) {
 	p.resize(80, 24)
 
 	dead := nodes[0]
-	crash(dead)
+	dead.crash()
 	p.shows("2 members", dead.member.ID+" does not answer any more")
 	p.shows(dead.member.ID + " failed")
 	nodes[0] = again(t, dead, nodes[1])
