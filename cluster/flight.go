@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"sync"
+	"time"
 
 	"penstock/cluster/debts"
 	"penstock/limiter"
@@ -29,6 +30,8 @@ type batch struct {
 	owed       bool // no client waits: items that no node decides stay undecided (debts.go)
 	cautious   bool // boots that may have charged an item are not asked for it, nor their heirs
 	multiOwner bool // it takes from several owners: it gives back later (multi_owner_take.go)
+
+	trip time.Duration // the longest round trip so far, of calls that were all answered
 }
 
 // flights is memory for the items of requests that have several. The item of all others lies on

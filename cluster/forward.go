@@ -21,8 +21,12 @@ const DefaultCallTimeout = 500 * time.Millisecond
 // be done.
 const maxHop = 32
 
-// settleTime is how long a check waits for a handover, or for an heir to take over.
-const settleTime = 400 * time.Millisecond
+// settleTime is how long a check waits for a handover, or for an heir to take over. A handover
+// takes some round trips, so where one alone takes long a check waits for settleTrips of them.
+const (
+	settleTime  = 400 * time.Millisecond
+	settleTrips = 8
+)
 
 // namesMe is from which send on a node does not wait any more for what others say that it decides
 // itself: it may be just getting it; or each of two takes the other one for the owner, and the
@@ -93,7 +97,7 @@ func (fw *forwarder) forward(
 			if hop > 2 {
 				fw.net.Wait(min(now.Add(pauseBefore(hop)), r.deadline))
 			}
-			if now = fw.clock.Now(); tooLate(began, now, r.deadline, hop) {
+			if now = fw.clock.Now(); r.tooLate(began, now, hop) {
 				break
 			}
 			if fresh := fw.view.Load(); fresh != seen {
@@ -120,6 +124,9 @@ func (fw *forwarder) send(
 		fw.stats.Forwarded.Add(uint64(len(away) - len(left)))
 		fw.net.Call(calls)
 		now = fw.clock.Now()
+		if allAnswered(calls) {
+			r.trip = max(r.trip, time.Duration(now-sentAt))
+		}
 	}
 	for c := range calls {
 		if calls[c].Err == nil {
@@ -133,6 +140,16 @@ func (fw *forwarder) send(
 		loneCalls.Put(lone)
 	}
 	return now, view, left
+}
+
+// allAnswered reports whether none of the calls failed.
+func allAnswered(calls []Call) bool {
+	for c := range calls {
+		if calls[c].Err != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // decideRest decides the items away that no other node has decided: from memory, if this node holds
@@ -189,9 +206,9 @@ func hopeless(away, targets []int) bool {
 func pauseBefore(hop int) time.Duration { return time.Millisecond << min(hop-3, 4) }
 
 // tooLate reports whether a check that began then must not send again.
-func tooLate(began, now, deadline limiter.Instant, hop int) bool {
-	return now >= deadline || now > began.Add(repeatWithin) ||
-		hop > 2 && now > began.Add(settleTime)
+func (r *batch) tooLate(began, now limiter.Instant, hop int) bool {
+	return now >= r.deadline || now > began.Add(repeatWithin) ||
+		hop > 2 && now > began.Add(max(settleTime, settleTrips*r.trip))
 }
 
 // receive files the answers of one call and returns the items to try again, with their new targets.

@@ -9,6 +9,7 @@ import (
 	"penstock/cluster"
 	"penstock/cluster/ownership"
 	"penstock/limiter"
+	"penstock/ring"
 )
 
 // What a cluster has forgotten is counted, key by key. The judge keeps one naive state per key of
@@ -49,25 +50,6 @@ func (l *LossReport) write(b *strings.Builder) {
 // replicationInterval is s, in which a holder tells its heir what has changed, with what a clock
 // may be slow.
 const replicationInterval = 100*time.Millisecond + 100*time.Millisecond/100
-
-// keyCount is what is known of one key from its decisions.
-type keyCount struct {
-	whole   naiveState // with all that was charged and not said to be forgotten
-	by      *process   // who decided last
-	at      time.Duration
-	blind   time.Duration // until when nothing can be counted
-	charges []perishable  // lately, oldest first
-	looked  time.Duration // when it was compared with a decision last
-	lost    int64         // what was found forgotten then
-	taken   int64         // and what was charged
-}
-
-// perishable is a charge that may be forgotten if the process that took it dies too soon.
-type perishable struct {
-	at   time.Duration
-	by   *process
-	cost int64
-}
 
 // fading is a span of time whose charges may be forgotten.
 type fading struct{ from, to time.Duration }
@@ -142,17 +124,21 @@ func (j *judge) counts(p *process, it *asked, got limiter.Decision) {
 	j.parts()
 	before := c.by
 	j.passes(c, p, s)
-	charged, had := int64(0), c.whole.peek(now, s, 0).Remaining
+	was := c.whole
+	charged, had := int64(0), was.peek(now, s, 0).Remaining
 	switch {
 	case it.op == cluster.OpReset:
-		c.whole, c.charges, c.looked, c.lost, c.taken = naiveState{}, nil, w.now, 0, 0
+		c.whole, c.charges, c.looked, c.lost = naiveState{}, nil, w.now, 0
+		c.since, c.begun = naiveState{}, false
 		return
 	case it.op == cluster.OpTake && got.Allowed:
 		charged = it.cost
 		c.whole.charge(now, s, it.cost)
 	}
 	if it.cost > 0 && charged > 0 {
-		c.charges = append(c.charges, perishable{w.now, p, charged})
+		at, was := j.tied[ring.Partition(a.hash)]
+		tied := it.doubt && was && at == w.now
+		c.charges = append(c.charges, perishable{w.now, p, charged, tied})
 		c.prune(w.now - forgets(s))
 	}
 	if w.now < c.blind {
@@ -169,16 +155,17 @@ func (j *judge) counts(p *process, it *asked, got limiter.Decision) {
 	}
 	over := max(0, got.Remaining-had)
 	if c.looked != w.now {
-		c.looked, c.lost, c.taken = w.now, 0, 0
+		c.looked, c.lost, c.begun = w.now, 0, false
 	}
 	c.lost += over
-	c.taken += charged
 	if over > 0 {
 		j.forgotten(p, before, it, c, over, got)
 	}
+	c.misses(now, s, was, charged, over)
 	if it.op == cluster.OpTake {
 		c.learn(now, s, got)
 	}
+	c.begins(now, s, was, charged, over)
 }
 
 // found is what a key had counted before the decisions of this instant, without what they show to
@@ -188,10 +175,8 @@ func (j *judge) found(a *account, p *process) (st naiveState, lost int64, known 
 	if c == nil || c.by != p || c.looked != j.world.now || j.world.now < c.blind || a.spec.MinGap > 0 || p.restored != nil {
 		return st, 0, false // of limits with a gap an instant may be forgotten, and no unit
 	}
-	before := c.whole.copy()
-	before.take(p.now(), a.spec, -c.taken)
-	lost, c.lost, c.taken = c.lost, 0, 0
-	return *before, lost, true
+	lost, c.lost, c.begun = c.lost, 0, false
+	return c.since, lost, true
 }
 
 // mayCount follows a decision of which nobody knows whether it was taken again: what it gives back
@@ -241,7 +226,7 @@ func (j *judge) forgotten(p, before *process, it *asked, c *keyCount, over int64
 	if it.doubt && !j.copiesHold(before) {
 		j.loss.Marked += over
 	} else {
-		allowed := c.allow(over, j.cold)
+		allowed := c.allow(p, over, j.cold)
 		if j.loss.Units += over; allowed > 0 {
 			j.allowed.used[lastCharges]++
 		}
@@ -251,7 +236,6 @@ func (j *judge) forgotten(p, before *process, it *asked, c *keyCount, over int64
 				p.machine.id, opText(it.op, it.cost), keyText(it.account.key), s.Name, decisionText(got), over, allowed)
 		}
 	}
-	c.whole.take(p.now(), s, -over)
 }
 
 // forgetful says which promise breaks if so much is forgotten too much, of what before had decided
@@ -325,43 +309,6 @@ func (j *judge) copiesHold(before *process) bool {
 
 // copiedWithin is how long it may take after a change of members until heirs have copies again.
 const copiedWithin = 2 * time.Second
-
-// allow says how much of what is forgotten may be, and does not allow it again.
-func (c *keyCount) allow(over int64, cold time.Duration) (allowed int64) {
-	for i := len(c.charges) - 1; i >= 0 && allowed < over; i-- {
-		x := &c.charges[i]
-		if x.at > cold && !slices.ContainsFunc(x.by.fading, func(f fading) bool { return x.at >= f.from && x.at <= f.to }) {
-			continue
-		}
-		n := min(x.cost, over-allowed)
-		x.cost -= n
-		allowed += n
-	}
-	return allowed
-}
-
-// prune drops the charges that do not count any more.
-func (c *keyCount) prune(before time.Duration) {
-	if n := len(c.charges); n < 64 || n < cap(c.charges) {
-		return
-	}
-	c.charges = slices.DeleteFunc(c.charges, func(x perishable) bool { return x.at < before || x.cost == 0 })
-}
-
-// learn takes over what a decision tells of the state after it.
-func (c *keyCount) learn(now limiter.Instant, s *limiter.Spec, got limiter.Decision) {
-	used := got.Limit - got.Remaining
-	switch {
-	case s.Algorithm == limiter.GCRA || s.Algorithm == limiter.LeakyBucket:
-		c.whole = naiveState{used: max(0, int64(got.ResetAfter)-1) * s.Limit, poured: now}
-	case s.Algorithm == limiter.FixedWindow && got.ResetAfter > 0 && got.Remaining > 0:
-		c.whole = naiveState{count: used}
-		c.whole.opened(s, now.Add(got.ResetAfter))
-	case s.Algorithm == limiter.TokenBucket && used > 0:
-		mark := now.Add(got.ResetAfter - time.Duration((used+s.Refill-1)/s.Refill)*s.Per)
-		c.whole = naiveState{naiveKinds: naiveKinds{missing: used, mark: mark, phased: true}}
-	}
-}
 
 // oneClock reports whether all machines' clocks show the same.
 func (p *plan) oneClock() bool {

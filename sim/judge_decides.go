@@ -53,11 +53,15 @@ func (j *judge) observe(h *hearing) {
 }
 
 // asksAgain gives an item the id under which the node has asked another one for it, if it answers
-// as that one has answered.
+// as that one has answered, and may have been told so; or as it has answered itself, because the
+// ask was relayed to it when it had got the key.
 func (j *judge) asksAgain(h *hearing, x *asked, got limiter.Decision) {
-	if x.id == (cluster.ID{}) && x.op != cluster.OpPeek &&
-		j.recalled[ring.Partition(x.account.hash)] >= h.began {
-		x.id = j.memories.asked(h.process, h.began, x.account, got)
+	if x.id != (cluster.ID{}) || x.op == cluster.OpPeek {
+		return
+	}
+	told := j.recalled[ring.Partition(x.account.hash)] >= h.began
+	if told || j.world.now > h.began {
+		x.id = j.memories.asked(h.process, h.began, x.account, got, told)
 	}
 }
 

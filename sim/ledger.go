@@ -49,11 +49,11 @@ type answered struct {
 // another node. Where p itself comes to hold the key, with what that node remembers, it answers the
 // same; of the id that it drew for the item its client's question knows nothing.
 func (m *memories) asked(
-	p *process, since time.Duration, a *account, d limiter.Decision,
+	p *process, since time.Duration, a *account, d limiter.Decision, told bool,
 ) (id cluster.ID) {
 	for x := m.oldest; x != nil; x = x.next {
 		drawn := x.id.Origin == p.boot|drawnOrigin
-		if drawn && x.now >= since && x.account == a && x.by != p &&
+		if drawn && x.now >= since && x.account == a && (told || x.by == p) &&
 			len(x.decisions) == 1 && x.decisions[0] == d {
 			id = x.id
 		}

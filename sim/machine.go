@@ -97,6 +97,8 @@ func (m *machine) boot() {
 	if m.role == cluster.RoleMember {
 		if first := m.world.founded; first != nil && m.boots == 1 && !m.world.plan.machines[m.index].later {
 			node.Membership().AgreeWithin(first)
+			ids := m.world.founders()
+			node.Membership().Elect(len(ids), ids, 0)
 		} else {
 			ids := m.world.electorate(m)
 			node.Membership().Agree(cluster.Trust{
@@ -124,6 +126,15 @@ func (w *world) electorate(m *machine) (ids []string) {
 		if o.role == cluster.RoleMember && (o == m || o.process != nil || o.crashed || o.returns) {
 			ids = append(ids, o.id)
 		}
+	}
+	return ids
+}
+
+// founders are the members that the world begins with. If all that any of them asks are gone, they
+// found a cluster together as those of a new one do.
+func (w *world) founders() (ids []string) {
+	for _, m := range w.founded.Members {
+		ids = append(ids, m.ID)
 	}
 	return ids
 }

@@ -77,8 +77,9 @@ var deletions = []deletion{
 		w.run(3 * second)
 		return w.agreed()
 	}},
-	{name: "R4 stopped", rule: ruleStopped, play: func(w *world, _ int) string {
+	{name: "R4 stopped", rule: ruleStopped, tries: 20, play: func(w *world, try int) string {
 		w.trio("a", "b", "c") // two voters stop for a second; what a has sent them lies in their queues
+		w.run(time.Duration(try) * 10 * time.Millisecond)
 		w.freeze("b")
 		w.freeze("c")
 		w.run(second)

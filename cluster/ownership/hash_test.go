@@ -82,6 +82,12 @@ func (h *hasher) state(now Instant, s *State) {
 	if p.wants {
 		h.at(now, p.since)
 	}
+	if v.promised > 0 {
+		h.at(now, v.heardAt)
+	}
+	h.num(int(p.before.ballot))
+	h.config(p.before.value)
+	h.boots(p.before.yes)
 	if f.on() {
 		h.at(now, f.since)
 	}

@@ -30,6 +30,14 @@ type proposer struct {
 	since  Instant
 	wants  bool // since says since when something should change
 	tries  uint // that took too long in this epoch: answers may take longer than was waited for
+	before try  // the last one that got as far as accepting
+}
+
+// try is a ballot with its value, and the voters that are known to have accepted it.
+type try struct {
+	ballot Ballot
+	value  *Configuration
+	yes    []Boot
 }
 
 // mostTries bounds the wait of a proposer: every second try that takes too long doubles it, for one
@@ -68,7 +76,7 @@ func (s *State) propose(now Instant) {
 	if !p.wants {
 		p.wants, p.since = true, now
 	}
-	if now.Since(p.since) < s.p.Step*time.Duration(s.rank(now)) {
+	if now.Since(p.since) < s.p.Step*time.Duration(s.rank(now)) || s.givesWay(now) {
 		return
 	}
 	if p.phase == phaseIdle || !next.same(p.value) {
@@ -82,16 +90,31 @@ func (s *State) propose(now Instant) {
 	s.sendVoters(Canvass{p.value})
 }
 
+// patience is how long this voter waits for a ballot to come one step further.
+func (s *State) patience(now Instant) time.Duration {
+	return s.p.Step * time.Duration(2+s.rank(now)) << (s.proposer.tries / 2)
+}
+
+// givesWay reports whether this voter has heard of another one's ballot only just now. On a line
+// with round trips longer than Step two proposers would outbid each other in turns, while all
+// voters are sealed and nobody's right is acknowledged.
+func (s *State) givesWay(now Instant) bool {
+	return s.voter.promised > s.proposer.ballot && now.Since(s.voter.heardAt) < s.patience(now)
+}
+
 // finish brings a register to its end. A sealed voter that hears of no decision goes on with a
 // ballot of its own (R4).
 func (s *State) finish(now Instant) {
 	p := &s.proposer
-	since, wait := p.since, s.p.Step*time.Duration(2+s.rank(now))<<(p.tries/2)
+	since, wait := p.since, s.patience(now)
 	if p.phase == phaseIdle || p.phase == phaseCanvassing {
 		if !s.p.keeps(ruleFinish) {
 			return
 		}
 		since = s.voter.sealedAt
+	}
+	if s.voter.heardAt > since {
+		since = s.voter.heardAt
 	}
 	if now.Since(since) >= wait {
 		p.tries = min(p.tries+1, mostTries)
@@ -116,29 +139,33 @@ func (s *State) outbid(now Instant) {
 	if s.voter.sealed && p.phase < phasePreparing {
 		p.value = s.voter.pendingValue
 	}
+	if p.phase == phaseAccepting {
+		p.before = try{p.ballot, p.value, p.yes}
+	}
 	place := slices.Index(s.config.Voters, s.me.Boot)
 	p.ballot = (max(p.ballot, s.voter.promised)/16+1)*16 + Ballot(place)
 	p.phase, p.best, p.yes, p.since, p.wants = phasePreparing, 0, nil, now, true
 	s.sendVoters(Prepare{s.config.Epoch, p.ballot})
 }
 
-// agree counts a voter once, and reports whether it made the quorum full.
-func (s *State) agree(from Boot) bool {
-	p := &s.proposer
-	if !s.config.Votes(from) || slices.Contains(p.yes, from) {
+// agree counts a voter once among yes, and reports whether it made the quorum full.
+func (s *State) agree(yes *[]Boot, from Boot) bool {
+	if !s.config.Votes(from) || slices.Contains(*yes, from) {
 		return false
 	}
-	p.yes = append(slices.Clone(p.yes), from)
-	slices.Sort(p.yes)
-	return len(p.yes) == s.config.Quorum()
+	*yes = append(slices.Clone(*yes), from)
+	slices.Sort(*yes)
+	return len(*yes) == s.config.Quorum()
 }
 
+// consented counts what a voter says to a canvass, unless another proposer is at work.
 func (s *State) consented(now Instant, from Boot, m Consent) {
 	p := &s.proposer
-	if p.phase != phaseCanvassing || !m.Yes || m.Value.Epoch != p.value.Epoch || !m.Value.same(p.value) {
+	if p.phase != phaseCanvassing || s.voter.sealed || s.givesWay(now) ||
+		!m.Yes || m.Value.Epoch != p.value.Epoch || !m.Value.same(p.value) {
 		return
 	}
-	if s.agree(from) {
+	if s.agree(&p.yes, from) {
 		s.outbid(now)
 	}
 }
@@ -155,18 +182,31 @@ func (s *State) promised(from Boot, m Promise) {
 	if m.Accepted > p.best {
 		p.best, p.value = m.Accepted, m.Value
 	}
-	if s.agree(from) {
+	if s.agree(&p.yes, from) {
 		p.phase, p.yes = phaseAccepting, nil
 		s.sendVoters(Accept{p.ballot, p.value})
 	}
 }
 
+// accepted counts what a voter has accepted, under this ballot or the one before: what a majority
+// has accepted under one ballot is decided, whatever this voter has begun since.
 func (s *State) accepted(from Boot, m Accepted) {
 	p := &s.proposer
-	if p.phase != phaseAccepting || m.Ballot != p.ballot || !s.agree(from) {
-		return
+	switch {
+	case p.phase == phaseAccepting && m.Ballot == p.ballot:
+		if s.agree(&p.yes, from) {
+			s.decide(p.value)
+		}
+	case p.before.value != nil && m.Ballot == p.before.ballot:
+		if s.agree(&p.before.yes, from) {
+			s.decide(p.before.value)
+		}
 	}
-	c, before := p.value, s.config
+}
+
+// decide tells the members of the epoch, and those that c adds, that c follows.
+func (s *State) decide(c *Configuration) {
+	before := s.config
 	for _, m := range before.Members {
 		if m.Boot != s.me.Boot {
 			s.send(m.Boot, Decided{c})

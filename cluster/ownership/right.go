@@ -43,15 +43,15 @@ func (s *State) Marked() bool { return s.stage == StageJoined && s.config.Marked
 // Deciding reports whether the right is valid.
 func (s *State) Deciding(now Instant) bool { return now < s.right.until }
 
-// renew asks all voters for the right to decide, each Renew; a newcomer more often, for voters that
-// have not heard yet of an epoch acknowledge nothing in it.
+// renew asks all voters for the right to decide, each Renew. Voters that have not heard yet of an
+// epoch acknowledge nothing in it, so a member asks more often until most of them have.
 func (s *State) renew(now Instant) {
 	if !s.right.ended && s.mayGo() {
 		s.right.over()
 		s.renewed = never // so the farewell is said at once
 	}
 	every := s.p.Renew
-	if !s.right.ended && s.right.until == never {
+	if !s.right.ended && s.acknowledged() == never {
 		every /= 4
 	}
 	if s.renewed != never && now.Since(s.renewed) < every {
@@ -112,14 +112,20 @@ func (s *State) renewAcked(now Instant, from Boot, m RenewAck) {
 		return
 	}
 	e.acked = max(e.acked, m.Sent)
+	if oldest := s.acknowledged(); oldest >= s.right.floor && oldest != never {
+		s.right.until = max(s.right.until, oldest.Add(s.p.Lease))
+	}
+}
+
+// acknowledged is the instant of which a majority of the voters has acknowledged in this epoch that
+// this member was there; never, if none has.
+func (s *State) acknowledged() Instant {
 	acks := make([]Instant, 0, MaxVoters)
 	for _, v := range s.config.Voters {
 		acks = append(acks, s.entry(v).acked)
 	}
 	slices.Sort(acks)
-	if oldest := acks[len(acks)-s.config.Quorum()]; oldest >= s.right.floor && oldest != never {
-		s.right.until = max(s.right.until, oldest.Add(s.p.Lease))
-	}
+	return acks[len(acks)-s.config.Quorum()]
 }
 
 // exchange compares the clock of a voter with this member's: when a renewal was sent and

@@ -1,6 +1,9 @@
 package ownership
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 // Promise: on slow lines, whose round trips take 220 to 440 ms, members are admitted, evicted and
 // let go as on fast ones, only later; and no living member is evicted because a decision, or its
@@ -32,6 +35,33 @@ func TestSlowLines(t *testing.T) {
 			if n.up && n.s.me.Boot != boots[n.id] {
 				t.Fatalf("seed %d: %s lives, and was evicted", seed, n.id)
 			}
+		}
+	}
+}
+
+// Promise: where round trips take longer than a proposer waits for the first time, nobody loses the
+// right to decide while a member is admitted: what most voters have accepted is decided, also if
+// the proposer has gone on to another ballot, and a voter that has accepted begins none of its own
+// before it has waited.
+func TestAdmittedOnSlowLines(t *testing.T) {
+	for seed := uint64(1); seed <= 200; seed++ {
+		w := newWorld(seed, 3)
+		w.start("a", "a", "b")
+		w.start("b", "a", "b")
+		w.run(2 * second)
+		w.slow = 35 * ms
+		w.run(2 * second)
+		c := w.start("c", "a", "c")
+		for range 300 {
+			w.run(time.Duration(10 * ms))
+			for _, id := range []string{"a", "b"} {
+				if n := w.node(id); !n.s.Deciding(n.clock(w.now)) {
+					t.Fatalf("seed %d: %s has no right while c is admitted", seed, id)
+				}
+			}
+		}
+		if c.s.Stage() != StageJoined {
+			t.Fatalf("seed %d: c is not admitted", seed)
 		}
 	}
 }

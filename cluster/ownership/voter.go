@@ -12,6 +12,7 @@ type voter struct {
 	closed   bool // this boot follows a child lineage, and takes part in this register no more
 	sealedAt Instant
 	promised Ballot
+	heardAt  Instant // when this voter first heard of the latest ballot, or was to accept it
 
 	accepted Ballot
 	value    *Configuration // of accepted
@@ -77,7 +78,9 @@ func (s *State) prepare(now Instant, from Boot, m Prepare) {
 	if s.voter.closed || !s.config.Votes(s.me.Boot) {
 		return
 	}
-	s.voter.promised = max(s.voter.promised, m.Ballot)
+	if m.Ballot > s.voter.promised {
+		s.voter.promised, s.voter.heardAt = m.Ballot, now
+	}
 	s.send(from, Promise{m.Epoch, s.voter.promised, s.voter.accepted, s.voter.value})
 }
 
@@ -95,6 +98,9 @@ func (s *State) accept(now Instant, from Boot, m Accept) {
 	if v.accepted == m.Ballot {
 		s.send(s.ballotOf(m.Ballot), Accepted{s.config.Epoch, m.Ballot})
 		return
+	}
+	if v.pending != m.Ballot {
+		v.heardAt = now
 	}
 	v.pending, v.pendingValue = m.Ballot, m.Value
 	s.acceptPending(now)

@@ -1,0 +1,127 @@
+package sim
+
+import (
+	"slices"
+	"sort"
+	"time"
+
+	"penstock/limiter"
+)
+
+// keyCount is what is known of one key from its decisions.
+type keyCount struct {
+	whole   naiveState // with all that was charged and not said to be forgotten
+	by      *process   // who decided last
+	at      time.Duration
+	blind   time.Duration // until when nothing can be counted
+	charges []perishable  // lately, oldest first
+	looked  time.Duration // when it was compared with a decision last
+	lost    int64         // what was found forgotten then
+	since   naiveState    // what it had before those decisions of then that found has not told of
+	begun   bool          // whether there are any
+}
+
+// perishable is a charge that may be forgotten if the process that took it dies too soon.
+type perishable struct {
+	at   time.Duration
+	by   *process
+	cost int64
+	tied bool // one half of a cut pair has taken it, and said so: when they meet, one gives way
+}
+
+// misses takes off what a decision shows to be forgotten. was is the state before it: what the
+// decision itself charges is not what was forgotten.
+func (c *keyCount) misses(
+	now limiter.Instant, s *limiter.Spec, was naiveState, charged, over int64,
+) {
+	if over <= 0 {
+		return
+	}
+	c.whole = was
+	c.whole.lose(now, s, over)
+	if charged != 0 {
+		c.whole.charge(now, s, charged)
+	}
+}
+
+// begins notes what the key had counted before the first decision of this instant, without what
+// its decisions show to be forgotten. What was charged can be taken off again what a decision
+// tells; what was given back cannot be charged again, for it may have been more than there was.
+func (c *keyCount) begins(
+	now limiter.Instant, s *limiter.Spec, was naiveState, charged, over int64,
+) {
+	switch {
+	case c.begun:
+		c.since.lose(now, s, over)
+	case charged < 0:
+		c.since = was
+		c.since.lose(now, s, over)
+	default:
+		c.since = c.whole
+		c.since.take(now, s, -charged)
+	}
+	c.begun = true
+}
+
+// allow says how much of what p has forgotten may be, and does not allow it again.
+func (c *keyCount) allow(p *process, over int64, cold time.Duration) (allowed int64) {
+	for i := len(c.charges) - 1; i >= 0 && allowed < over; i-- {
+		x := &c.charges[i]
+		fades := slices.ContainsFunc(x.by.fading, func(f fading) bool {
+			return x.at >= f.from && x.at <= f.to
+		})
+		if x.at > cold && !fades && !(x.tied && x.by != p) {
+			continue
+		}
+		n := min(x.cost, over-allowed)
+		x.cost -= n
+		allowed += n
+	}
+	return allowed
+}
+
+// prune drops the charges that do not count any more.
+func (c *keyCount) prune(before time.Duration) {
+	if n := len(c.charges); n < 64 || n < cap(c.charges) {
+		return
+	}
+	c.charges = slices.DeleteFunc(c.charges, func(x perishable) bool {
+		return x.at < before || x.cost == 0
+	})
+}
+
+// learn takes over what a decision tells of the state after it.
+func (c *keyCount) learn(now limiter.Instant, s *limiter.Spec, got limiter.Decision) {
+	used := got.Limit - got.Remaining
+	switch {
+	case s.Algorithm == limiter.GCRA || s.Algorithm == limiter.LeakyBucket:
+		c.whole = naiveState{used: max(0, int64(got.ResetAfter)-1) * s.Limit, poured: now}
+	case s.Algorithm == limiter.FixedWindow && got.ResetAfter > 0 && got.Remaining > 0:
+		c.whole = naiveState{count: used}
+		c.whole.opened(s, now.Add(got.ResetAfter))
+	case s.Algorithm == limiter.TokenBucket && used > 0:
+		mark := now.Add(got.ResetAfter - time.Duration((used+s.Refill-1)/s.Refill)*s.Per)
+		c.whole = naiveState{naiveKinds: naiveKinds{missing: used, mark: mark, phased: true}}
+	}
+}
+
+// lose has st count that much less, as the most generous state that still counts the rest. Under a
+// sliding window a unit of the window before counts only in part, so more than lost units of it can
+// be missing: all of those are taken off that make no difference now.
+func (st *naiveState) lose(now limiter.Instant, s *limiter.Spec, lost int64) {
+	if lost <= 0 {
+		return
+	}
+	if s.Algorithm != limiter.SlidingWindow {
+		st.take(now, s, -lost)
+		return
+	}
+	st.take(now, s, 0) // its windows are those of now
+	rest := st.estimate(now, s) - lost
+	st.count -= min(lost, st.count)
+	st.previous = int64(sort.Search(int(st.previous), func(n int) bool {
+		x := *st
+		x.previous = int64(n)
+		return x.estimate(now, s) >= rest
+	}))
+}

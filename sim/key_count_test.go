@@ -1,0 +1,96 @@
+package sim
+
+import (
+	"testing"
+	"time"
+
+	"penstock/limiter"
+)
+
+// Promise: the judge's count of what was forgotten is right where a sliding window weighs a unit of
+// the window before with less than one: what is missing is taken off first from this window, then
+// from the one before, until what is left counts what a decision says, and no unit more.
+func TestLoseUnderASlidingWindow(t *testing.T) {
+	s := &limiter.Spec{Algorithm: limiter.SlidingWindow, Limit: 1000, Per: 10 * time.Second}
+	now := limiter.Instant(1_700_000_004_000_000_000) // 4 s into a window: 0.6 of the one before
+	for _, c := range []struct{ count, previous, lost, left, wantCount, wantPrevious int64 }{
+		{5, 31, 23, 0, 0, 0}, // all is forgotten: 5 + 18
+		{0, 9, 5, 0, 0, 0},
+		{5, 31, 3, 20, 2, 30}, // 30 and 31 of the window before count 18
+		{0, 31, 9, 9, 0, 15},
+		{5, 0, 5, 0, 0, 0},
+		{5, 31, 0, 23, 5, 31},
+	} {
+		st := naiveState{start: aligned(now, s.Per), count: c.count, previous: c.previous}
+		st.lose(now, s, c.lost)
+		left := st.estimate(now, s)
+		if st.count != c.wantCount || st.previous != c.wantPrevious || left != c.left {
+			t.Errorf("%d and %d before less %d: %d and %d before, %d in all; want %d and %d, %d",
+				c.count, c.previous, c.lost, st.count, st.previous, left,
+				c.wantCount, c.wantPrevious, c.left)
+		}
+	}
+}
+
+// Promise: what a key had counted before several decisions of one instant is right also if some of
+// them give back more than there was, and what was forgotten is not taken off what they charge.
+func TestBeforeTheDecisionsOfAnInstant(t *testing.T) {
+	s := &limiter.Spec{
+		Algorithm: limiter.FixedWindow, Limit: 100, Per: time.Minute, Anchor: limiter.Epoch,
+	}
+	now := limiter.Instant(1_700_000_000_000_000_000)
+	for _, x := range []struct {
+		name    string
+		had     int64
+		charges []int64 // in one instant
+		lost    int64   // before the first
+		want    int64   // counted before the first
+		then    int64   // and after the last
+	}{
+		{"as it was", 7, []int64{1, 1}, 0, 7, 9},
+		{"more is given back than there is", 0, []int64{1, 1, -3}, 0, 0, 0},
+		{"what was there is given back first", 4, []int64{-6, 2}, 0, 4, 2},
+		{"all is forgotten", 7, []int64{5}, 7, 0, 5},
+		{"part is forgotten, more is charged", 7, []int64{5, -1}, 3, 4, 8},
+		{"part is forgotten, the rest given back", 7, []int64{-5}, 3, 4, 0},
+	} {
+		c := &keyCount{whole: naiveState{start: aligned(now, s.Per), count: x.had}}
+		for i, cost := range x.charges {
+			was, lost := c.whole, int64(0)
+			if i == 0 {
+				lost = x.lost
+			}
+			c.whole.charge(now, s, cost)
+			c.misses(now, s, was, cost, lost)
+			c.begins(now, s, was, cost, lost)
+		}
+		if c.since.count != x.want || c.whole.count != x.then {
+			t.Errorf("%s: %d before and %d after; want %d and %d",
+				x.name, c.since.count, c.whole.count, x.want, x.then)
+		}
+	}
+}
+
+// Promise: what one half of a cut pair has charged, and marked, may be forgotten by the other half
+// when they meet, once; the half that charged it itself forgets nothing.
+func TestWhatACutPairMayForget(t *testing.T) {
+	a, b := &process{}, &process{}
+	for _, x := range []struct {
+		name string
+		by   *process
+		tied bool
+		want int64
+	}{
+		{"by the other half", b, true, 3},
+		{"by the half that charged it", a, true, 0},
+		{"not marked", b, false, 0},
+	} {
+		c := &keyCount{charges: []perishable{{at: time.Second, by: a, cost: 3, tied: x.tied}}}
+		if got := c.allow(x.by, 5, -warmUp); got != x.want {
+			t.Errorf("%s: %d may be forgotten; want %d", x.name, got, x.want)
+		}
+		if got := c.allow(x.by, 5, -warmUp); got != 0 {
+			t.Errorf("%s: %d may be forgotten again", x.name, got)
+		}
+	}
+}
