@@ -149,6 +149,7 @@ func (j *judge) unsaved(a *account, before, p *process) int64 {
 			since += x.cost
 		}
 	}
+	since += r.ownDebts(before, f.written)
 	return min(since, a.limit.Capacity())
 }
 

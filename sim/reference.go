@@ -127,13 +127,30 @@ type owing struct {
 	id cluster.ID
 }
 
+// promissory is how much is owed, and until when it may be charged.
+type promissory struct {
+	until time.Duration
+	cost  int64
+}
+
+// ownDebts is what p may have charged to itself since then of what it owes: such a report goes over
+// no line, so nobody sees it.
+func (r *reference) ownDebts(p *process, since time.Duration) (cost int64) {
+	for x, d := range r.owed {
+		if x.by == p && d.until >= since {
+			cost += d.cost
+		}
+	}
+	return cost
+}
+
 // owings are what nodes have admitted without the node that decides.
 type owings struct {
-	owed     map[owing]time.Duration // until when each may be charged
-	owedBy   time.Duration           // when the last of them is over
-	unpaid   int                     // how many of them no node that decides has heard of
-	debt     int64                   // what these come to, where their time does not matter (timed)
-	debtEnds time.Duration           // when the last of these counts no more
+	owed     map[owing]promissory
+	owedBy   time.Duration // when the last of them is over
+	unpaid   int           // how many of them no node that decides has heard of
+	debt     int64         // what these come to, where their time does not matter (timed)
+	debtEnds time.Duration // when the last of these counts no more
 }
 
 // hindsight is what was charged lately, where a world may have to look back.
@@ -152,10 +169,10 @@ func (r *reference) owes(a *account, p *process, id cluster.ID, cost int64) {
 		return // it says once more what it has said
 	}
 	if r.owed == nil {
-		r.owed = make(map[owing]time.Duration)
+		r.owed = make(map[owing]promissory)
 	}
 	now := p.machine.world.now
-	r.owed[owing{p, id}] = now + owedLasts
+	r.owed[owing{p, id}] = promissory{now + owedLasts, min(max(0, cost), a.limit.Capacity())}
 	r.unpaid++
 	r.owedBy = now + owedLasts
 	if timed(a.spec) {
@@ -190,7 +207,8 @@ func (r *reference) paid(a *account, p, by *process, id cluster.ID, cost int64) 
 	if _, known := r.owed[x]; known {
 		r.debts = append(r.debts[max(0, len(r.debts)-mostDebts):], charged{now, p.now(), max(0, cost)})
 	}
-	if until := r.owed[x]; until <= now || p != r.by {
+	d := r.owed[x]
+	if d.until <= now || p != r.by {
 		return
 	}
 	if r.strict == nil {
@@ -198,7 +216,7 @@ func (r *reference) paid(a *account, p, by *process, id cluster.ID, cost int64) 
 		r.strict = &strict
 	}
 	r.strict.charge(p.now(), a.spec, min(cost, a.limit.Capacity())) // on_error: allow admits any cost
-	r.owed[x] = now
+	r.owed[x] = promissory{until: now}
 	r.unpaid--
 	if !timed(a.spec) {
 		r.debt = max(0, r.debt-min(cost, a.limit.Capacity()))
