@@ -11,6 +11,7 @@ import { refreshKey } from "./key.js";
 
 let stream = null; // AbortController of what is listened to
 let before = new Map(); // by boot: counts of a node, and when
+let others = []; // addresses of the pages of other nodes, as they were heard of last
 
 function showState(s) {
   const active = s.nodes.filter((n) => n.state === "active" && n.role === "member").length;
@@ -20,6 +21,7 @@ function showState(s) {
   notice(at("disagreeing"), s.limits_disagreeing.length ? "Different limits: the files of " + s.limits_disagreeing.join(", ") +
     " say something else than those of this node. Give all nodes the same files." : "");
   failures.showMissing(s.nodes.filter((n) => !n.answered && n.state !== "failed").map((n) => n.name));
+  others = s.nodes.filter((n) => !n.self && n.state === "active" && n.http_address).map((n) => n.http_address);
   showTiles(s, active, members);
   showNodes(s);
   if (s.ring && s.ring !== ring.ringName()) ask("/v1/cluster/ring").then((r) => ring.setRing(r)).catch(() => {});
@@ -71,12 +73,15 @@ const tellers = {
   rows: (r) => graph.take(r),
   state: (s) => { showState(s); graph.show(); },
   events: (list) => { failures.take(list); graph.show(); },
-  leaving: (l) => {
-    const links = l.others.flatMap((address, i) => [i ? ", " : "", make("a", { href: location.protocol + "//" + address + "/ui/" }, address)]);
-    at("leaving").hidden = false;
-    at("leaving").replaceChildren("This node is leaving its cluster. Pages of others: ", ...(links.length ? links : ["none is known"]), ".");
-  },
+  leaving: (l) => showOthers("This node is leaving its cluster.", l.others),
 };
+
+// showOthers says that this node is gone, or will be, and where to go on.
+function showOthers(why, addresses) {
+  const links = addresses.flatMap((address, i) => [i ? ", " : "", make("a", { href: location.protocol + "//" + address + "/ui/" }, address)]);
+  at("leaving").hidden = false;
+  at("leaving").replaceChildren(why + " Pages of others: ", ...(links.length ? links : ["none is known"]), ".");
+}
 
 // follow listens for ever, and begins anew when the stream ends.
 async function follow() {
@@ -95,6 +100,10 @@ async function follow() {
       });
     } catch (error) {
       if (!chosen) {
+        // A status is an answer. Without one, the connection has failed or was cut.
+        if (error.status === undefined && others.length > 0 && at("leaving").hidden) {
+          showOthers("This node does not answer any more; what you see is older.", others);
+        }
         say(at("summary"), error.message || String(error));
         at("summary").className = "bad";
       }
