@@ -248,6 +248,7 @@ func (cp *copier) composeLocked(now limiter.Instant, r *route, p *peer) *Move {
 		}
 	}
 	m.Begin, m.End, o.begun, o.ended = o.begun, o.ended, nil, nil
+	o.dropEnded(m.End)
 	o.at = now
 	m.Entries = o.takeEntries(now)
 	o.settled = m.addHolds(o.at, o.settled)

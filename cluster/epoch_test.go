@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -71,5 +72,44 @@ func TestLeaverOfTwoIsSoonGone(t *testing.T) {
 				n.agreed.state.Ending())
 		}
 		w.wantRemaining("by the one that is left", 50, 3, "n1")
+	}
+}
+
+// Promise: a member that need not keep a copy any longer has none, also if the last changes come
+// with that word: else it would wait, when it leaves, for a word that was said already.
+func TestEndedCopiesStayEnded(t *testing.T) {
+	w := newWorld(t, 3, five)
+	w.spend(500, "n1", "n2", "n3")
+	w.pass(time.Second)
+	slow := w.now.Add(350 * time.Millisecond) // as long, n1 hears nothing of copies from n2
+	w.meet = func(c *Call, deliver func() *Answer) {
+		if m := c.Ask.Move; m != nil && m.ID == "n2" && c.To.ID == "n1" && w.now < slow {
+			c.Err = errSilent
+			return
+		}
+		c.Answer = deliver()
+	}
+	charge := func() {
+		for i := range 500 {
+			w.take("n2", five.Name, fmt.Sprint("k", i))
+		}
+		w.pass(120 * time.Millisecond)
+	}
+	charge()
+	charge()
+	ms := w.members(4)
+	w.start("n4", 4)
+	w.show(ms, 0, "n1", "n2", "n3", "n4")
+	w.pass(200 * time.Millisecond)
+	w.meet = nil
+	w.pass(2 * time.Second)
+	n1, n2 := w.nodes["n1"], w.nodes["n2"]
+	for p := range n1.parts.list {
+		if n1.parts.list[p].copyOf != n2.boot {
+			continue
+		}
+		if pt := &n2.parts.list[p]; pt.state != partHeld || pt.to == nil || pt.to.id != "n1" {
+			t.Fatalf("n1 keeps a copy of partition %d for n2, which is %v there", p, pt.state)
+		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"penstock/cluster/ownership"
 	"penstock/limiter"
+	"penstock/ring"
 )
 
 // outbox is what is to be said to one peer about partitions. Guarded by partitions.mu.
@@ -87,6 +88,18 @@ func (o *outbox) begin(i uint16) {
 	same := func(e uint16) bool { return e == i }
 	o.ended, o.whole = slices.DeleteFunc(o.ended, same), slices.DeleteFunc(o.whole, same)
 	o.begun = append(o.begun, i)
+}
+
+// dropEnded drops what waits of partitions that the peer keeps no more: it forgets them, and what came
+// after that would begin another copy, which nobody ends.
+func (o *outbox) dropEnded(list []uint16) {
+	if len(list) == 0 || len(o.pending) == 0 {
+		return
+	}
+	ended := memberOf(list)
+	o.pending = slices.DeleteFunc(o.pending, func(e waitingEntry) bool {
+		return ended(uint16(ring.Partition(limiter.Hash(e.Key))))
+	})
 }
 
 // rest keeps a partition from being given before then.

@@ -104,13 +104,24 @@ func (r *running) drain(ctx context.Context) error {
 	return nil
 }
 
+// warnOfRest says with what a node stops that could not hand everything over in time.
+func (r *running) warnOfRest() {
+	if c := r.node.Copies(); c.Held+c.Giving > 0 {
+		r.log.Warn("leaving with partitions that nobody has taken over; their heirs go on "+
+			"from their copies", "partitions", c.Held+c.Giving)
+		return
+	}
+	r.log.Warn("leaving before the other members have agreed to it, or while they " +
+		"need copies that " +
+		"are kept here; they go on as soon as this node is gone")
+}
+
 // handOver waits until others hold everything that this node held.
 func (r *running) handOver(ctx context.Context) {
 	began := time.Now()
 	for r.node.Held() > 0 && r.node.View().Active() > 0 {
 		if ctx.Err() != nil || time.Since(began) > handOverTimeout {
-			r.log.Warn("leaving with partitions that nobody has taken over; their heirs go on "+
-				"from their copies", "partitions", r.node.Held())
+			r.warnOfRest()
 			r.node.Relinquish() // before the goodbye, on which they begin
 			return
 		}
