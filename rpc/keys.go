@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"penstock/cluster"
@@ -62,18 +63,25 @@ type topKeys struct {
 
 // byUse puts the key first that has used most.
 func byUse(a, b keyState) int {
-	return cmp.Or(
-		cmp.Compare(b.Used, a.Used), cmp.Compare(a.Limit, b.Limit), cmp.Compare(a.Key, b.Key),
-	)
+	if a.Used != b.Used {
+		return cmp.Compare(b.Used, a.Used)
+	}
+	return cmp.Or(strings.Compare(a.Limit, b.Limit), strings.Compare(a.Key, b.Key))
 }
 
 // top looks at all keys that node decides for, and returns those that have used most. It keeps
-// twice as many as it returns, so it needs no memory for the others.
+// twice as many as it returns, so it needs no memory for the others; and it leaves out at once what
+// comes after the last that is to be returned, so it sorts seldom.
 func top(ctx context.Context, node *cluster.Node, count int, limit string) topKeys {
 	out := topKeys{node.ID(), foundKeys{Keys: []keyState{}}}
+	var last keyState
+	full := false // last is set
 	most := func() {
 		slices.SortFunc(out.Keys, byUse)
 		out.Keys = out.Keys[:min(count, len(out.Keys))]
+		if full = len(out.Keys) == count; full {
+			last = out.Keys[count-1]
+		}
 	}
 	for from, more := (limiter.Cursor{}), true; more; {
 		if out.Partial = ctx.Err() != nil; out.Partial {
@@ -81,13 +89,17 @@ func top(ctx context.Context, node *cluster.Node, count int, limit string) topKe
 		}
 		from, more = node.Keys("", from, maxListed,
 			func(l *limiter.Limit, key string, d limiter.Decision) {
-				if out.Seen++; limit == "" || l.Name == limit {
-					out.Keys = append(out.Keys, newKeyState(l, key, &d))
+				if out.Seen++; limit != "" && l.Name != limit {
+					return
+				}
+				k := newKeyState(l, key, &d)
+				if full && byUse(k, last) > 0 {
+					return
+				}
+				if out.Keys = append(out.Keys, k); len(out.Keys) >= 2*count {
+					most()
 				}
 			})
-		if len(out.Keys) > 2*count {
-			most()
-		}
 	}
 	most()
 	return out

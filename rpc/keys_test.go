@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"penstock/cluster"
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/rpc/history"
 	"penstock/rpc/rpctest"
@@ -63,6 +66,50 @@ func TestTop(t *testing.T) {
 		""); answer.StatusCode != 404 {
 		t.Errorf("keys are shown on a listener without the admin pages: %d", answer.StatusCode)
 	}
+}
+
+// Promise: the list is what sorting all keys would give, however many it has.
+func TestTopOfMany(t *testing.T) {
+	node := rpctest.Alone(t, httpSpecs...)
+	h := NewHTTP(HTTPConfig{Node: node, Admin: true})
+	random := rand.New(rand.NewPCG(1, 2))
+	for i := range 700 {
+		rpctest.Page(h, "GET", fmt.Sprintf("/v1/check?limit=demo&key=u%d&cost=%d", i,
+			1+random.IntN(5)), "")
+	}
+	all := top(t.Context(), node, 10_000, "").Keys
+	if len(all) != 700 || !slices.IsSortedFunc(all, byUse) {
+		t.Fatalf("%d keys, in order: %v", len(all), slices.IsSortedFunc(all, byUse))
+	}
+	for _, count := range []int{1, 2, 3, 20, 699, 700, 701} {
+		got := top(t.Context(), node, count, "")
+		want := all[:min(count, len(all))]
+		same := func(a, b keyState) bool { return byUse(a, b) == 0 }
+		if !slices.EqualFunc(got.Keys, want, same) || got.Seen != 700 {
+			t.Errorf("the %d first of %d are others than those of all", count, got.Seen)
+		}
+	}
+}
+
+// BenchmarkTop is a look at a table in which all keys have used the same, in ns a key.
+func BenchmarkTop(b *testing.B) {
+	const keys = 40_000
+	node := rpctest.Alone(b, httpSpecs...)
+	items, out := make([]cluster.Item, 500), make([]cluster.Decision, 500)
+	for from := 0; from < keys; from += len(items) {
+		for i := range items {
+			items[i] = cluster.Item{
+				Limit: "demo", Key: fmt.Sprintf("user-%07d", from+i), Cost: 1,
+			}
+		}
+		if err := node.Check(&cluster.Request{Items: items}, out); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for b.Loop() {
+		top(b.Context(), node, 20, "")
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/keys, "ns/key")
 }
 
 // Promise: with the keys that have used most come, if they are asked for, those that were asked for
