@@ -8,6 +8,8 @@
 //     they only copy the record into the roster and ring a bell. One goroutine answers the bell: it makes a View of the
 //     whole roster, never of the event, so that no order or loss of events can make it wrong. A death, and a
 //     node that is LEAVING, make one at once; joins and other changes wait a moment for more, which a restart brings.
+//     What is new is told at once, and a few times more; while nothing is new, the library
+//     gossips seldom (stir.go).
 //  4. The library never heals a partition once both sides have declared each other dead. The reconnector does: every
 //     few seconds it knocks at some of the members that have died without saying goodbye, and at a seed it misses.
 //  5. SetState(LEAVING) takes the node out of every ring while it still answers; Leave says goodbye; Close stops.
@@ -108,7 +110,7 @@ type Config struct {
 type Timing struct {
 	Probe        time.Duration // each node asks one other "are you there" this often
 	ProbeTimeout time.Duration // and waits this long before it asks others to ask; well below Probe
-	Gossip       time.Duration // news go to three others this often
+	Gossip       time.Duration // news go to three others this often (stir.go)
 	PushPull     time.Duration // all that is known is exchanged with one other this often
 	Reconnect    time.Duration // the reconnector's rounds, ±20 %; five times as often until the cluster is reached
 	Coalesce     time.Duration // a join waits this long for others before it becomes a View; a death does not
@@ -315,7 +317,7 @@ func (g *Gossip) listConfig(ctx context.Context) (*memberlist.Config, error) {
 	}
 
 	c.ProbeInterval, c.ProbeTimeout = g.timing.Probe, g.timing.ProbeTimeout
-	c.GossipInterval, c.PushPullInterval = g.timing.Gossip, g.timing.PushPull
+	c.GossipInterval, c.PushPullInterval = quietFactor*g.timing.Gossip, g.timing.PushPull
 	c.RetransmitMult = retransmits
 	c.TCPTimeout = streamTimeout
 	c.SuspicionMult, c.SuspicionMaxTimeoutMult = 4, 3
@@ -557,8 +559,9 @@ func (g *Gossip) Close() error {
 
 // announce makes the Views until Close. After Start it is the only goroutine that does.
 func (g *Gossip) announce() {
-	var later <-chan time.Time // nil while nothing waits
-	var verdict chan error     // nil while no contest is under way
+	var later, stir <-chan time.Time // nil while nothing waits
+	rounds := 0                      // of stir that are to come
+	var verdict chan error           // nil while no contest is under way
 	reported := false
 	for {
 		var done chan struct{}
@@ -569,6 +572,10 @@ func (g *Gossip) announce() {
 			if later == nil {
 				later = time.After(g.timing.Coalesce)
 			}
+			stir, rounds = atOnce(), stirRounds
+			continue
+		case <-stir:
+			stir, rounds = g.stir(rounds)
 			continue
 		case err := <-verdict:
 			verdict = nil
@@ -579,6 +586,7 @@ func (g *Gossip) announce() {
 			}
 		case <-later:
 		case <-g.roster.went:
+			stir, rounds = atOnce(), stirRounds
 		case done = <-g.flush:
 		}
 		later = nil // the View has everything that was waiting

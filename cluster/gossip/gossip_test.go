@@ -663,6 +663,30 @@ func TestSameNodesSameRing(t *testing.T) {
 	})
 }
 
+// The promise: news reach the others although the library's next round is an hour away.
+func TestNewsWaitForNoRound(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
+		w := newWire()
+		rare := func(seeds ...int) func(*Config) {
+			return func(c *Config) {
+				join(seeds...)(c)
+				c.Timing = Timing{Gossip: time.Hour, Probe: time.Hour, PushPull: time.Hour}
+			}
+		}
+		a := start(t, w, "a", 1, rare())
+		b := start(t, w, "b", 2, rare(1))
+		c := start(t, w, "c", 3, rare(1))
+		agree(t, "a b c", a, b, c)
+		for _, n := range []*node{c, a} {
+			// an error says that it was not told as often as it should be
+			_ = n.SetState(cluster.StateActive)
+		}
+		agree(t, "a* b c*", a, b, c)
+		_ = a.SetState(cluster.StateLeaving)
+		agree(t, "a- b c*", a, b, c)
+	})
+}
+
 // The promise: SetState shows in the node's own View when it returns, and what is refused changes
 // nothing.
 func TestSetState(t *testing.T) {
