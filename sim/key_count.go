@@ -96,7 +96,10 @@ func (c *keyCount) learn(now limiter.Instant, s *limiter.Spec, got limiter.Decis
 	switch {
 	case s.Algorithm == limiter.GCRA || s.Algorithm == limiter.LeakyBucket:
 		c.whole = naiveState{used: max(0, int64(got.ResetAfter)-1) * s.Limit, poured: now}
-	case s.Algorithm == limiter.FixedWindow && got.ResetAfter > 0 && got.Remaining > 0:
+	case s.Algorithm == limiter.FixedWindow && got.ResetAfter > 0:
+		if got.Remaining == 0 { // more may have been counted than there is room for
+			used = max(used, c.whole.count)
+		}
 		c.whole = naiveState{count: used}
 		c.whole.opened(s, now.Add(got.ResetAfter))
 	case s.Algorithm == limiter.TokenBucket && used > 0:
