@@ -452,11 +452,12 @@ func (l *line) take() (first, last uint64) {
 
 	for i, lt := range l.batch {
 		l.frame.add(first+uint64(i), lt.call.Ask, int64(lt.call.Deadline-now))
+		l.stats.count(lt.call.Ask)
 	}
 	clear(l.batch)
 	if len(l.batch) > 0 {
-		l.stats.Frames.Add(1)
 		l.stats.Asks.Add(uint64(len(l.batch)))
+		l.stats.Frames.Add(1)
 	}
 	return first, last
 }

@@ -55,10 +55,22 @@ type lineTo struct {
 // Stats counts since the start.
 type Stats struct {
 	Asks     atomic.Uint64 // written to peers
-	Frames   atomic.Uint64 // that carried them
+	Words    atomic.Uint64 // asks that carried words about ownership
+	Moves    atomic.Uint64 // asks that carried a message about partitions, or a sign of life
+	Frames   atomic.Uint64 // that carried asks
 	Streams  atomic.Uint64 // opened
 	Expired  atomic.Uint64 // asks dropped unsent because their deadline came while they waited
 	Overflow atomic.Uint64 // asks refused because too much waited already
+}
+
+// count counts an ask that is written by what it carries besides checks.
+func (s *Stats) count(a *cluster.Ask) {
+	if a.Words != nil {
+		s.Words.Add(1)
+	}
+	if a.Move != nil {
+		s.Moves.Add(1)
+	}
 }
 
 // NewLines makes the hand; lines are made when they are needed, or by Keep. Close ends it.
