@@ -16,9 +16,9 @@ import (
 // hangs.
 const DefaultCallTimeout = 500 * time.Millisecond
 
-// maxHop is how often an item may be sent. The first two are at once: to the owner in the View, and
-// to the node that its NotOwner names. All others wait before, longer and longer, for a handover to
-// be done.
+// maxHop is how often an item may be sent, the last time by an heir that relays it. The first two
+// are at once: to the owner in the View, and to the node that its NotOwner names. All others wait
+// before, longer and longer, for a handover to be done.
 const maxHop = 32
 
 // settleTime is how long a check waits for a handover, or for an heir to take over. A handover
@@ -92,10 +92,10 @@ func (fw *forwarder) forward(
 			it.ID = fw.nextID()
 		}
 	}
-	for hop := 1; hop <= maxHop && !hopeless(away, targets) && !fw.right.minority.Load(); hop++ {
+	for hop := 1; hop < maxHop && !hopeless(away, targets) && !fw.right.minority.Load(); hop++ {
 		if hop > 1 {
 			if hop > 2 {
-				fw.net.Wait(min(now.Add(pauseBefore(hop)), r.deadline))
+				fw.net.Wait(min(now.Add(r.pauseBefore(hop)), r.deadline))
 			}
 			if now = fw.clock.Now(); r.tooLate(began, now, hop) {
 				break
@@ -202,8 +202,15 @@ func hopeless(away, targets []int) bool {
 	return !slices.ContainsFunc(away, func(i int) bool { return targets[i] != nobody })
 }
 
-// pauseBefore is how long to wait before an item is sent for the third time and later.
-func pauseBefore(hop int) time.Duration { return time.Millisecond << min(hop-3, 4) }
+// pauseBefore is how long to wait before an item is sent for the third time and later. After some
+// sends it is half a round trip at least, so that a long wait for a far handover has sends enough.
+func (r *batch) pauseBefore(hop int) time.Duration {
+	const fast = 7
+	if hop <= fast {
+		return time.Millisecond << (hop - 3)
+	}
+	return max(time.Millisecond<<(fast-3), r.trip/2)
+}
 
 // tooLate reports whether a check that began then must not send again.
 func (r *batch) tooLate(began, now limiter.Instant, hop int) bool {

@@ -36,3 +36,33 @@ func TestHowLongACheckWaitsForAHandover(t *testing.T) {
 		}
 	}
 }
+
+// Promise: a check that waits for a handover has sends enough for all of that time, also where
+// answers come at once and only one of the first has taken long. Without the longer pauses it has
+// not.
+func TestAWaitHasSendsEnough(t *testing.T) {
+	for _, trip := range []time.Duration{
+		0, 51, 60, 80, 100, 125, 200, 400, 900, // ms
+	} {
+		for slow := range 9 { // the send that takes so long; all others take no time
+			began := limiter.Instant(time.Hour)
+			r, now, hop := batch{deadline: began.Add(time.Minute)}, began, 1
+			for ; hop < maxHop; hop++ {
+				if hop > 2 {
+					now = now.Add(r.pauseBefore(hop))
+				}
+				if hop > 1 && r.tooLate(began, now, hop) {
+					break
+				}
+				if hop == slow {
+					r.trip = trip * time.Millisecond
+					now = now.Add(r.trip)
+				}
+			}
+			if hop == maxHop {
+				t.Errorf("round trip of %d ms at send %d: no send is left %v after the beginning",
+					trip, slow, time.Duration(now-began))
+			}
+		}
+	}
+}

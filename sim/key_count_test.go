@@ -71,6 +71,21 @@ func TestBeforeTheDecisionsOfAnInstant(t *testing.T) {
 	}
 }
 
+// Promise: a decision that leaves nothing tells when its window ends as every other does, so what
+// comes later is not counted in it.
+func TestWindowThatIsUsedUp(t *testing.T) {
+	s := &limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 2, Per: 100 * time.Millisecond}
+	now := limiter.Instant(1_700_000_000_000_000_000)
+	c := &keyCount{whole: naiveState{start: now, count: 1}}
+	c.learn(now, s, limiter.Decision{Allowed: true, Limit: 2, ResetAfter: 15 * time.Millisecond})
+	if got := c.whole.peek(now, s, 0); got.Remaining != 0 || got.ResetAfter != 15*time.Millisecond {
+		t.Errorf("%d are left for %v; want none for 15 ms", got.Remaining, got.ResetAfter)
+	}
+	if got := c.whole.peek(now.Add(15*time.Millisecond), s, 0); got.Remaining != 2 {
+		t.Errorf("%d are left in the next window; want 2", got.Remaining)
+	}
+}
+
 // Promise: what one half of a cut pair has charged, and marked, may be forgotten by the other half
 // when they meet, once; the half that charged it itself forgets nothing.
 func TestWhatACutPairMayForget(t *testing.T) {
