@@ -18,7 +18,7 @@ export function take(list) {
   for (const e of list) known.set(e.key, e);
   const all = [...known.values()].sort((a, b) => a.at_ms - b.at_ms);
   setEvents(all);
-  const latest = all.slice(-100).reverse();
+  const latest = together(all).slice(-100).reverse();
   at("events").replaceChildren(...latest.map((e) => {
     const mark = make("span", { class: "symbol", "aria-hidden": "true" }, symbols[e.kind] || "•");
     return row([clock(e.at_ms), mark, words[e.kind] || e.kind, e.node, more(e)], e.kind === "failed" || e.kind === "bereft" ? "bad" : "");
@@ -26,6 +26,34 @@ export function take(list) {
   const failed = all.filter((e) => e.kind === "failed").reverse();
   at("no-failure").hidden = failed.length > 0;
   at("failed").replaceChildren(...failed.slice(0, 8).map((e) => card(e, all)));
+}
+
+// few is how many nodes are named one by one. Of more the number is told: a cluster may have fifty.
+const few = 4;
+
+const named = (names) => (names.length > few ? names.length + " nodes" : names.join(", "));
+
+// together makes one row of the takeovers after one failure, if there are more than a few: what has
+// failed would be out of sight below them.
+function together(list) {
+  const groups = [];
+  for (const e of list) {
+    const last = groups[groups.length - 1];
+    if (last && last[0].kind === "takeover" && e.kind === "takeover" && e.at_ms - last[0].at_ms < 5000) last.push(e);
+    else groups.push([e]);
+  }
+  return groups.flatMap((g) => (g.length <= few ? g
+    : [{ ...g[0], node: g.length + " nodes", count: g.reduce((sum, e) => sum + e.count, 0) }]));
+}
+
+// replacements says which nodes have taken over, and when the last one had.
+function replacements(takers) {
+  if (takers.length === 0) return "no partitions were taken over yet";
+  if (takers.length <= few) {
+    return takers.map((x) => x.node + " (" + count(x.count) + " partitions, by " + clock(x.at_ms, "seconds") + ")").join(", ");
+  }
+  return takers.length + " nodes (" + count(takers.reduce((sum, x) => sum + x.count, 0)) + " partitions, by " +
+    clock(Math.max(...takers.map((x) => x.at_ms)), "seconds") + ")";
 }
 
 // more is what an event says besides.
@@ -38,7 +66,7 @@ function more(e) {
     case "fenced": return "it was stopped or cut off";
     case "reload": return e.text;
   }
-  return (e.text ? e.text + ", " : "") + "seen by " + (e.by.length > 3 ? e.by.length + " nodes" : e.by.join(", "));
+  return (e.text ? e.text + ", " : "") + "seen by " + named(e.by);
 }
 
 // card says what became of one failed node.
@@ -47,8 +75,8 @@ function card(e, all) {
   const back = all.find((x) => x.node === e.node && (x.kind === "joined" || x.kind === "restarted") && x.at_ms > e.at_ms);
   const takers = after("takeover");
   const lost = after("bereft");
-  const pairs = [["noticed", clock(e.at_ms) + ", by " + e.by.join(", ")]];
-  pairs.push(["replaced by", takers.length ? takers.map((x) => x.node + " (" + count(x.count) + " partitions, by " + clock(x.at_ms, "seconds") + ")").join(", ") : "no partitions were taken over yet"]);
+  const pairs = [["noticed", clock(e.at_ms) + ", by " + named(e.by)]];
+  pairs.push(["replaced by", replacements(takers)]);
   if (lost.length) pairs.push(["no copy of", lost.map((x) => x.node + ": " + count(x.count)).join(", ") + " partitions"]);
   const degraded = after("degraded").reduce((sum, x) => sum + x.count, 0);
   pairs.push(["degraded", degraded ? count(degraded) + " answers" : "no answer"]);

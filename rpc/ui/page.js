@@ -2,7 +2,7 @@
 "use strict";
 
 import { listen, setToken, ask, query } from "./node.js";
-import { at, count, fill, make, notice, row, say, some, span } from "./words.js";
+import { at, count, fill, large, make, notice, row, say, some, span } from "./words.js";
 import * as graph from "./graph.js";
 import * as failures from "./failures.js";
 import * as ring from "./ring.js";
@@ -33,7 +33,7 @@ function showTiles(s, active, members) {
   const tiles = [["allowed a second", count(rates.allowed)], ["denied a second", count(rates.denied)],
     ["of these beyond a limit", count(rates.beyond)], ["degraded a second", count(rates.degraded)],
     ["nodes that own keys", active + " of " + members], ["partitions without a copy", count(sum("unreplicated"))],
-    ["allowed by these nodes", count(sum("allowed"))], ["denied by these nodes", count(sum("denied"))]];
+    ["allowed by these nodes", large(sum("allowed"))], ["denied by these nodes", large(sum("denied"))]];
   if (at("tiles").children.length !== tiles.length) {
     at("tiles").replaceChildren(...tiles.map(([name]) => make("div", { class: "tile" }, make("b", {}), make("span", {}, name))));
   }

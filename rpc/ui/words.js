@@ -53,6 +53,9 @@ export function fill(body, rows) {
 
 export const count = (n) => n.toLocaleString("en", { maximumFractionDigits: n !== 0 && Math.abs(n) < 10 ? 1 : 0 });
 
+// large is a number that fits a tile: above a thousand million in a few digits.
+export const large = (n) => (Math.abs(n) < 1e9 ? count(n) : n.toLocaleString("en", { notation: "compact", maximumFractionDigits: 1 }));
+
 // some is a number of things.
 export const some = (n, thing) => count(n) + " " + thing + (n === 1 ? "" : "s");
 
