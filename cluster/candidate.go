@@ -80,8 +80,8 @@ type offer struct {
 	allowed bool
 }
 
-// offerCandidates shows the candidates what r has asked and out has answered.
-func offerCandidates(n *Node, now limiter.Instant, r *Request, b *batch, out []Decision) {
+// offerCandidates shows the candidates what b has asked and out has answered.
+func offerCandidates(n *Node, now limiter.Instant, b *batch, out []Decision) {
 	inForce := n.stats.candidates.inForce.Load()
 	if inForce == nil {
 		return
@@ -89,10 +89,10 @@ func offerCandidates(n *Node, now limiter.Instant, r *Request, b *batch, out []D
 	var items []Item
 	var offers []offer
 	here := true
-	for i := range r.Items {
+	for i := range b.items {
 		it := &b.items[i]
-		c := (*inForce)[r.Items[i].Limit]
-		if c == nil || r.Items[i].Inline != nil || !it.offered() {
+		c := (*inForce)[it.Limit.Name] // no limit that a request brings along has such a name
+		if c == nil || !it.offered() {
 			continue
 		}
 		items = append(items, c.item(it))

@@ -139,9 +139,13 @@ func (n *Node) Check(r *Request, out []Decision) error {
 			flights.Put(lent)
 		}()
 	}
-	if err := n.admit(now, view, r, &b); err != nil {
+	trees, err := n.admit(now, view, r, &b)
+	if err != nil {
 		n.stats.Refused.Add(1)
 		return err
+	}
+	if trees != nil {
+		return checkTrees(n, now, b.deadline, trees, out)
 	}
 	if b.atomic && len(b.items) > 1 {
 		if err := n.checkAtomic(now, view, &b, out); err != nil {
@@ -151,17 +155,23 @@ func (n *Node) Check(r *Request, out []Decision) error {
 	} else {
 		n.forwarder.checkEach(now, view, &b, out)
 	}
+	finish(n, now, under, &b, out)
+	return nil
+}
+
+// finish waits for what has to be known elsewhere before b, which is decided, is answered, and has
+// the answer be counted and seen.
+func finish(n *Node, now limiter.Instant, under tenure, b *batch, out []Decision) {
 	n.confirms.confirmOwn(b.items, out)
 	if !b.multiOwner {
 		n.notices.tell(b.deadline, b.items, out)
 	}
 	n.right.markLate(under, b.items, out)
-	n.conclude(now, &b, out)
+	n.conclude(now, b, out)
 	if n.observer != nil {
-		n.show(now, &b, out)
+		n.show(now, b, out)
 	}
-	offerCandidates(n, now, r, &b, out)
-	return nil
+	offerCandidates(n, now, b, out)
 }
 
 func (fw *forwarder) checkEach(now limiter.Instant, view *route, r *batch, out []Decision) {
@@ -207,35 +217,42 @@ func (fw *forwarder) decideHere(now limiter.Instant, it *flight, out *Decision) 
 	return true
 }
 
-// admit checks r, looks its limits up and hashes its keys, into b.
-func (n *Node) admit(now limiter.Instant, view *route, r *Request, b *batch) error {
+// admit checks r, looks its limits up and hashes its keys, into b. If
+// limits have parents, it returns what is decided in place of b.
+func (n *Node) admit(
+	now limiter.Instant, view *route, r *Request, b *batch,
+) (trees []treeRun, err error) {
 	if view == nil {
-		return ErrNoView
+		return nil, ErrNoView
 	}
 	if b.deadline == 0 {
 		b.deadline = now.Add(DefaultDeadline)
 	}
 	if now >= b.deadline {
-		return ErrExpired
+		return nil, ErrExpired
 	}
 	if len(r.Items) == 0 || len(r.Items) > MaxItems {
-		return &InputError{Field: "items", Reason: itemsReason(len(r.Items))}
+		return nil, &InputError{Field: "items", Reason: itemsReason(len(r.Items))}
 	}
-	limits := *n.inForce.Load()
+	limits, grown := *n.inForce.Load(), false
 	for i := range r.Items {
 		it := &b.items[i]
 		if err := it.admit(i, &r.Items[i], limits); err != nil {
-			return err
+			return nil, err
 		}
 		// here or not: asking costs less than looking
 		n.holder.table.Expect(it.Limit, it.Key, it.hash)
 		if it.Op.holds() {
 			if err := n.admitHold(i, it); err != nil {
-				return err
+				return nil, err
 			}
 		}
+		grown = grown || it.child
 	}
-	return nil
+	if grown {
+		return growRuns(limits, r, b.items)
+	}
+	return nil, nil
 }
 
 // admit makes it the flight of the i-th item of a request, under one of the limits in force.
@@ -266,6 +283,7 @@ func (it *flight) admit(i int, asked *Item, limits map[string]limitInForce) erro
 	default:
 		it.Limit, it.tally = asked.Inline.For(asked.Key), nil
 	}
+	it.child = it.Limit.Parent != "" && asked.Op != OpReset
 	it.Key, it.Cost, it.Op, it.Hold = asked.Key, asked.Cost, asked.Op, asked.Hold
 	it.ID = ID{Origin: asked.ID.Origin &^ nodeOrigin, Sequence: asked.ID.Sequence}
 	it.hash = limiter.Hash(asked.Key)
@@ -306,7 +324,9 @@ func (n *Node) conclude(now limiter.Instant, r *batch, out []Decision) {
 		if checked && (!d.Allowed || d.Delay > 0) {
 			d.tell(now, it.hash)
 		}
-		run.add(n.stats.tallyOf(it), it.cellOf(d, checked))
+		if !it.spared {
+			run.add(n.stats.tallyOf(it), it.cellOf(d, checked))
+		}
 		if d.Degraded {
 			degraded++
 			n.stats.tallyOf(it).add(reasonCell+int(n.reasonOf(now, it, d)), 1)

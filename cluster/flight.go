@@ -20,6 +20,8 @@ type flight struct {
 	circled   uint8  // how often two nodes have named each other
 	again     bool   // this node had answered it before
 	delivered bool   // asked by another node
+	child     bool   // its limit has a parent (tree.go)
+	spared    bool   // a level of a check that another level has refused: it is not counted
 }
 
 // A batch is a request on its way: that of a client, or one that this node makes by itself.
@@ -30,6 +32,7 @@ type batch struct {
 	owed       bool // no client waits: items that no node decides stay undecided (debts.go)
 	cautious   bool // boots that may have charged an item are not asked for it, nor their heirs
 	multiOwner bool // it takes from several owners: it gives back later (multi_owner_take.go)
+	followed   bool // other items of the same request come after it (tree.go)
 
 	trip time.Duration // the longest round trip so far, of calls that were all answered
 }

@@ -132,7 +132,7 @@ func sameLimit(own, asked *limiter.Limit) bool {
 	for _, s := range []*limiter.Spec{&a, &b} {
 		// which do not travel, or not as they are
 		s.OnError, s.OnPartition, s.OnDeny, s.DryRun = 0, 0, 0, false // MaxDelay tells delay apart
-		s.Answers = limiter.Answers{}
+		s.Answers, s.Parent = limiter.Answers{}, ""
 	}
 	return a == b
 }

@@ -32,7 +32,7 @@ func (mo *multiOwner) reserveAll(now limiter.Instant, view *route, r *batch, out
 		return
 	}
 	if !slices.ContainsFunc(out, func(d Decision) bool { return d.Hold == limiter.HoldInTheWay }) {
-		mo.debts.settleLater(cancels(r, r.items, out))
+		mo.release(r, cancels(r, r.items, out))
 		return
 	}
 	if mo.debts.settleLater(mo.debts.settleOnce(r.deadline,
@@ -60,10 +60,18 @@ func (mo *multiOwner) reserveAll(now limiter.Instant, view *route, r *batch, out
 			for _, j := range order[:k+1] {
 				opened = append(opened, cancels(r, r.items[j:j+1], out[j:j+1])...)
 			}
-			mo.debts.settleLater(opened)
+			mo.release(r, opened)
 			return
 		}
 	}
+}
+
+// release releases what a refused request has opened, after its answer; or before what follows it.
+func (mo *multiOwner) release(r *batch, list []settlement) {
+	if r.followed {
+		list = mo.debts.settleOnce(r.deadline, list)
+	}
+	mo.debts.settleLater(list)
 }
 
 // granted reports whether no owner with a say has refused. Where r is owed, an owner that has not

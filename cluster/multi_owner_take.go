@@ -46,7 +46,9 @@ const holdOrigin = 1 << 61
 // takeAll takes from keys of several owners, all or none.
 func (mo *multiOwner) takeAll(now limiter.Instant, view *route, r *batch, out []Decision) error {
 	ttl := min(time.Duration(r.deadline-now), holdsAtMost) + holdsBeyond
-	asks := &batch{items: make([]flight, len(r.items)), deadline: r.deadline, owed: true}
+	asks := &batch{
+		items: make([]flight, len(r.items)), deadline: r.deadline, owed: true, followed: r.followed,
+	}
 	ids := make([]ID, len(r.items)) // of the items as they were asked; their holds have others
 	if r.items[0].ID == (ID{}) {
 		r.items[0].ID = mo.nextID()
@@ -74,7 +76,7 @@ func (mo *multiOwner) takeAll(now limiter.Instant, view *route, r *batch, out []
 	// an heir is silent
 	if mo.confirms.confirmOwn(asks.items, out); granted && !mo.granted(asks, out) {
 		granted = false
-		mo.debts.settleLater(cancels(asks, asks.items, out))
+		mo.release(asks, cancels(asks, asks.items, out))
 	}
 	now, view = mo.clock.Now(), mo.view.Load()
 	silent := make([]bool, len(out))

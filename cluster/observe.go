@@ -38,7 +38,7 @@ func (s *self) show(now limiter.Instant, b *batch, out []Decision) {
 	for i := range b.items {
 		it, d := &b.items[i], &out[i]
 		candidate := it.tally != nil && it.tally.apart
-		if candidate || it.Op == OpPeek || !s.observer.Wants(now, it.hash) {
+		if candidate || it.spared || it.Op == OpPeek || !s.observer.Wants(now, it.hash) {
 			continue
 		}
 		s.observer.Saw(Observed{

@@ -91,6 +91,7 @@ func (t *tally) sum(cell int) (n uint64) {
 type limitInForce struct {
 	limit *limiter.Limit
 	tally *tally
+	above *ancestry // nil: it has no parent
 }
 
 // tallyLocked puts limits in force beside their tallies. A limit that stays keeps its tally; what
@@ -105,8 +106,9 @@ func (c *catalog) tallyLocked(all Limits) {
 		if t == nil || t.apart {
 			t = new(tally)
 		}
-		inForce[name] = limitInForce{l, t}
+		inForce[name] = limitInForce{limit: l, tally: t}
 	}
+	growTrees(inForce)
 	c.counts.candidates.keepLocked(all, inForce)
 	c.inForce.Store(&inForce)
 	for name, x := range old {

@@ -262,6 +262,9 @@ func limitsOf(specs []limiter.Spec) (cluster.Limits, error) {
 		}
 		limits[s.Name] = l
 	}
+	if err := cluster.CheckParents(nil, limits); err != nil {
+		return nil, fmt.Errorf("embedded: %w", err)
+	}
 	return limits, nil
 }
 

@@ -91,11 +91,28 @@ func TestAlone(t *testing.T) {
 	}
 	more := login
 	more.Limit = 40
+	below := limiter.Spec{
+		Name: "below", Parent: "login", Algorithm: limiter.GCRA, Limit: 5, Per: time.Hour,
+	}
 	if err := n.SetLimits([]limiter.Spec{more}); err != nil {
 		t.Error(err)
 	}
 	if d, _ := n.Peek(ctx, "login", "alice", 0); d.Remaining != 11 {
 		t.Errorf("after a raise: %+v", d)
+	}
+	if err := n.SetLimits([]limiter.Spec{below}); err == nil ||
+		!strings.Contains(err.Error(), `is "login", and no limit has that name`) {
+		t.Errorf("a parent that is missing: %v", err)
+	}
+	if err := n.SetLimits([]limiter.Spec{more, below}); err != nil {
+		t.Error(err)
+	}
+	if d, err := n.Take(ctx, "below", "alice/phone", 2); err != nil || !d.Allowed ||
+		d.Remaining != 3 || d.LimitName != "below" {
+		t.Errorf("%+v, %v", d, err)
+	}
+	if d, _ := n.Peek(ctx, "login", "alice", 0); d.Remaining != 9 {
+		t.Errorf("after a check of the child: %+v", d)
 	}
 	if n.GossipAddr() != "" || !slices.Equal(n.Members(), []string{"n1"}) {
 		t.Errorf("%q, %v", n.GossipAddr(), n.Members())

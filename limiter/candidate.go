@@ -23,7 +23,8 @@ func (l *Limit) Candidate() *Limit { return l.candidate }
 
 // WithCandidate is l with a candidate made of s and the exceptions from it. What a candidate does
 // not decide is l's: where and how it is counted, and what happens when the owner of a key is away.
-// The candidate's name follows from l's. What it refuses is a *SpecError.
+// It has no parent: that of l is charged for l alone. The candidate's name follows from l's. What
+// WithCandidate refuses is a *SpecError.
 func (l *Limit) WithCandidate(s Spec, overrides ...Override) (*Limit, error) {
 	if l.Algorithm == Concurrency || s.Algorithm == Concurrency {
 		return nil, &SpecError{"algorithm", "concurrency counts permits that come back, " +
@@ -38,6 +39,7 @@ func (l *Limit) WithCandidate(s Spec, overrides ...Override) (*Limit, error) {
 	s.Consistency, s.Sync = l.Consistency, l.Sync
 	s.OnError, s.OnPartition, s.Unsettled = l.OnError, l.OnPartition, l.Unsettled
 	s.OnDeny, s.MaxDelay, s.DryRun, s.Answers = DenyReject, 0, false, Answers{}
+	s.Parent = ""
 	if l.Delays() { // what it refuses is compared with what l refuses
 		s.OnDeny, s.MaxDelay = DenyDelay, l.MaxDelay
 	}
@@ -59,6 +61,7 @@ func (l *Limit) Promoted() (*Limit, error) {
 	s := l.candidate.Spec
 	s.Name, s.OnDeny, s.DryRun, s.Answers = l.Name, l.OnDeny, l.DryRun, l.Answers
 	s.MaxDelay = l.MaxDelay
+	s.Parent = l.Parent
 	return New(s, l.candidate.Overrides()...)
 }
 

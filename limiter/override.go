@@ -129,7 +129,7 @@ func (o *Override) apply(s Spec, per time.Duration) (Spec, error) {
 	case o.Unlimited:
 		return Spec{
 			Name: s.Name, Override: s.Override, Unlimited: true, Algorithm: FixedWindow,
-			Limit: MaxLimit, Per: per,
+			Limit: MaxLimit, Per: per, Parent: s.Parent,
 		}, nil
 	case o.Limit == 0 && o.Burst == 0 && o.Refill == 0:
 		return s, &SpecError{"key", fmt.Sprintf("%q is given nothing; write limit, burst, refill "+

@@ -174,6 +174,9 @@ type Spec struct {
 	DryRun   bool // decide and count, never deny
 	// what callers are told beside yes and no
 	Answers Answers
+	// name of the limit above, 1 … 256 bytes: a check charges it too, under the key up to its last
+	// slash (ParentKey); "": none is. See Ancestors
+	Parent string
 	// the pattern of the Override that this limit comes from, up to 256 bytes; "" for a limit
 	// itself. New sets it
 	Override string

@@ -149,6 +149,7 @@ var ownFields = [...]struct {
 	{"buckets", divided, func(s *Spec) bool { return s.Buckets != 0 }, nil},
 	{"lenient", setOf(SlidingCounter), func(s *Spec) bool { return s.Lenient }, nil},
 	{"buckets", divided, nil, (*Spec).refuseBuckets},
+	{"parent", everywhere, nil, (*Spec).refuseParent},
 }
 
 // checkOwn accepts or refuses the fields that only some algorithms have, or that depend on others.

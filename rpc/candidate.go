@@ -58,15 +58,16 @@ type putJSON struct {
 }
 
 // wordsJSON is what a limit of the cluster has beyond one that a request brings along: what a
-// denial says over HTTP.
+// denial says over HTTP, and the name of its parent.
 type wordsJSON struct {
 	Status      int    `json:"status,omitzero"`
 	Body        string `json:"body,omitzero"`
 	ContentType string `json:"content_type,omitzero"`
+	Parent      string `json:"parent,omitzero"`
 }
 
 func newWordsJSON(s *limiter.Spec) wordsJSON {
-	return wordsJSON{s.Answers.Status, s.Answers.Body, s.Answers.ContentType}
+	return wordsJSON{s.Answers.Status, s.Answers.Body, s.Answers.ContentType, s.Parent}
 }
 
 // overrideJSON is an override in the words of the limits' files.
@@ -82,6 +83,7 @@ type overrideJSON struct {
 func (in *putJSON) spec() (limiter.Spec, error) {
 	s, err := in.inlineJSON.spec()
 	s.Answers.Status, s.Answers.Body, s.Answers.ContentType = in.Status, in.Body, in.ContentType
+	s.Parent = in.Parent
 	return s, err
 }
 

@@ -27,6 +27,7 @@ var notInline = map[string]string{
 	"Unlimited": "the same",
 	"Nameless":  "a door sets it for an inline limit without a name",
 	"Inline":    "a limit that a client sends is one, whatever it says",
+	"Parent":    "only a limit with a name that all know has one",
 }
 
 // differing names the fields in which two Specs differ.

@@ -95,12 +95,18 @@ func perText(d time.Duration) string {
 func recordLimit(r door.Recorder, action, name string, before, after *limiter.Limit) {
 	e := audit.Entry{Action: action, Target: name}
 	if before != nil {
-		e.Before = newInlineJSON(&before.Spec)
+		e.Before = recordedLimit{newInlineJSON(&before.Spec), newWordsJSON(&before.Spec)}
 	}
 	if after != nil {
-		e.After = newInlineJSON(&after.Spec)
+		e.After = recordedLimit{newInlineJSON(&after.Spec), newWordsJSON(&after.Spec)}
 	}
 	r.Add(e)
+}
+
+// recordedLimit is a limit as records of changes have it.
+type recordedLimit struct {
+	inlineJSON
+	wordsJSON
 }
 
 // ErrNobodyElse says that a node cannot be drained.

@@ -70,7 +70,7 @@ func (v *limitsPutVerb) Run(sh shell) error {
 	if err != nil {
 		return err
 	}
-	names := slices.Sorted(maps.Keys(set.Limits))
+	names := policy.ParentsFirst(set.Limits)
 	switch {
 	case set.Rules.Len() > 0:
 		return fmt.Errorf("%s: has rules, which only files of nodes have; leave them out", v.File)
@@ -112,13 +112,13 @@ func (v *limitsPutVerb) Run(sh shell) error {
 
 func readLimitsFile(file string) (*policy.Set, error) {
 	if file != "-" {
-		return policy.Load(file)
+		return policy.LoadParts(file)
 	}
 	text, err := io.ReadAll(io.LimitReader(os.Stdin, policy.MaxFile+1))
 	if err != nil {
 		return nil, err
 	}
-	return policy.Parse("-", text)
+	return policy.ParseParts("-", text)
 }
 
 type limitsDeleteVerb struct {

@@ -10,12 +10,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 	"unicode"
 
 	"penstock/limiter"
 	"penstock/limiter/policy"
-	"penstock/sim"
 )
 
 // policyVerb works on files of limits, without any node.
@@ -123,7 +121,11 @@ func (v *policyExplainVerb) Run(sh shell) error {
 		return errors.New("give the name of a limit, or --attribute NAME=VALUE to see which " +
 			"rules match")
 	}
-	l, err := v.find(v.Name)
+	l, above, err := v.find(v.Name)
+	if err != nil {
+		return err
+	}
+	parents, err := keysAbove(l, above, v.Key)
 	if err != nil {
 		return err
 	}
@@ -140,19 +142,31 @@ func (v *policyExplainVerb) Run(sh shell) error {
 			[]string{"alone", fmt.Sprintf("%d at most, as the share of one node of three that "+
 				"reaches no other", l.Share(3).Capacity())})
 	}
+	if len(parents) > 0 {
+		object["charges_too"] = parents
+	}
+	for _, p := range parents {
+		text := p.Limit
+		if p.Key != "" {
+			text += " " + shown(p.Key)
+		}
+		rows = append(rows, []string{"charges too", fmt.Sprintf("%s, %d at most at once", text,
+			p.AtOnce)})
+	}
 	return v.print(sh.out, object, func(w io.Writer) error { return columns(w, rows) })
 }
 
-// find reads the files, and returns a limit of them.
-func (f limitsFile) find(name string) (*limiter.Limit, error) {
+// find reads the files, and returns a limit of them, and those above it.
+func (f limitsFile) find(name string) (l *limiter.Limit, above []*limiter.Limit, err error) {
 	set, err := policy.Load(f.Limits)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if l := set.Limits[name]; l != nil {
-		return l, nil
+		above, err := limiter.Ancestors(l, func(name string) *limiter.Limit { return set.Limits[name] })
+		return l, above, err
 	}
-	return nil, fmt.Errorf("%s: there is no limit %q; there are: %s", f.Limits, name,
+	return nil, nil, fmt.Errorf("%s: there is no limit %q; there are: %s", f.Limits, name,
 		strings.Join(slices.Sorted(maps.Keys(set.Limits)), ", "))
 }
 
@@ -325,133 +339,6 @@ func sameCounters(a, b *limiter.Limit) bool {
 			func(*limiter.Limit, string, limiter.Decision) { found++ })
 	}
 	return found == 1
-}
-
-type policyReplayVerb struct {
-	limitsFile
-	Name   string `arg:"" name:"name" complete:"file" help:"Name of the limit that every request falls under; without it, what the rules of the files say."`
-	Log    string `arg:"" optional:"" complete:"file" help:"A web server's log, or JSON lines."`
-	Key    string `help:"What a request counts for under the limit: a text with fields of the log in braces. Default: {ip}."`
-	Cost   string `default:"1" help:"What a request costs, likewise."`
-	Format string `default:"common" enum:"common,json" help:"common (also combined) or json."`
-	Time   string `help:"json: the field with the time. Default: time."`
-	Skip   bool   `help:"Skip lines that cannot be read, and count them."`
-	Memory size   `default:"256MiB" help:"Budget of the table of counters."`
-
-	Attribute map[string]string `short:"a" mapsep:"none" placeholder:"NAME=TEXT" help:"For rules: what of a request is an attribute, a text with fields of the log in braces, as in user={auth.sub}. Default: the field of that name."`
-	output
-}
-
-// replayed is what a limit would have done.
-type replayed struct {
-	Requests   int64       `json:"requests"`
-	Allowed    int64       `json:"allowed"`
-	Denied     int64       `json:"denied"`
-	Keys       int         `json:"keys"`
-	KeysDenied int         `json:"keys_denied"`
-	Skipped    int         `json:"skipped_lines"`
-	Most       []deniedKey `json:"most_denied"` // ten at most
-}
-
-type deniedKey struct {
-	Key     string `json:"key"`
-	Denied  int64  `json:"denied"`
-	Allowed int64  `json:"allowed"`
-}
-
-func (v *policyReplayVerb) Run(sh shell) error {
-	switch {
-	case v.Log == "" && v.Key != "":
-		return errors.New("--key: is for one limit, by its name; rules say themselves what a " +
-			"request counts for")
-	case v.Log == "":
-		return v.byRules(sh)
-	case len(v.Attribute) > 0:
-		return errors.New("--attribute: is for rules; leave out the name of the limit")
-	}
-	l, err := v.find(v.Name)
-	if err != nil {
-		return err
-	}
-	file, err := openLog(v.Log, sh)
-	if err != nil {
-		return err
-	}
-	defer file.close()
-	switch {
-	case l.ClientTime:
-		return fmt.Errorf("limit %q goes by its clients' clocks, which a log does not know", l.Name)
-	case l.Algorithm == limiter.Concurrency:
-		return fmt.Errorf("limit %q counts what is under way, and a log does not say when a "+
-			"request was done", l.Name)
-	}
-	out, err := replayLog(l, sim.Log{
-		Format: v.Format, Time: v.Time, Key: cmp.Or(v.Key, "{ip}"),
-		Cost: v.Cost, Skip: v.Skip,
-	}, file.name, file, int64(v.Memory))
-	if err != nil {
-		return err
-	}
-	return v.print(sh.out, out, func(w io.Writer) error { return out.write(w) })
-}
-
-// replayLog decides on all requests of a log, at their times.
-func replayLog(l *limiter.Limit, log sim.Log, name string, r io.Reader,
-	memory int64,
-) (out replayed, err error) {
-	table := limiter.NewTable(limiter.TableConfig{Bytes: memory})
-	keys := map[string]*deniedKey{}
-	out.Skipped, err = log.Read(name, r, func(at time.Time, key string, cost int64) {
-		k := keys[key]
-		if k == nil {
-			k = &deniedKey{Key: key}
-			keys[key] = k
-		}
-		out.Requests++
-		if rule := l.For(key); rule.Unlimited || table.Take(limiter.Instant(at.UnixNano()), rule,
-			key, limiter.Hash(key), cost).Allowed {
-			out.Allowed++
-			k.Allowed++
-		} else {
-			out.Denied++
-			k.Denied++
-		}
-	})
-	if err != nil {
-		return out, err
-	}
-	out.Keys, out.Most = len(keys), []deniedKey{}
-	for _, k := range keys {
-		if k.Denied > 0 {
-			out.KeysDenied++
-			out.Most = append(out.Most, *k)
-		}
-	}
-	slices.SortFunc(out.Most,
-		func(a, b deniedKey) int {
-			return cmp.Or(cmp.Compare(b.Denied, a.Denied),
-				cmp.Compare(a.Key, b.Key),
-			)
-		})
-	out.Most = out.Most[:min(10, len(out.Most))]
-	return out, nil
-}
-
-func (r *replayed) write(w io.Writer) error {
-	fmt.Fprintf(w, "%s requests of %s keys: %s allowed, %s denied (%s keys)\n",
-		thousands(r.Requests), thousands(int64(r.Keys)), thousands(r.Allowed), thousands(r.Denied),
-		thousands(int64(r.KeysDenied)))
-	if r.Skipped > 0 {
-		fmt.Fprintf(w, "%s lines could not be read\n", thousands(int64(r.Skipped)))
-	}
-	if len(r.Most) == 0 {
-		return nil
-	}
-	rows := [][]string{{"DENIED", "ALLOWED", "KEY"}}
-	for _, k := range r.Most {
-		rows = append(rows, []string{thousands(k.Denied), thousands(k.Allowed), shown(k.Key)})
-	}
-	return columns(w, rows)
 }
 
 // shown is a key as a terminal may show it.

@@ -104,24 +104,12 @@ func newRulesReplay(set *policy.Set, memory int64) (*rulesReplay, error) {
 		clock: &logClock{}, limits: map[string]*replayedPart{},
 		rules: map[string]*replayedPart{}, keys: map[[2]string]*replayedKey{},
 	}
-	const name = "replay"
-	n, err := cluster.New(cluster.Config{
-		ID: name, Boot: 1, Clock: r.clock, Network: r.clock,
-		Table: limiter.NewTable(limiter.TableConfig{Bytes: memory}),
-	})
-	if err != nil {
-		return nil, err
-	}
-	view, err := cluster.NewView(name, []cluster.Member{{
-		ID: name, Boot: 1,
-		State: cluster.StateActive, Features: cluster.FeatureHolds,
-	}})
+	n, err := loneNode(r.clock, memory)
 	if err != nil {
 		return nil, err
 	}
 	n.SetLimits(set.Limits)
 	n.SetRules(set.Rules)
-	n.SetView(view)
 	r.node = n
 	return r, nil
 }
@@ -155,18 +143,16 @@ func (r *rulesReplay) see(at time.Time, attributes map[string]string, cost int64
 		r.out.Allowed++
 	}
 	shadowed := false
-	for i := range decisions {
-		name, key := request.Items[i].Limit, request.Items[i].Key
-		shadowed = shadowed || decisions[i].Shadow
-		l, k := part(r.limits, name), r.keys[[2]string{name, key}]
+	for _, at := range levelsOf(r.node.Limits(), request.Items, decisions) {
+		shadowed = shadowed || at.shadowed
+		l, k := part(r.limits, at.limit), r.keys[[2]string{at.limit, at.key}]
 		if k == nil {
-			k = &replayedKey{Limit: name, Key: key}
-			r.keys[[2]string{name, key}] = k
+			k = &replayedKey{Limit: at.limit, Key: at.key}
+			r.keys[[2]string{at.limit, at.key}] = k
 			l.Keys++
 		}
-		refused := !decisions[i].Allowed
-		l.count(verdict.Allowed, refused, decisions[i].Shadow)
-		if refused {
+		l.count(verdict.Allowed, at.refused, at.shadowed)
+		if at.refused {
 			k.Refused++
 		} else if verdict.Allowed {
 			k.Allowed++

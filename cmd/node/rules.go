@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"penstock/limiter"
 	"penstock/limiter/policy"
 	"penstock/limiter/rules"
 	"penstock/rpc/client"
@@ -157,12 +158,30 @@ func (v *policyExplainVerb) explainRules(sh shell) error {
 		answer.Rules = append(answer.Rules, matchedRule{name, texts[name]})
 	}
 	for _, it := range m.Items {
-		answer.Limits = append(answer.Limits, matchedItem{
-			it.Limit.Name, it.Key,
-			it.Limit.For(it.Key).Capacity(),
-		})
+		answer.add(matchedItem{it.Limit.Name, it.Key, it.Limit.For(it.Key).Capacity()})
+	}
+	named := func(name string) *limiter.Limit { return set.Limits[name] }
+	for _, it := range m.Items { // what is above is charged once, be it named by a rule or not
+		above, err := limiter.Ancestors(it.Limit, named)
+		if err != nil {
+			return err
+		}
+		levels, err := keysAbove(it.Limit, above, it.Key)
+		if err != nil {
+			return err
+		}
+		for _, level := range levels {
+			answer.add(level)
+		}
 	}
 	return v.print(sh.out, answer, answer.write)
+}
+
+// add adds a limit with a key, unless it is there already.
+func (m *matched) add(it matchedItem) {
+	if !slices.Contains(m.Limits, it) {
+		m.Limits = append(m.Limits, it)
+	}
 }
 
 func (m matched) write(w io.Writer) error {

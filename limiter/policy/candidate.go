@@ -24,6 +24,7 @@ func (p *page) candidate(n ast.Node, live draft, places map[string]ast.Node) *dr
 		return nil
 	}
 	d := live
+	d.spec.Parent = "" // a candidate has none
 	for _, v := range m.Values {
 		if fieldName(v.Key) != "algorithm" {
 			continue

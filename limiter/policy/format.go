@@ -142,6 +142,7 @@ func formatted(l *limiter.Limit) (fields []written) {
 	add("content_type", a.ContentType, a.ContentType != "")
 	add("tag", a.Tag, a.Tag != "")
 	add("tier", int64(a.Tier), a.Tier != 0)
+	add("parent", s.Parent, s.Parent != "")
 	var list []object
 	for _, o := range l.Overrides() {
 		list = append(list, object(formattedOverride(&o)))
@@ -171,7 +172,8 @@ func perText(d time.Duration) string {
 	return fmt.Sprintf("%ds", int64(d/time.Second))
 }
 
-// Define reads one limit that is written as in a file, or as JSON. The error is Faults.
+// Define reads one limit that is written as in a file, or as JSON. It does not ask for the limit's
+// parent, which is another one. The error is Faults.
 func Define(text []byte) (*limiter.Limit, error) {
 	if json.Valid(text) { // with short lines, as the parser wants them
 		var lines bytes.Buffer
@@ -180,11 +182,10 @@ func Define(text []byte) (*limiter.Limit, error) {
 	}
 	b := newBook()
 	b.parse("limit", text, (*page).limitAlone)
-	set, err := b.set()
-	if err != nil {
+	if err := b.fault(); err != nil {
 		return nil, err
 	}
-	for _, l := range set.Limits {
+	for _, l := range b.limits {
 		return l, nil
 	}
 	return nil, fmt.Errorf("the definition of a limit is empty")

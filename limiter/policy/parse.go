@@ -263,6 +263,9 @@ func (p *page) limit(n ast.Node) {
 		return
 	}
 	p.keep(place("name"), l)
+	if l.Parent != "" {
+		p.below = append(p.below, draftChild{p, place("parent"), l})
+	}
 }
 
 // overrides reads the exceptions from a limit. places gets the nodes of each by the name that

@@ -185,6 +185,7 @@ func Parse(name string, data []byte) (*Set, error) {
 type book struct {
 	limits map[string]*limiter.Limit
 	rules  []draftRule
+	below  []draftChild
 
 	ruleNames map[string]string // name of a rule → its file
 
@@ -205,6 +206,7 @@ func newBook() *book {
 }
 
 func (b *book) set() (*Set, error) {
+	b.checkTrees()
 	list := b.checkRules()
 	if err := b.fault(); err != nil {
 		return nil, err

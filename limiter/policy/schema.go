@@ -96,6 +96,12 @@ func fieldShape(name string) shape {
 		return periodShape("Least time between two requests that count.")
 	case "max_delay":
 		return periodShape("Longest wait of a request beyond the limit, with on_deny: delay.")
+	case "parent":
+		return shape{
+			"type": "string", "minLength": 1, "maxLength": limiter.MaxName,
+			"description": "Name of the limit above, which is charged too, under the key up to " +
+				"its last slash.",
+		}
 	case "candidate":
 		return shape{}
 	}

@@ -227,17 +227,8 @@ func (c *Catalog) write(
 	defer c.mu.Unlock()
 	head := c.log.Head(name)
 	replaced = head.Name != "" && !head.Deleted()
-	switch {
-	case expect != nil && *expect != head.Version && (replaced || *expect != Version{}):
-		return e, false, &ConflictError{Head: head, Expected: *expect}
-	case limit == nil && !replaced && c.Node.Given(name) != nil:
-		return e, false, ErrGiven
-	case limit == nil && !replaced:
-		return e, false, ErrNotPut
-	case !replaced && c.log.Live() >= MaxLive:
-		return e, false, ErrManyPut
-	case head.Name == "" && len(c.log.names) >= MaxNames:
-		return e, false, ErrFull
+	if err := c.refuseLocked(&head, name, limit, expect); err != nil {
+		return e, false, err
 	}
 	e = c.log.Next(c.Node.ID(), name)
 	e.By, e.AtMs = by, c.Now().UnixMilli()
@@ -256,6 +247,52 @@ func (c *Catalog) write(
 	c.log.Merge(e)
 	c.applyLocked([]string{name})
 	return e, replaced, nil
+}
+
+// refuseLocked says why a change of the limit with this head is not made.
+func (c *Catalog) refuseLocked(head *Entry, name string, limit []byte, expect *Version) error {
+	replaced := head.Name != "" && !head.Deleted()
+	switch {
+	case expect != nil && *expect != head.Version && (replaced || *expect != Version{}):
+		return &ConflictError{Head: *head, Expected: *expect}
+	case limit == nil && !replaced && c.Node.Given(name) != nil:
+		return ErrGiven
+	case limit == nil && !replaced:
+		return ErrNotPut
+	case !replaced && c.log.Live() >= MaxLive:
+		return ErrManyPut
+	case head.Name == "" && len(c.log.names) >= MaxNames:
+		return ErrFull
+	}
+	return c.checkParents(name, limit)
+}
+
+// checkParents refuses a change after which a limit would lack its parent, or have one that is
+// none. It knows the limits in force at this node; where others have put limits at the same time,
+// each node lives with what comes of it (cluster/tree.go).
+func (c *Catalog) checkParents(name string, limit []byte) error {
+	before, after := c.Node.Limits(), cluster.Limits{}
+	maps.Copy(after, before)
+	delete(after, name)
+	if given := c.Node.Given(name); given != nil && limit == nil {
+		after[name] = given // that of the file is in force again
+	}
+	if limit != nil {
+		l, err := Define(limit)
+		if err != nil {
+			return err
+		}
+		after[name] = l
+	}
+	var spec *limiter.SpecError
+	if !errors.As(cluster.CheckParents(before, after), &spec) {
+		return nil
+	}
+	field := "name"
+	if limit != nil {
+		field = "limit." + spec.Field
+	}
+	return &cluster.InputError{Field: field, Reason: "with this change, the parent " + spec.Reason}
 }
 
 func all(int) bool { return true }

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"time"
+
+	"penstock/limiter"
+	"penstock/sim"
+)
+
+type policyReplayVerb struct {
+	limitsFile
+	Name   string `arg:"" name:"name" complete:"file" help:"Name of the limit that every request falls under; without it, what the rules of the files say."`
+	Log    string `arg:"" optional:"" complete:"file" help:"A web server's log, or JSON lines."`
+	Key    string `help:"What a request counts for under the limit: a text with fields of the log in braces. Default: {ip}."`
+	Cost   string `default:"1" help:"What a request costs, likewise."`
+	Format string `default:"common" enum:"common,json" help:"common (also combined) or json."`
+	Time   string `help:"json: the field with the time. Default: time."`
+	Skip   bool   `help:"Skip lines that cannot be read, and count them."`
+	Memory size   `default:"256MiB" help:"Budget of the table of counters."`
+
+	Attribute map[string]string `short:"a" mapsep:"none" placeholder:"NAME=TEXT" help:"For rules: what of a request is an attribute, a text with fields of the log in braces, as in user={auth.sub}. Default: the field of that name."`
+	output
+}
+
+// replayed is what a limit would have done.
+type replayed struct {
+	Requests   int64       `json:"requests"`
+	Allowed    int64       `json:"allowed"`
+	Denied     int64       `json:"denied"`
+	Keys       int         `json:"keys"`
+	KeysDenied int         `json:"keys_denied"`
+	Skipped    int         `json:"skipped_lines"`
+	Most       []deniedKey `json:"most_denied"` // ten at most
+	// of a limit with a parent: how many each level has refused
+	RefusedBy []refusedBy `json:"refused_by,omitempty"`
+}
+
+type refusedBy struct {
+	Limit   string `json:"limit"`
+	Refused int64  `json:"refused"`
+}
+
+type deniedKey struct {
+	Key     string `json:"key"`
+	Denied  int64  `json:"denied"`
+	Allowed int64  `json:"allowed"`
+}
+
+func (v *policyReplayVerb) Run(sh shell) error {
+	switch {
+	case v.Log == "" && v.Key != "":
+		return errors.New("--key: is for one limit, by its name; rules say themselves what a " +
+			"request counts for")
+	case v.Log == "":
+		return v.byRules(sh)
+	case len(v.Attribute) > 0:
+		return errors.New("--attribute: is for rules; leave out the name of the limit")
+	}
+	l, above, err := v.find(v.Name)
+	if err != nil {
+		return err
+	}
+	file, err := openLog(v.Log, sh)
+	if err != nil {
+		return err
+	}
+	defer file.close()
+	switch {
+	case l.ClientTime:
+		return fmt.Errorf("limit %q goes by its clients' clocks, which a log does not know", l.Name)
+	case l.Algorithm == limiter.Concurrency:
+		return fmt.Errorf("limit %q counts what is under way, and a log does not say when a "+
+			"request was done", l.Name)
+	}
+	log := sim.Log{
+		Format: v.Format, Time: v.Time, Key: cmp.Or(v.Key, "{ip}"), Cost: v.Cost, Skip: v.Skip,
+	}
+	decide := decideAlone(l, int64(v.Memory))
+	if len(above) > 0 {
+		if decide, err = decideTree(l, above, int64(v.Memory)); err != nil {
+			return err
+		}
+	}
+	out, err := replayLog(log, decide, file.name, file)
+	if err != nil {
+		return err
+	}
+	return v.print(sh.out, out, func(w io.Writer) error { return out.write(w) })
+}
+
+// decideAlone decides under a limit without a parent.
+func decideAlone(l *limiter.Limit, memory int64) decideLogged {
+	table := limiter.NewTable(limiter.TableConfig{Bytes: memory})
+	return func(at limiter.Instant, key string, cost int64) (string, error) {
+		rule := l.For(key)
+		if rule.Unlimited || table.Take(at, rule, key, limiter.Hash(key), cost).Allowed {
+			return "", nil
+		}
+		return l.Name, nil
+	}
+}
+
+// decideLogged decides on a request of a log, and returns the name of the limit that refuses it;
+// empty: none does.
+type decideLogged func(at limiter.Instant, key string, cost int64) (refuses string, err error)
+
+// replayLog decides on all requests of a log, at their times.
+func replayLog(
+	log sim.Log, decide decideLogged, name string, r io.Reader,
+) (out replayed, err error) {
+	keys := map[string]*deniedKey{}
+	refused := map[string]int64{}
+	var wrong error
+	out.Skipped, err = log.Read(name, r, func(at time.Time, key string, cost int64) {
+		k := keys[key]
+		if k == nil {
+			k = &deniedKey{Key: key}
+			keys[key] = k
+		}
+		out.Requests++
+		switch by, err := decide(limiter.Instant(at.UnixNano()), key, cost); {
+		case err != nil:
+			wrong = cmp.Or(wrong, err)
+		case by == "":
+			out.Allowed++
+			k.Allowed++
+		default:
+			out.Denied++
+			k.Denied++
+			refused[by]++
+		}
+	})
+	if err = cmp.Or(err, wrong); err != nil {
+		return out, err
+	}
+	for _, by := range slices.Sorted(maps.Keys(refused)) {
+		out.RefusedBy = append(out.RefusedBy, refusedBy{by, refused[by]})
+	}
+	out.Keys, out.Most = len(keys), []deniedKey{}
+	for _, k := range keys {
+		if k.Denied > 0 {
+			out.KeysDenied++
+			out.Most = append(out.Most, *k)
+		}
+	}
+	slices.SortFunc(out.Most,
+		func(a, b deniedKey) int {
+			return cmp.Or(cmp.Compare(b.Denied, a.Denied),
+				cmp.Compare(a.Key, b.Key),
+			)
+		})
+	out.Most = out.Most[:min(10, len(out.Most))]
+	return out, nil
+}
+
+func (r *replayed) write(w io.Writer) error {
+	fmt.Fprintf(w, "%s requests of %s keys: %s allowed, %s denied (%s keys)\n",
+		thousands(r.Requests), thousands(int64(r.Keys)), thousands(r.Allowed), thousands(r.Denied),
+		thousands(int64(r.KeysDenied)))
+	if r.Skipped > 0 {
+		fmt.Fprintf(w, "%s lines could not be read\n", thousands(int64(r.Skipped)))
+	}
+	for _, by := range r.RefusedBy {
+		fmt.Fprintf(w, "limit %s has refused %s\n", by.Limit, thousands(by.Refused))
+	}
+	if len(r.Most) == 0 {
+		return nil
+	}
+	rows := [][]string{{"DENIED", "ALLOWED", "KEY"}}
+	for _, k := range r.Most {
+		rows = append(rows, []string{thousands(k.Denied), thousands(k.Allowed), shown(k.Key)})
+	}
+	return columns(w, rows)
+}
