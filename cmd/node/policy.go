@@ -163,7 +163,8 @@ func (f limitsFile) find(name string) (l *limiter.Limit, above []*limiter.Limit,
 		return nil, nil, err
 	}
 	if l := set.Limits[name]; l != nil {
-		above, err := limiter.Ancestors(l, func(name string) *limiter.Limit { return set.Limits[name] })
+		named := func(name string) *limiter.Limit { return set.Limits[name] }
+		above, err := limiter.Ancestors(l, named)
 		return l, above, err
 	}
 	return nil, nil, fmt.Errorf("%s: there is no limit %q; there are: %s", f.Limits, name,
