@@ -105,6 +105,38 @@ func TestTakesOfSeveralOwnersRepeated(t *testing.T) {
 	w.remain(keys, 70, 60)
 }
 
+// Promise: a repeat that is admitted is charged, also where the first try was refused, since an
+// owner was silent, and has released what it had set aside.
+func TestRepeatOfARefusedTakeOfSeveralOwners(t *testing.T) {
+	deny := hundred
+	deny.OnError = limiter.ErrorDeny
+	for _, late := range []bool{false, true} { // whether the repeat is asked before the release
+		w := newWorld(t, 3, deny)
+		keys := []string{w.key("n2", 0), w.key("n3", 0)}
+		a, b := of(30, keys[0]), of(30, keys[1])
+		a.ID = ID{Origin: 7, Sequence: 1}
+		silent := true
+		w.meet = func(c *Call, deliver func() *Answer) {
+			if silent && c.To.ID == "n3" && len(c.Ask.Items) > 0 {
+				c.Err = errSilent
+				return
+			}
+			c.Answer = deliver()
+		}
+		if out, all := w.takeAll("n1", a, b); all || !out[1].Degraded {
+			t.Fatalf("%+v", out)
+		}
+		if silent = false; !late {
+			w.settle()
+		}
+		if out, all := w.takeAll("n1", a, b); !all {
+			t.Fatalf("again: %+v", out)
+		}
+		w.Wait(w.now.Add(10 * time.Second))
+		w.remain(keys, 70, 70)
+	}
+}
+
 // Promise: of two requests that refuse each other one gets all.
 func TestRivalTakesDoNotFailForEver(t *testing.T) {
 	w := newWorld(t, 3, hundred)

@@ -89,7 +89,9 @@ func (db *debtor) settleOnce(deadline limiter.Instant, list []settlement) (again
 	db.forwarder.checkEach(now, view, &r, out)
 	for i, s := range list {
 		unheard, unknown := out[i].Owner == "", out[i].Hold == limiter.HoldUnknown
-		if unknown && s.item.Cost > 0 && s.take != (ID{}) {
+		// of an earlier try of the same request, which was refused
+		released := out[i].Hold == limiter.HoldOther
+		if (unknown || released) && s.item.Cost > 0 && s.take != (ID{}) {
 			report := s.item
 			report.ID, report.Op, report.Hold = ofReport(s.take), OpTake, nil
 			db.oweReport(now, &report)

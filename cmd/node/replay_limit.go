@@ -91,6 +91,9 @@ func (v *policyReplayVerb) Run(sh shell) error {
 	if err != nil {
 		return err
 	}
+	if len(above) == 0 { // it is the only one
+		out.RefusedBy = nil
+	}
 	return v.print(sh.out, out, func(w io.Writer) error { return out.write(w) })
 }
 
