@@ -57,20 +57,20 @@ func (hd *holder) decide(now limiter.Instant, it *flight, out *limiter.Decision)
 	}
 	if it.again = hd.recent.OnceAlone(now, it.ID, ring.Partition(it.hash), out, act); it.again {
 		hd.stats.Repeated.Add(1)
-		hd.denyReleased(it, out)
+		hd.seesReleased(it, out)
 	}
 }
 
-// denyReleased has a repeat of what an atomic take sets aside be refused if the first try was
-// refused elsewhere, and has released it: the remembered yes would be charged to nobody. The asker
-// tries again under another ID (reserveAll).
-func (hd *holder) denyReleased(it *flight, out *limiter.Decision) {
+// seesReleased says to a repeat of what an atomic take sets aside if the first try was refused
+// elsewhere, and has released it: the remembered yes would be charged to nobody. The asker tries
+// again under another ID (reserveAll).
+func (hd *holder) seesReleased(it *flight, out *limiter.Decision) {
 	if it.Op != OpReserve || !it.Hold.Charge || out.Hold != limiter.HoldOpen {
 		return
 	}
 	if h, known := hd.book.Get(it.holdID()); known && h.State == limiter.HoldSettled &&
 		h.Used == 0 {
-		out.Allowed, out.Hold, out.RetryAfter = false, limiter.HoldInTheWay, fallbackRetry
+		out.Hold = limiter.HoldInTheWay
 	}
 }
 

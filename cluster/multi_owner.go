@@ -74,11 +74,37 @@ func (mo *multiOwner) release(r *batch, list []settlement) {
 	mo.debts.settleLater(list)
 }
 
+// released reports whether the owner remembers a yes to the item, and has released since what was
+// set aside then.
+func (d *Decision) released(it *flight) bool {
+	return it.Op == OpReserve && d.Allowed && d.Hold == limiter.HoldInTheWay
+}
+
+// refuseReleased has answers to a refused request say what its first try was answered; but where
+// no owner refuses, what was released is refused.
+func refuseReleased(asks []flight, out []Decision) {
+	refused := false
+	for i := range out {
+		refused = refused || !out[i].Allowed && out[i].Owner != "" &&
+			!asks[i].Limit.NeverDenies()
+	}
+	for i := range out {
+		if !out[i].released(&asks[i]) {
+			continue
+		}
+		if out[i].Hold = limiter.HoldOpen; !refused {
+			out[i].Hold, out[i].Allowed = limiter.HoldNone, false
+			out[i].RetryAfter = fallbackRetry
+		}
+	}
+}
+
 // granted reports whether no owner with a say has refused. Where r is owed, an owner that has not
 // answered has none yet.
 func (mo *multiOwner) granted(r *batch, out []Decision) bool {
 	for i := range r.items {
-		if !out[i].Allowed && !r.items[i].Limit.NeverDenies() && !(r.owed && out[i].Owner == "") {
+		if out[i].released(&r.items[i]) ||
+			!out[i].Allowed && !r.items[i].Limit.NeverDenies() && !(r.owed && out[i].Owner == "") {
 			return false
 		}
 	}

@@ -78,6 +78,7 @@ func (mo *multiOwner) takeAll(now limiter.Instant, view *route, r *batch, out []
 		granted = false
 		mo.release(asks, cancels(asks, asks.items, out))
 	}
+	refuseReleased(asks.items, out)
 	now, view = mo.clock.Now(), mo.view.Load()
 	silent := make([]bool, len(out))
 	for i := range out {

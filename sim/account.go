@@ -60,6 +60,10 @@ type givenBack struct {
 func (j *judge) posed(r *request) {
 	j.requests.Requests++
 	j.requests.Items += len(r.items)
+	if j.trees != nil {
+		j.trees.posed(r)
+		return
+	}
 	if r.broken {
 		return
 	}
@@ -86,6 +90,10 @@ func (j *judge) visited(r *request) {
 // left ends a visit; the last one ends the request.
 func (j *judge) left(r *request) {
 	if r.open--; r.open > 0 || r.broken {
+		return
+	}
+	if j.trees != nil {
+		j.trees.left(r)
 		return
 	}
 	for i := range r.terms {

@@ -43,6 +43,7 @@ type judge struct {
 	scratch  scratch
 	books    books
 	backBy   time.Duration // when all that was restored from files must have been returned
+	trees    *treeJudge    // of worlds of trees, else nil: then no account is opened
 }
 
 // scratch are buffers for one event; no event uses them while another does.
@@ -63,6 +64,7 @@ func newJudge(w *world) *judge {
 	for i := range w.rules {
 		j.tallies[w.rules[i].limit.Name] = newLimitReport(&w.rules[i])
 	}
+	j.trees = newTreeJudge(j)
 	return j
 }
 

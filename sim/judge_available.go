@@ -61,6 +61,9 @@ func (j *judge) struck(f fault) {
 	w, a := j.world, &j.presence
 	j.settleVoters()
 	j.losing(f)
+	if j.trees != nil {
+		j.trees.struck(f)
+	}
 	within := silentWithin
 	if f.kind == crashes {
 		within = goneWithin

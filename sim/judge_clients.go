@@ -41,7 +41,7 @@ func (j *judge) opened(h *hearing, p *process, r *request, q *cluster.Request, o
 		it := &r.items[i]
 		j.world.trace.add(happening{at: j.world.now, kind: asks, node: p.machine, seq: it.ID.Sequence, limit: limitName(it), key: it.Key, op: it.Op, cost: it.Cost})
 	}
-	if !r.broken {
+	if !r.broken && j.trees == nil {
 		j.visited(r)
 		j.spreads(h)
 		j.triesAgain(h)
@@ -66,6 +66,10 @@ func (j *judge) closed(h *hearing, out []cluster.Decision, err error) {
 	due := r.broken
 	if due || err != nil {
 		j.refusal(p, err, due)
+		return
+	}
+	if j.trees != nil {
+		j.trees.closed(h, out)
 		return
 	}
 	yes := true

@@ -58,6 +58,9 @@ func (j *judge) delivered(from, p *process, a *cluster.Ask, deadline limiter.Ins
 	}
 	j.rightOf(p)
 	j.isTold(p, a.Words)
+	if j.trees != nil {
+		return
+	}
 	j.settling(a, nil)
 	late := p.now() >= deadline
 	items, got := j.scratch.items[:0], j.scratch.got[:0]
@@ -124,6 +127,9 @@ func (j *judge) answered(p *process, it *asked, late bool, got *cluster.AnswerIt
 
 // confirmed notes what p answers to an Ask after it has waited for heirs.
 func (j *judge) confirmed(p *process, a *cluster.Ask, answer *cluster.Answer) {
+	if j.trees != nil {
+		return
+	}
 	for i := range a.Items {
 		it, out := &a.Items[i], &answer.Items[i]
 		if out.Status == cluster.StatusDone && out.Degraded && out.Owner == "" { // else another one has decided, and said so

@@ -17,7 +17,11 @@ func (j *judge) atRest() {
 		return
 	}
 	for _, m := range j.world.machines {
-		if m.process != nil {
+		switch {
+		case m.process == nil:
+		case j.trees != nil:
+			j.trees.audit(m.process)
+		default:
 			j.audit(m.process)
 			j.auditReplicas(m.process)
 		}

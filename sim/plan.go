@@ -153,4 +153,5 @@ type traffic struct {
 	patience float64 // leave it more
 
 	holds bool // clients set aside, and ask often: another kind of traffic (holders.go)
+	trees bool // limits are in a tree (draw_trees.go)
 }

@@ -157,6 +157,9 @@ func limitText(s *limiter.Spec) string {
 	if s.OnDeny == limiter.DenyShadow {
 		b.WriteString(", on_deny: shadow")
 	}
+	if s.Parent != "" {
+		fmt.Fprintf(&b, ", parent: %s", quoted(s.Parent))
+	}
 	return b.String()
 }
 

@@ -130,9 +130,10 @@ func (h *hearing) aside(i int) (units int64) {
 	return units
 }
 
-// unheld is a decision as a client hears it, who has no hold.
+// unheld is a decision as a client hears it, who has no hold; and does not hear that what was set
+// aside is released already.
 func unheld(d limiter.Decision) limiter.Decision {
-	if d.Hold == limiter.HoldOpen {
+	if d.Hold == limiter.HoldOpen || d.Allowed && d.Hold == limiter.HoldInTheWay {
 		d.Hold = limiter.HoldNone
 	}
 	return d

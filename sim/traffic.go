@@ -61,6 +61,9 @@ func (w *world) source() source {
 	if w.plan.traffic.holds {
 		return newHolders(w)
 	}
+	if w.plan.traffic.trees {
+		return newTreeClients(w)
+	}
 	if w.plan.traffic.requests > 0 {
 		return newClients(w)
 	}

@@ -318,6 +318,7 @@ type request struct {
 	roams    bool          // its client goes to another node at once if one is down
 	retry    retry         // what its client does when it is refused
 	asked    []asking      // kept by the course, one per item
+	levels   [][]levelTerm // kept by the judge of trees, for each item
 	slip     *slip         // that items are written on; nil if somebody else has them
 
 	term [1]term   // what terms mostly are

@@ -1,0 +1,327 @@
+package sim
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"penstock/cluster"
+	"penstock/limiter"
+	"penstock/ring"
+)
+
+// Limits in trees have a judge of their own, and worlds of their own (TreeSeeds). It goes by what
+// clients see and by what is counted in the end, and by nothing else: a node does not say what each
+// level of a check has answered. It holds each level, a limit with a key, to this:
+//
+//   - of no span of time is more granted than the limit supplies (window): by answers of owners, and
+//     beyond what a death may have made the level forget;
+//   - where nothing fails, nobody is refused while all levels have room for all that is asked;
+//   - in the end each level has counted what was granted under it and below it: exactly that where
+//     nothing fails, and else no less, but for what a death may have made it forget. So the counts
+//     of a parent are the sum of those of its children, and a refused check has charged none.
+//
+// What nodes admit without owners is not counted here: shares of a level are those of a limit
+// without a parent, which other worlds look at.
+
+// treeJudge judges a world of trees.
+type treeJudge struct {
+	judge  *judge
+	levels map[naiveKey]*level
+	order  []*level
+}
+
+// level is a limit with a key.
+type level struct {
+	limit   *limiter.Limit
+	key     string
+	owner   *machine
+	supply  curve
+	heard   window
+	granted int64 // to clients, by owners
+	maybe   int64 // asked for, and not known to be over
+	lost    int64 // that may have been forgotten
+	lately  []perishable
+	full    time.Duration // when it last lacked room for all that is asked for
+}
+
+// levelTerm is an item at one level, from its first visit to the end of its last.
+type levelTerm struct {
+	level   *level
+	heard   int
+	cost    int64
+	since   time.Duration
+	counted bool
+	refused bool // a visit was, or a share has answered it
+	crossed bool // of two visits one was refused, and the other granted
+}
+
+// newTreeJudge is nil if no limit of w has a parent.
+func newTreeJudge(j *judge) *treeJudge {
+	if !slices.ContainsFunc(j.world.rules, func(r limitRule) bool { return r.limit.Parent != "" }) {
+		return nil
+	}
+	return &treeJudge{judge: j, levels: make(map[naiveKey]*level)}
+}
+
+// levelsOf are the levels that an item charges, its own first.
+func (t *treeJudge) levelsOf(it *cluster.Item) (list []*level) {
+	w, key := t.judge.world, it.Key
+	for l := w.named[it.Limit]; ; l = w.named[l.Parent] {
+		at := t.levels[naiveKey{l.Name, key}]
+		if at == nil {
+			at = &level{
+				limit: l, key: key, owner: w.owner(key), heard: newWindow(), full: -warmUp,
+				supply: curveOf(&l.Spec, t.judge.clocks()),
+			}
+			t.levels[naiveKey{l.Name, key}] = at
+			t.order = append(t.order, at)
+		}
+		if list = append(list, at); l.Parent == "" {
+			return list
+		}
+		key, _ = limiter.ParentKey(key)
+	}
+}
+
+// supplied is what the limit of a level has supplied so far.
+func (t *treeJudge) supplied(l *level) int64 {
+	w := t.judge.world
+	if w.plan.quiet() {
+		return l.supply.supply(l.owner.clock.start, l.owner.clock.at(w.now))
+	}
+	return l.supply.supply(0, limiter.Instant(w.now+w.now/500))
+}
+
+// posed begins to follow a request, before its first visit.
+func (t *treeJudge) posed(r *request) {
+	r.levels = nil
+	if r.broken {
+		return
+	}
+	for i := range r.items {
+		it := &r.items[i]
+		var terms []levelTerm
+		for _, l := range t.levelsOf(it) {
+			x := levelTerm{level: l, heard: l.heard.ask(t.supplied(l)), since: t.judge.world.now}
+			if it.Op == cluster.OpTake {
+				x.cost = it.Cost
+			}
+			l.maybe += x.cost
+			terms = append(terms, x)
+		}
+		r.levels = append(r.levels, terms)
+	}
+}
+
+// released is how long something may be set aside after its request was refused, where nothing
+// fails: the way there, and the pause before it is said again.
+const released = 500 * time.Millisecond
+
+// left ends a request after its last visit. What it has set aside may be there a little longer.
+func (t *treeJudge) left(r *request) {
+	for _, terms := range r.levels {
+		for i := range terms {
+			x := &terms[i]
+			x.level.heard.answer(x.heard)
+			l, cost := x.level, x.cost
+			if x.counted {
+				continue
+			}
+			t.judge.world.at(t.judge.world.now+released, func() {
+				l.lacksRoom(t.judge.world.now)
+				l.maybe -= cost
+			})
+		}
+	}
+	r.levels = nil
+}
+
+// closed checks what a client heard.
+func (t *treeJudge) closed(h *hearing, out []cluster.Decision) {
+	j, yes := t.judge, true
+	for i := range out {
+		yes = yes && out[i].Allowed
+	}
+	for i := range out {
+		it, d := &h.question.Items[i], &out[i]
+		j.world.trace.add(happening{
+			at: j.world.now, kind: hears, node: h.process.machine, seq: it.ID.Sequence,
+			limit: it.Limit, key: it.Key, op: it.Op, cost: it.Cost, allowed: d.Allowed,
+			remaining: d.Remaining,
+		})
+		j.tallies[it.Limit].count(it, d)
+		terms := h.request.levels[i]
+		j.checked[honest]++
+		if d.Rule == nil || !slices.ContainsFunc(terms, func(x levelTerm) bool {
+			return x.level.limit.Name == d.Rule.Name
+		}) {
+			j.fail(honest, "%s answers for %s under %s: %s", h.process.machine.id,
+				keyText(it.Key), it.Limit, answerText(d))
+			return
+		}
+		fallback := d.Source == cluster.SourceFallback
+		j.checked[marked]++
+		if fallback && !d.Degraded || d.Degraded && j.world.plan.quiet() {
+			j.fail(marked, "%s answers for %s under %s: %s", h.process.machine.id,
+				keyText(it.Key), it.Limit, answerText(d))
+			return
+		}
+		if it.Op != cluster.OpTake || it.Cost <= 0 {
+			continue
+		}
+		granted := d.Allowed && (yes || !h.request.atomic) && !d.Degraded
+		for k := range terms {
+			terms[k].refused = terms[k].refused || !granted
+		}
+		if t.cross(terms, granted); granted {
+			t.grants(terms)
+		} else if !d.Allowed && j.world.plan.quiet() {
+			t.denies(h, it, terms)
+		}
+	}
+}
+
+// cross forgives, where messages get lost or nodes fail, what was granted to a visit of which
+// another one was refused: they share what they set aside, and the one releases it when the other
+// has been told yes. It is charged afterwards, as far as there is room.
+func (t *treeJudge) cross(terms []levelTerm, granted bool) {
+	if t.judge.world.plan.sky == calm {
+		return
+	}
+	for i := range terms {
+		if x := &terms[i]; x.refused && (granted || x.counted) && !x.crossed {
+			x.crossed = true
+			x.level.lost += x.cost
+			x.level.heard.forgive(x.cost * x.level.supply.unit)
+		}
+	}
+}
+
+// grants checks a yes of owners at each level, against all spans of time that end now.
+func (t *treeJudge) grants(terms []levelTerm) {
+	j := t.judge
+	for i := range terms {
+		x := &terms[i]
+		if x.counted {
+			continue
+		}
+		x.counted = true
+		l := x.level
+		l.lacksRoom(j.world.now)
+		l.granted, l.maybe = l.granted+x.cost, l.maybe-x.cost
+		l.lately = append(l.lately, perishable{at: j.world.now, cost: x.cost})
+		l.heard.admit(x.heard, x.cost*l.supply.unit)
+		j.checked[bounded]++
+		if over := l.heard.excess(l.supply.capacity, t.supplied(l)); over > 0 {
+			s := &l.limit.Spec
+			j.fail(bounded, "%s under %s: clients of all nodes, and of all levels below, were granted "+
+				"at least %d more than %s %d per %v (burst %d) supplies in some span that ends now",
+				keyText(l.key), s.Name, (over+l.supply.unit-1)/l.supply.unit, s.Algorithm, s.Limit,
+				s.Per, s.Burst)
+			return
+		}
+	}
+}
+
+// lacksRoom notes whether the level lacks room for all that is asked for now.
+func (l *level) lacksRoom(now time.Duration) bool {
+	if l.granted+l.maybe > l.limit.Capacity() {
+		l.full = now
+	}
+	return l.full == now
+}
+
+// denies checks a no in a world in which nothing fails: since the request was posed, a level must
+// have lacked room for all that was asked for at a time. A repeat may hear what the first try was
+// answered. The judge knows that where nothing comes back before the end.
+func (t *treeJudge) denies(h *hearing, it *cluster.Item, terms []levelTerm) {
+	j := t.judge
+	j.checked[useful]++
+	for _, x := range terms {
+		l := x.level
+		if !l.whole() || l.lacksRoom(j.world.now) || l.full >= x.since {
+			return
+		}
+	}
+	j.fail(useful, "%s refuses %d of %s under %s, and all levels have room", h.process.machine.id,
+		it.Cost, keyText(it.Key), it.Limit)
+}
+
+// whole reports whether nothing of the level comes back before the end of the world.
+func (l *level) whole() bool {
+	switch l.limit.Algorithm {
+	case limiter.FixedWindow, limiter.SlidingLog, limiter.TokenBucket:
+		return l.limit.Per >= time.Hour
+	}
+	return false
+}
+
+// struck notes a fault, and what each level may forget by it. A crash that nothing else has come
+// close to, where no message gets lost, takes what was granted since the heir's copy can have been
+// made, and what is being decided; all else may take a capacity.
+func (t *treeJudge) struck(f fault) {
+	j, w := t.judge, t.judge.world
+	m := w.machines[f.node]
+	lag := replicationInterval + 2*w.network.slowest(m) + 2*w.plan.weather.far
+	for _, l := range t.order {
+		lost := l.maybe
+		for _, x := range l.lately {
+			if x.at >= w.now-lag {
+				lost += x.cost
+			}
+		}
+		if !t.lone(f) {
+			lost = l.limit.Capacity()
+		}
+		lost = min(lost, l.limit.Capacity())
+		l.lost += lost
+		l.heard.forgive(lost * l.supply.unit)
+	}
+	j.checked[lossless]++
+}
+
+// lone reports whether f is a crash around which nothing else happens.
+func (t *treeJudge) lone(f fault) bool {
+	p := t.judge.world.plan
+	if f.kind != crashes || p.weather.loss > 0 {
+		return false
+	}
+	settles := t.judge.settlesIn()
+	near := 0
+	for _, other := range p.faults {
+		if (other.at - f.at).Abs() <= settles {
+			near++
+		}
+	}
+	return near == 1
+}
+
+// audit compares in the end what the table of p has counted, of what p decides for, with what
+// was granted.
+func (t *treeJudge) audit(p *process) {
+	j := t.judge
+	counted := make(map[naiveKey]limiter.Decision)
+	p.node.Table().Each(p.now(), func(
+		l *limiter.Limit, key string, _ []int64, d limiter.Decision,
+	) bool {
+		counted[naiveKey{l.Name, strings.Clone(key)}] = d
+		return true
+	})
+	for _, l := range t.order {
+		if !l.whole() || !p.node.HoldsPartition(ring.Partition(limiter.Hash(l.key))) {
+			continue
+		}
+		j.checked[kept]++
+		used := int64(0)
+		if d, found := counted[naiveKey{l.limit.Name, l.key}]; found {
+			used = d.Limit - d.Remaining
+		}
+		if j.world.plan.quiet() && used != l.granted || used < l.granted-l.lost {
+			j.fail(kept, "in the end %s has %d counted for %s under %s, where %d were granted at this "+
+				"level and below, and at most %d may be forgotten", p.machine.id, used,
+				keyText(l.key), l.limit.Name, l.granted, l.lost)
+			return
+		}
+	}
+}
