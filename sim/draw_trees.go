@@ -11,7 +11,7 @@ import (
 	"penstock/limiter"
 )
 
-// TreeSeeds is the first seed whose world has limits in a tree, and no others. Seeds below mean
+// TreeSeeds is the first seed of worlds that have limits in a tree, and no others. Seeds below mean
 // other worlds.
 const TreeSeeds = 6_000_000_000
 

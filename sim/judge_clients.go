@@ -54,7 +54,9 @@ func (j *judge) opened(h *hearing, p *process, r *request, q *cluster.Request, o
 func (j *judge) closed(h *hearing, out []cluster.Decision, err error) {
 	r, p := h.request, h.process
 	defer j.left(r)
-	j.observe(h)
+	if j.trees == nil {
+		j.observe(h)
+	}
 	j.checked[inTime]++
 	if late := p.now() - h.question.Deadline; late > clockGrain && p.machine.thawed < h.began {
 		j.fail(inTime, "%s answers a client %v after its deadline", p.machine.id, time.Duration(late))

@@ -15,9 +15,6 @@ import (
 // to wait for others, and when it answers. Between two looks no time goes by, so this is when it
 // decided.
 func (j *judge) observe(h *hearing) {
-	if j.trees != nil {
-		return
-	}
 	p := h.process
 	items, got := j.scratch.items[:0], j.scratch.got[:0]
 	j.settling(nil, h.question)

@@ -14,8 +14,8 @@ import (
 // clients see and by what is counted in the end, and by nothing else: a node does not say what each
 // level of a check has answered. It holds each level, a limit with a key, to this:
 //
-//   - of no span of time is more granted than the limit supplies (window): by answers of owners, and
-//     beyond what a death may have made the level forget;
+//   - of no span of time is more granted than the limit supplies (window): by answers of owners,
+//     and beyond what a death may have made the level forget;
 //   - where nothing fails, nobody is refused while all levels have room for all that is asked;
 //   - in the end each level has counted what was granted under it and below it: exactly that where
 //     nothing fails, and else no less, but for what a death may have made it forget. So the counts
@@ -139,32 +139,13 @@ func (t *treeJudge) left(r *request) {
 
 // closed checks what a client heard.
 func (t *treeJudge) closed(h *hearing, out []cluster.Decision) {
-	j, yes := t.judge, true
+	yes := true
 	for i := range out {
 		yes = yes && out[i].Allowed
 	}
 	for i := range out {
-		it, d := &h.question.Items[i], &out[i]
-		j.world.trace.add(happening{
-			at: j.world.now, kind: hears, node: h.process.machine, seq: it.ID.Sequence,
-			limit: it.Limit, key: it.Key, op: it.Op, cost: it.Cost, allowed: d.Allowed,
-			remaining: d.Remaining,
-		})
-		j.tallies[it.Limit].count(it, d)
-		terms := h.request.levels[i]
-		j.checked[honest]++
-		if d.Rule == nil || !slices.ContainsFunc(terms, func(x levelTerm) bool {
-			return x.level.limit.Name == d.Rule.Name
-		}) {
-			j.fail(honest, "%s answers for %s under %s: %s", h.process.machine.id,
-				keyText(it.Key), it.Limit, answerText(d))
-			return
-		}
-		fallback := d.Source == cluster.SourceFallback
-		j.checked[marked]++
-		if fallback && !d.Degraded || d.Degraded && j.world.plan.quiet() {
-			j.fail(marked, "%s answers for %s under %s: %s", h.process.machine.id,
-				keyText(it.Key), it.Limit, answerText(d))
+		it, d, terms := &h.question.Items[i], &out[i], h.request.levels[i]
+		if !t.answered(h, it, d, terms) {
 			return
 		}
 		if it.Op != cluster.OpTake || it.Cost <= 0 {
@@ -176,10 +157,39 @@ func (t *treeJudge) closed(h *hearing, out []cluster.Decision) {
 		}
 		if t.cross(terms, granted); granted {
 			t.grants(terms)
-		} else if !d.Allowed && j.world.plan.quiet() {
+		} else if !d.Allowed && t.judge.world.plan.quiet() {
 			t.denies(h, it, terms)
 		}
 	}
+}
+
+// answered checks that an answer names a level, and says if it is one without owners.
+func (t *treeJudge) answered(
+	h *hearing, it *cluster.Item, d *cluster.Decision, terms []levelTerm,
+) bool {
+	j := t.judge
+	j.world.trace.add(happening{
+		at: j.world.now, kind: hears, node: h.process.machine, seq: it.ID.Sequence,
+		limit: it.Limit, key: it.Key, op: it.Op, cost: it.Cost, allowed: d.Allowed,
+		remaining: d.Remaining,
+	})
+	j.tallies[it.Limit].count(it, d)
+	j.checked[honest]++
+	j.checked[marked]++
+	names := d.Rule != nil && slices.ContainsFunc(terms, func(x levelTerm) bool {
+		return x.level.limit.Name == d.Rule.Name
+	})
+	broken := honest
+	switch {
+	case !names:
+	case d.Source == cluster.SourceFallback && !d.Degraded, d.Degraded && j.world.plan.quiet():
+		broken = marked
+	default:
+		return true
+	}
+	j.fail(broken, "%s answers for %s under %s: %s", h.process.machine.id, keyText(it.Key),
+		it.Limit, answerText(d))
+	return false
 }
 
 // cross forgives, where messages get lost or nodes fail, what was granted to a visit of which
@@ -215,8 +225,8 @@ func (t *treeJudge) grants(terms []levelTerm) {
 		j.checked[bounded]++
 		if over := l.heard.excess(l.supply.capacity, t.supplied(l)); over > 0 {
 			s := &l.limit.Spec
-			j.fail(bounded, "%s under %s: clients of all nodes, and of all levels below, were granted "+
-				"at least %d more than %s %d per %v (burst %d) supplies in some span that ends now",
+			j.fail(bounded, "%s under %s: clients of all nodes, and of all levels below, were "+
+				"granted at least %d more than %s %d per %v (burst %d) supplies in some span that ends now",
 				keyText(l.key), s.Name, (over+l.supply.unit-1)/l.supply.unit, s.Algorithm, s.Limit,
 				s.Per, s.Burst)
 			return
@@ -318,8 +328,8 @@ func (t *treeJudge) audit(p *process) {
 			used = d.Limit - d.Remaining
 		}
 		if j.world.plan.quiet() && used != l.granted || used < l.granted-l.lost {
-			j.fail(kept, "in the end %s has %d counted for %s under %s, where %d were granted at this "+
-				"level and below, and at most %d may be forgotten", p.machine.id, used,
+			j.fail(kept, "in the end %s has %d counted for %s under %s, where %d were granted at "+
+				"this level and below, and at most %d may be forgotten", p.machine.id, used,
 				keyText(l.key), l.limit.Name, l.granted, l.lost)
 			return
 		}

@@ -376,7 +376,9 @@ func (v *visit) happen() {
 	h := &v.hearing
 	w.judge.opened(h, p, r, q, v.out)
 	task := w.tasks.running
-	task.hearing = h
+	if w.judge.trees == nil { // levels say nothing of themselves
+		task.hearing = h
+	}
 	err := p.door.Check(q, v.out)
 	task.hearing = nil
 	for i := range min(len(q.Items), len(v.out)) { // a planted fault may have taken some
