@@ -19,6 +19,7 @@ type Summary struct {
 	OnDisk   int       `json:"on_disk"` // of all, with worlds of disks, from DiskSeeds on
 	Dated    int       `json:"dated"`   // of all, with worlds of calendars, from CalendarSeeds on
 	Copied   int       `json:"copied"`  // of all, with other copies than one, or zones, from CopySeeds on
+	Treed    int       `json:"treed"`   // of all, with limits in trees, from TreeSeeds on
 	Total    int       `json:"-"`       // that are to be run
 	Held     int       `json:"held"`
 	Failed   []uint64  `json:"failed"`
@@ -87,8 +88,8 @@ func KeptSeeds() []uint64 {
 }
 
 // Check runs the kept seeds, then the n seeds from from on, a fourth as many worlds of holds, and
-// an eighth as many of disks, of calendars and of copies each, in several worlds at a time, one per
-// worker. progress is called after each with what is known so far; it may be nil, and the calls do
+// an eighth as many of disks, of calendars, of copies and of trees each, in several worlds at a time,
+// one per worker. progress is called after each with what is known so far; it may be nil, and the calls do
 // not overlap. The sums do not depend on the number of workers.
 func Check(from uint64, n, workers int, progress func(*Summary)) *Summary {
 	keptSeeds := KeptSeeds()
@@ -97,9 +98,9 @@ func Check(from uint64, n, workers int, progress func(*Summary)) *Summary {
 		Skies: make(map[string]int), Checks: make(map[string]uint64),
 	}
 	if from < HoldSeeds {
-		s.Holding, s.OnDisk, s.Dated, s.Copied = n/4, n/8, n/8, n/8
+		s.Holding, s.OnDisk, s.Dated, s.Copied, s.Treed = n/4, n/8, n/8, n/8, n/8
 	}
-	s.Total = len(keptSeeds) + n + s.Holding + s.OnDisk + s.Dated + s.Copied
+	s.Total = len(keptSeeds) + n + s.Holding + s.OnDisk + s.Dated + s.Copied + s.Treed
 	seed := func(i int) uint64 {
 		switch k := i - len(keptSeeds); {
 		case k < 0:
@@ -112,8 +113,10 @@ func Check(from uint64, n, workers int, progress func(*Summary)) *Summary {
 			return DiskSeeds + from + uint64(k-n-s.Holding)
 		case k < n+s.Holding+s.OnDisk+s.Dated:
 			return CalendarSeeds + from + uint64(k-n-s.Holding-s.OnDisk)
-		default:
+		case k < n+s.Holding+s.OnDisk+s.Dated+s.Copied:
 			return CopySeeds + from + uint64(k-n-s.Holding-s.OnDisk-s.Dated)
+		default:
+			return TreeSeeds + from + uint64(k-n-s.Holding-s.OnDisk-s.Dated-s.Copied)
 		}
 	}
 	// Worker k runs every so many-th seed from the k-th on, so reports are collected in the order
@@ -276,9 +279,10 @@ func (s *Summary) WriteText(w io.Writer) error {
 		fmt.Fprintf(&b, "checked    %10d × %s\n", s.Checks[p[0]], p[1])
 	}
 	if s.OK() {
-		fmt.Fprintf(&b, "ok: %d of %d seeds held every promise (%d kept, %d from %d, %d of holds, %d of disks, %d of calendars, %d of copies)\n",
-			s.Held, s.Seeds, s.Kept, s.Seeds-s.Kept-s.Holding-s.OnDisk-s.Dated-s.Copied, s.From,
-			s.Holding, s.OnDisk, s.Dated, s.Copied)
+		fmt.Fprintf(&b, "ok: %d of %d seeds held every promise (%d kept, %d from %d, %d of holds, %d of disks, %d of calendars, %d of copies, %d of trees)\n",
+			s.Held, s.Seeds, s.Kept,
+			s.Seeds-s.Kept-s.Holding-s.OnDisk-s.Dated-s.Copied-s.Treed, s.From,
+			s.Holding, s.OnDisk, s.Dated, s.Copied, s.Treed)
 	} else if len(s.Failed) > 0 {
 		fmt.Fprintf(&b, "FAILED: %d of %d seeds broke a promise: %s\n", len(s.Failed), s.Seeds, someOf(s.Failed))
 	} else if len(s.Beyond) > 0 {

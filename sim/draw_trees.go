@@ -39,12 +39,12 @@ func drawTrees(seed uint64) *plan {
 	}
 	p.traffic.gap = time.Duration(float64(p.length) /
 		(float64(p.traffic.requests) * (1 - p.traffic.crowd)))
+	p.gossip = drawGossip(r)
 	if p.sky == outage {
 		if p.faults = drawFaults(r, len(p.machines), p.length); r.IntN(2) == 0 {
 			p.faults = drawLoneCrash(r, p)
 		}
 	}
-	p.gossip = drawGossip(r)
 	if r.IntN(2) == 0 {
 		drawMembers(r, p)
 		p.faults = slices.DeleteFunc(p.faults, func(f fault) bool { return f.kind == steps })
@@ -53,12 +53,14 @@ func drawTrees(seed uint64) *plan {
 	return p
 }
 
-// drawLoneCrash has one machine crash, and nothing else happen.
+// drawLoneCrash has one machine crash, and come back when all is well again; nothing else happens.
 func drawLoneCrash(r *rand.Rand, p *plan) []fault {
 	p.weather.loss, p.weather.twice = 0, 0
-	return []fault{{
-		at: within(r, p, 0.2, 0.8), kind: crashes, node: r.IntN(len(p.machines)),
-	}}
+	at, node := within(r, p, 0.2, 0.8), r.IntN(len(p.machines))
+	return []fault{
+		{at: at, kind: crashes, node: node},
+		{at: at + p.settles() + time.Second, kind: boots, node: node},
+	}
 }
 
 // drawTree draws two to four levels, the lowest first. In half of the worlds nothing comes back

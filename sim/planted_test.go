@@ -245,6 +245,9 @@ func TestPlantedFaultsAreCaught(t *testing.T) {
 	for _, f := range copyFaults() {
 		catch(f, CopySeeds)
 	}
+	for _, f := range treeFaults() {
+		catch(f, TreeSeeds)
+	}
 	t.Log("\n" + table.String())
 }
 

@@ -14,7 +14,7 @@ func TestWorldsOverFrames(t *testing.T) {
 	wire := func() sim.Wire { return new(peer.Frames) }
 	for _, first := range []uint64{
 		1, sim.HoldSeeds, sim.DiskSeeds, sim.CalendarSeeds,
-		sim.KindSeeds,
+		sim.KindSeeds, sim.TreeSeeds,
 	} {
 		for seed := first; seed < first+framedSeeds; seed++ {
 			copied, framed := sim.Run(seed), sim.RunOver(seed, wire)
