@@ -29,6 +29,7 @@ type treeJudge struct {
 	judge  *judge
 	levels map[naiveKey]*level
 	order  []*level
+	asked  map[*request][][]levelTerm // of requests that are under way, for each item
 }
 
 // level is a limit with a key.
@@ -61,7 +62,18 @@ func newTreeJudge(j *judge) *treeJudge {
 	if !slices.ContainsFunc(j.world.rules, func(r limitRule) bool { return r.limit.Parent != "" }) {
 		return nil
 	}
-	return &treeJudge{judge: j, levels: make(map[naiveKey]*level)}
+	return &treeJudge{
+		judge: j, levels: make(map[naiveKey]*level), asked: make(map[*request][][]levelTerm),
+	}
+}
+
+// seenFromInside is h if what the node decides for it can be seen before the answer. Levels of
+// trees say nothing of themselves.
+func (j *judge) seenFromInside(h *hearing) *hearing {
+	if j.trees != nil {
+		return nil
+	}
+	return h
 }
 
 // levelsOf are the levels that an item charges, its own first.
@@ -95,7 +107,6 @@ func (t *treeJudge) supplied(l *level) int64 {
 
 // posed begins to follow a request, before its first visit.
 func (t *treeJudge) posed(r *request) {
-	r.levels = nil
 	if r.broken {
 		return
 	}
@@ -110,7 +121,7 @@ func (t *treeJudge) posed(r *request) {
 			l.maybe += x.cost
 			terms = append(terms, x)
 		}
-		r.levels = append(r.levels, terms)
+		t.asked[r] = append(t.asked[r], terms)
 	}
 }
 
@@ -120,7 +131,7 @@ const released = 500 * time.Millisecond
 
 // left ends a request after its last visit. What it has set aside may be there a little longer.
 func (t *treeJudge) left(r *request) {
-	for _, terms := range r.levels {
+	for _, terms := range t.asked[r] {
 		for i := range terms {
 			x := &terms[i]
 			x.level.heard.answer(x.heard)
@@ -134,7 +145,7 @@ func (t *treeJudge) left(r *request) {
 			})
 		}
 	}
-	r.levels = nil
+	delete(t.asked, r)
 }
 
 // closed checks what a client heard.
@@ -144,7 +155,7 @@ func (t *treeJudge) closed(h *hearing, out []cluster.Decision) {
 		yes = yes && out[i].Allowed
 	}
 	for i := range out {
-		it, d, terms := &h.question.Items[i], &out[i], h.request.levels[i]
+		it, d, terms := &h.question.Items[i], &out[i], t.asked[h.request][i]
 		if !t.answered(h, it, d, terms) {
 			return
 		}
@@ -226,7 +237,8 @@ func (t *treeJudge) grants(terms []levelTerm) {
 		if over := l.heard.excess(l.supply.capacity, t.supplied(l)); over > 0 {
 			s := &l.limit.Spec
 			j.fail(bounded, "%s under %s: clients of all nodes, and of all levels below, were "+
-				"granted at least %d more than %s %d per %v (burst %d) supplies in some span that ends now",
+				"granted at least %d more than %s %d per %v (burst %d) supplies in some span that "+
+				"ends now",
 				keyText(l.key), s.Name, (over+l.supply.unit-1)/l.supply.unit, s.Algorithm, s.Limit,
 				s.Per, s.Burst)
 			return

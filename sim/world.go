@@ -318,7 +318,6 @@ type request struct {
 	roams    bool          // its client goes to another node at once if one is down
 	retry    retry         // what its client does when it is refused
 	asked    []asking      // kept by the course, one per item
-	levels   [][]levelTerm // kept by the judge of trees, for each item
 	slip     *slip         // that items are written on; nil if somebody else has them
 
 	term [1]term   // what terms mostly are
@@ -376,9 +375,7 @@ func (v *visit) happen() {
 	h := &v.hearing
 	w.judge.opened(h, p, r, q, v.out)
 	task := w.tasks.running
-	if w.judge.trees == nil { // levels say nothing of themselves
-		task.hearing = h
-	}
+	task.hearing = w.judge.seenFromInside(h)
 	err := p.door.Check(q, v.out)
 	task.hearing = nil
 	for i := range min(len(q.Items), len(v.out)) { // a planted fault may have taken some

@@ -211,9 +211,7 @@ var limitFields = []limitField{
 		d.spec.Answers.Tier, err = v.small(1, limiter.MaxTier)
 		return err
 	}},
-	{"parent", func(v value, d *draft) error {
-		return v.filled(&d.spec.Parent, "leave it out if no limit is above this one")
-	}},
+	{"parent", readParent},
 	{"overrides", nil}, // see page.overrides
 	{"candidate", nil}, // see page.candidate
 }
