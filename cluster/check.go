@@ -125,7 +125,7 @@ type Decision struct {
 func (n *Node) Check(r *Request, out []Decision) error {
 	now := n.clock.Now()
 	if n.pulse.idle.Load() {
-		n.pulse.wakeFor()
+		n.pulse.wake()
 	}
 	view, under := n.view.Load(), n.right.tenure(now)
 	var one [1]flight

@@ -12,17 +12,16 @@ import (
 // partArrows are all arrows between the parts of a Node. "a -> b": a knows b, because …
 // Beside these each part knows self, and most know right.
 var partArrows = map[string]string{
-	"agreement -> right":    "it says how the node stands",
-	"agreement -> views":    "nodes that gossip names are greeted",
-	"agreement -> parts":    "a boot leaves when it holds nothing; an evicted one has no whole copy",
+	"agreement -> right": "it says how the node stands",
+	"agreement -> views": "nodes that gossip names are greeted",
+	"agreement -> parts": "a boot leaves when it holds nothing; an evicted one " +
+		"has no whole copy",
 	"agreement -> claims":   "a node that is not cut off any more claims at once",
 	"agreement -> contacts": "words that are not answered count as silence",
-	"agreement -> pulse":    "an event after which something is to be done ends an idle time",
 
 	"views -> agreed": "a member that gossip does not name is where it was heard",
 
-	"pulse -> agreed": "an idle node polls it when it is due; a request looks at it first",
-	"pulse -> parts":  "they share a lock",
+	"pulse -> parts": "they share a lock",
 
 	"contacts -> right":    "a member without its right reports no other",
 	"contacts -> agreed":   "it is told which members are gone, or not reached",

@@ -54,24 +54,9 @@ func (s *State) renew(now Instant) {
 	if !s.right.ended && s.acknowledged() == never {
 		every /= 4
 	}
-	if s.renewed == never || now.Since(s.renewed) >= every {
-		s.askRight(now)
+	if s.renewed != never && now.Since(s.renewed) < every {
+		return
 	}
-}
-
-// renewAlong asks for the right a little early, because another voter has just asked: voters that
-// ask at one time wake each other's machines once instead of one after the other. A boot that is
-// not polled any more has stopped, and goes along with nobody.
-func (s *State) renewAlong(now Instant) {
-	early := s.p.Renew - s.p.Renew/8
-	if !s.right.ended && s.renewed != never && now.Since(s.renewed) >= early &&
-		now.Since(s.polled) <= s.p.Renew && !s.mayGo() {
-		s.askRight(now)
-	}
-}
-
-// askRight asks all voters for the right to decide.
-func (s *State) askRight(now Instant) {
 	s.renewed = now
 	if s.right.ended && s.mayGo() {
 		s.sendVoters(Farewell{s.config.Epoch})
@@ -118,9 +103,6 @@ func (s *State) renewAsked(now Instant, from Boot, m Renew) {
 	}
 	e.renewed, e.seen = now, true
 	s.send(from, RenewAck{m.Epoch, m.Sent, now})
-	if from != s.me.Boot && s.config.Votes(from) {
-		s.renewAlong(now)
-	}
 }
 
 // renewAcked counts an acknowledgement.
@@ -168,7 +150,8 @@ func (x *exchange) fast(p *Params, now Instant, m RenewAck) bool {
 	}
 	most := int64(now - x.sent) // of this clock between the two readings of the voter's, at most
 	fast := int64(m.Clock-x.theirs)*1000 > most*(1000+p.Drift)
-	if now.Since(x.back) > window { // also after a jump; the next exchange is compared with this one
+	// also after a jump; the next exchange is compared with this one
+	if now.Since(x.back) > window {
 		*x = next
 	}
 	return fast

@@ -34,7 +34,8 @@ func TestWalks(t *testing.T) {
 		for _, l := range tail {
 			fmt.Println(l)
 		}
-		t.Fatalf("walk %d: %s\ngo test ./cluster/ownership -run TestWalks -ownership.walk=%d -ownership.walks=1", seed, w.wrong, seed)
+		t.Fatalf("walk %d: %s\ngo test ./cluster/ownership -run TestWalks -ownership.walk=%d "+
+			"-ownership.walks=1", seed, w.wrong, seed)
 	}
 	t.Logf("%d walks, %d events, %d with a recovery, %d left when majorities restarted in a cut",
 		*walks, events, recovered, refounded)
@@ -43,7 +44,6 @@ func TestWalks(t *testing.T) {
 // walk plays one seed.
 func walk(seed uint64, without ...rule) *world {
 	w := newWorld(seed, 3, without...)
-	w.sleeps = seed%2 == 0
 	w.begin()
 	for range 6 + w.random.IntN(14) {
 		if w.fault(); w.wrong != "" || w.refounded {
@@ -203,7 +203,6 @@ func (w *world) operate() {
 func TestCalmWalks(t *testing.T) {
 	for seed := *walkFrom; seed < *walkFrom+uint64(*walks)/3; seed++ {
 		w := newWorld(seed, 3)
-		w.sleeps = seed%2 == 0
 		w.begin()
 		for range 8 {
 			n := w.some()
@@ -215,7 +214,9 @@ func TestCalmWalks(t *testing.T) {
 				w.step(n, Leave{})
 			}
 			w.run(time.Duration(300+w.random.IntN(1500)) * time.Millisecond)
-			if marked := slices.ContainsFunc(w.nodes, func(n *node) bool { return n.up && n.s.Marked() }); marked {
+			if marked := slices.ContainsFunc(w.nodes, func(n *node) bool {
+				return n.up && n.s.Marked()
+			}); marked {
 				w.wrong = cmp.Or(w.wrong, "marked")
 			}
 		}

@@ -26,18 +26,19 @@ type world struct {
 	double int
 	slow   Instant // what a line takes besides, up to twice as long
 
-	newest    map[Lineage][]Boot                    // by partition: the boot that began to hold it last
-	truth     []int                                 // by partition: what was charged
-	drop      func(from, to string, m Message) bool // what gets lost besides
-	sent      []sent                                // what may be doubled much later,
-	doubles   bool                                  // if it is kept
-	every     Instant                               // between two polls of a node
-	sleeps    bool                                  // Polls are left out until they are due
-	lossy     bool                                  // something was killed or evicted: counts may be lost
-	skewed    bool                                  // clocks run at their own pace
-	log       []string                              // what happened, for golden files
-	refounded bool                                  // a second cluster was founded
-	wrong     string                                // the first violation
+	// by partition: the boot that began to hold it last
+	newest  map[Lineage][]Boot
+	truth   []int                                 // by partition: what was charged
+	drop    func(from, to string, m Message) bool // what gets lost besides
+	sent    []sent                                // what may be doubled much later,
+	doubles bool                                  // if it is kept
+	every   Instant                               // between two polls of a node
+	// something was killed or evicted: counts may be lost
+	lossy     bool
+	skewed    bool     // clocks run at their own pace
+	log       []string // what happened, for golden files
+	refounded bool     // a second cluster was founded
+	wrong     string   // the first violation
 	next      Boot
 	events    int
 	recovered int
@@ -55,8 +56,6 @@ type node struct {
 	rate     int64 // its clock's, in thousandths
 	table    []int
 	listens  bool
-	due      Instant // as promised said after its last event
-	promised *State
 }
 
 func (n *node) clock(now Instant) Instant { return n.offset + now*Instant(n.rate)/1000 }
@@ -118,7 +117,8 @@ func newWorld(seed uint64, partitions int, without ...rule) *world {
 		p.without |= r
 	}
 	return &world{
-		p: p, every: 25 * ms, random: rand.New(rand.NewPCG(seed, 1)), boots: map[Boot]*node{}, cut: map[[2]string]bool{},
+		p: p, every: 25 * ms, random: rand.New(rand.NewPCG(seed, 1)), boots: map[Boot]*node{},
+		cut:    map[[2]string]bool{},
 		newest: map[Lineage][]Boot{}, truth: make([]int, partitions),
 	}
 }
@@ -186,24 +186,13 @@ func (w *world) pulse(n *node, s *State) {
 		}
 		if !n.frozen {
 			w.charge(n)
-			if !w.sleeps || n.clock(w.now) >= n.due {
-				w.step(n, Poll{})
-			}
+			w.step(n, Poll{})
 			w.copies(n)
 		}
 		if n.s == s {
 			w.pulse(n, s)
 		}
 	})
-}
-
-// promises finds that a Poll has done something before it was due.
-func (w *world) promises(n *node, now Instant, fx Effects) {
-	does := len(fx.Sends)+len(fx.Installed)+len(fx.Parts) > 0 || fx.Ended != NotEnded
-	if (does || n.s.proposer.wants) && w.wrong == "" {
-		w.wrong = fmt.Sprintf("%s:%d: a Poll at %d has done %+v, and was due at %d", n.id,
-			n.s.me.Boot, now, fx, n.due)
-	}
 }
 
 // charge is a client that has asked n.
@@ -235,7 +224,9 @@ func (w *world) copies(n *node) {
 func heirOf(c *Configuration, partition int) Boot {
 	owner := placeOwners(c, partition)
 	without := *c
-	without.Members = slices.DeleteFunc(slices.Clone(c.Members), func(m Member) bool { return m.Boot == owner })
+	without.Members = slices.DeleteFunc(slices.Clone(c.Members), func(m Member) bool {
+		return m.Boot == owner
+	})
 	return placeOwners(&without, partition)
 }
 
@@ -247,15 +238,7 @@ func (w *world) step(n *node, e Event) {
 	}
 	s := n.s
 	lineage := lineageOf(s)
-	now := n.clock(w.now)
-	fx := s.Step(now, e)
-	if _, polled := e.(Poll); polled && now < n.due && n.promised == s {
-		w.promises(n, now, fx)
-	}
-	n.due, n.promised = now, s
-	if due, calm := s.Due(now); calm {
-		n.due = due
-	}
+	fx := s.Step(n.clock(w.now), e)
 	for _, c := range fx.Installed {
 		if (c.Previous == Epoch{}) && c.Epoch.Lineage == Founded(s.me.Boot) {
 			w.founded(n)
@@ -284,7 +267,9 @@ func (w *world) step(n *node, e Event) {
 // done".
 func (w *world) founded(n *node) {
 	for _, o := range w.nodes {
-		w.refounded = w.refounded || o != n && o.up && o.s.stage == StageJoined && o.s.config.Epoch.Lineage != Founded(n.s.me.Boot)
+		w.refounded = w.refounded ||
+			o != n && o.up && o.s.stage == StageJoined &&
+				o.s.config.Epoch.Lineage != Founded(n.s.me.Boot)
 	}
 }
 
@@ -308,7 +293,8 @@ func (w *world) part(n *node, p PartEffect) {
 		}
 		if n.table[p.Partition] < w.truth[p.Partition] {
 			if !w.lossy && w.wrong == "" {
-				w.wrong = fmt.Sprintf("%s holds %d with %d of %d charges", n.id, p.Partition, n.table[p.Partition], w.truth[p.Partition])
+				w.wrong = fmt.Sprintf("%s holds %d with %d of %d charges", n.id, p.Partition,
+					n.table[p.Partition], w.truth[p.Partition])
 			}
 			w.truth[p.Partition] = n.table[p.Partition]
 		}
@@ -531,9 +517,11 @@ func (w *world) check() {
 		}
 		switch {
 		case len(able) > 1 && !marked:
-			w.wrong = fmt.Sprintf("%.3f: %s and %s both decide for %d", float64(w.now)/1e9, able[0].id, able[1].id, i)
+			w.wrong = fmt.Sprintf("%.3f: %s and %s both decide for %d", float64(w.now)/1e9,
+				able[0].id, able[1].id, i)
 		case len(able) == 1 && !marked && w.since(able[0].s, i) != 0:
-			w.wrong = fmt.Sprintf("%.3f: %s decides for %d, which %d has held since", float64(w.now)/1e9, able[0].id, i, w.since(able[0].s, i))
+			w.wrong = fmt.Sprintf("%.3f: %s decides for %d, which %d has held since",
+				float64(w.now)/1e9, able[0].id, i, w.since(able[0].s, i))
 		}
 	}
 }
