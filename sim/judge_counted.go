@@ -183,8 +183,11 @@ func (j *judge) found(a *account, p *process) (st naiveState, lost int64, known 
 // may be given back twice.
 func (j *judge) mayCount(p *process, it *asked) {
 	c := it.account.count
+	if c == nil {
+		return
+	}
+	j.passes(c, p, it.account.spec)
 	switch {
-	case c == nil:
 	case it.op == cluster.OpReset:
 		c.whole = naiveState{}
 	case it.cost < 0:
