@@ -289,7 +289,11 @@ func (it *flight) admit(i int, asked *Item, limits map[string]limitInForce) erro
 	it.hash = limiter.Hash(asked.Key)
 	if asked.Terms != (Terms{}) {
 		it.Terms = asked.Terms
-		return it.accepted(i)
+		err := it.accepted(i)
+		if !it.Limit.Delays() && it.Limit.Algorithm != limiter.LeakyBucket {
+			it.Bounded, it.MaxDelay = false, 0 // so it is a take like others: there is no delay
+		}
+		return err
 	}
 	return nil
 }
@@ -322,7 +326,9 @@ func (n *Node) conclude(now limiter.Instant, r *batch, out []Decision) {
 		d.Rule, d.ID = it.Limit, it.ID
 		checked := it.Op == OpTake || it.Op == OpReserve
 		if checked && (!d.Allowed || d.Delay > 0) {
-			d.tell(now, it.hash)
+			if d.tell(now, it.hash); it.Bounded && d.overruled() {
+				d.Delay = 0 // that of the refusal
+			}
 		}
 		if !it.spared {
 			run.add(n.stats.tallyOf(it), it.cellOf(d, checked))

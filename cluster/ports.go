@@ -94,14 +94,16 @@ type HoldTerms struct {
 
 // Terms are what is asked of a limit besides a cost. See limiter.Request, field by field.
 type Terms struct {
-	Report, Drain, Strict, Timed bool
-	At                           limiter.Millis // if Timed
+	Report, Drain, Strict, Timed, Bounded bool
+
+	At       limiter.Millis // if Timed
+	MaxDelay time.Duration  // if Bounded
 }
 
 // of is a request of cost on these terms.
 func (t *Terms) of(cost int64) limiter.Request {
 	return limiter.Request{
 		Cost: cost, Report: t.Report, Drain: t.Drain, Strict: t.Strict,
-		Timed: t.Timed, At: t.At,
+		Timed: t.Timed, At: t.At, Bounded: t.Bounded, MaxDelay: t.MaxDelay,
 	}
 }

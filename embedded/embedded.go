@@ -274,7 +274,7 @@ func (n *Node) Take(ctx context.Context, limit, key string, cost int64) (client.
 	return n.ask(ctx, cluster.Item{Limit: limit, Key: key, Cost: cost})
 }
 
-// Do is Take for a Request, which may also report, drain, or state its time.
+// Do is Take for a Request, which may also report, drain, state its time or bound its delay.
 func (n *Node) Do(ctx context.Context, r client.Request) (client.Decision, error) {
 	terms := cluster.Terms{Report: r.Report, Drain: r.Drain, Strict: r.Strict}
 	if !r.At.IsZero() {
@@ -287,6 +287,7 @@ func (n *Node) Do(ctx context.Context, r client.Request) (client.Decision, error
 		}
 		terms.Timed, terms.At = true, limiter.Millis(ms)
 	}
+	terms.Bounded, terms.MaxDelay = r.MaxDelay != 0, max(0, r.MaxDelay)
 	return n.ask(ctx, cluster.Item{Limit: r.Limit, Key: r.Key, Cost: r.Cost, Terms: terms})
 }
 

@@ -124,3 +124,47 @@ func (d *Decision) delays(wait, longest uint64) bool {
 	d.RetryAfter = saturated(wait - longest)
 	return false
 }
+
+// answerInTime is answer for a caller that waits for r.MaxDelay at most, of a limit that delays.
+func (r *Request) answerInTime(l *Limit, w []int64, now Instant, d *Decision) {
+	r.decideInTime(l, w, now, d)
+	if n := d.Remaining; !d.Allowed && r.Drain && n > 0 {
+		l.decide(w, now, n, d)
+		r.decideInTime(l, w, now, d)
+		d.Drained = n
+	}
+}
+
+// decideInTime is decide with the bound of r. A refusal says by Delay how long the caller would
+// have to wait.
+func (r *Request) decideInTime(l *Limit, w []int64, now Instant, d *Decision) {
+	var before [tokenBucketWords]int64 // no state of a limit that delays has more words
+	copy(before[:], w)
+	l.decide(w, now, r.Cost, d)
+	turn := d.Delay
+	switch {
+	case d.Allowed && turn <= r.MaxDelay, !d.Allowed && d.RetryAfter == Never:
+		return
+	case d.Allowed:
+		copy(w, before[:])
+		l.decide(w, now, 0, d)
+		d.Allowed = false
+	case l.Algorithm == LeakyBucket:
+		turn = d.ResetAfter // what is before it
+	default:
+		turn = d.RetryAfter + l.MaxDelay
+	}
+	d.Delay, d.RetryAfter = turn, max(d.RetryAfter, turn-r.MaxDelay)
+}
+
+// delayOfAnother is how long the holder of r, which is open, waits when it asks again. Its moment
+// is not kept, so it is told that of a hold which would be opened now: never an earlier one.
+func (r *HoldRequest) delayOfAnother(now Instant, t *Table) time.Duration {
+	if !r.Limit.Delays() {
+		return 0
+	}
+	if d := t.Peek(now, r.Limit, r.Key, r.Hash, r.Units); d.Allowed {
+		return d.Delay
+	}
+	return r.Limit.MaxDelay
+}

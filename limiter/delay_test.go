@@ -440,3 +440,62 @@ func TestDelayIsMerged(t *testing.T) {
 		}
 	}
 }
+
+// TestDelayIsBounded: a caller that bears less than the limit says is refused where it would wait
+// for longer, charges nothing then, and hears when it would wait no longer than it bears.
+func TestDelayIsBounded(t *testing.T) {
+	const ms = time.Millisecond
+	for _, s := range []limiter.Spec{
+		{Algorithm: limiter.GCRA, Burst: 1, OnDeny: limiter.DenyDelay, MaxDelay: time.Second},
+		{Algorithm: limiter.LeakyBucket, Burst: 5},
+	} {
+		s.Name, s.Limit, s.Per = "x", 10, time.Second
+		l := mustNew(t, s)
+		table := limiter.NewTable(limiter.TableConfig{Bytes: 1})
+		for i, row := range []struct {
+			longest    time.Duration // below 0: not bounded
+			want, wait time.Duration // below 0: refused
+		}{
+			{0, 0, 0},
+			{0, -1, 100 * ms},
+			{99 * ms, -1, 1 * ms},
+			{100 * ms, 100 * ms, 0},
+			{-1, 200 * ms, 0},
+			{250 * ms, -1, 50 * ms},
+			{300 * ms, 300 * ms, 0},
+		} {
+			d := table.Do(start, l, "k", 1, limiter.Request{
+				Cost: 1, Bounded: row.longest >= 0, MaxDelay: row.longest,
+			})
+			if row.want < 0 && (d.Allowed || d.Delay != row.longest+row.wait ||
+				d.RetryAfter != row.wait) ||
+				row.want >= 0 && (!d.Allowed || d.Delay != row.want) {
+				t.Errorf("%v, row %d: %+v", s.Algorithm, i, d)
+			}
+		}
+		if err := l.Accepts(&limiter.Request{Bounded: true, MaxDelay: -1}); err == nil {
+			t.Error("a bound below 0 is accepted")
+		}
+	}
+}
+
+// TestDelayedHoldAsksAgain: a reservation that is repeated is told to wait, for no shorter time.
+func TestDelayedHoldAsksAgain(t *testing.T) {
+	l := mustNew(t, limiter.Spec{
+		Name: "x", Algorithm: limiter.GCRA, Limit: 10, Per: time.Second, Burst: 2,
+		OnDeny: limiter.DenyDelay, MaxDelay: time.Second,
+	})
+	table := limiter.NewTable(limiter.TableConfig{Bytes: 1})
+	book := limiter.NewLedger(table, nil)
+	table.Take(start, l, "k", limiter.Hash("k"), 2)
+	var out [1]limiter.Decision
+	for i := range 2 {
+		open := book.Open(start, []limiter.HoldRequest{{
+			ID: limiter.HoldID{Origin: 1, Sequence: 1}, Limit: l, Key: "k",
+			Hash: limiter.Hash("k"), Units: 1, TTL: time.Minute,
+		}}, out[:])
+		if !open || !out[0].Allowed || out[0].Delay < 100*time.Millisecond {
+			t.Errorf("time %d: %+v", i, out[0])
+		}
+	}
+}

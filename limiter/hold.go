@@ -79,6 +79,9 @@ type HoldRequest struct {
 	Holder string
 	// Charge says that all is charged if the hold expires, in place of Spec.Unsettled.
 	Charge bool
+	// Bounded and MaxDelay are those of Request.
+	Bounded  bool
+	MaxDelay time.Duration
 }
 
 // Check says what is wrong with r. It is a *SpecError.

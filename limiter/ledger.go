@@ -50,7 +50,9 @@ func (b *Ledger) Open(now Instant, requests []HoldRequest, out []Decision) bool 
 	again, which := 0, 0 // are open already, and one of them
 	for i := range requests {
 		r := &requests[i]
-		items[i] = Item{Limit: r.Limit, Key: r.Key, Hash: r.Hash, Request: Request{Cost: r.Units}}
+		items[i] = Item{Limit: r.Limit, Key: r.Key, Hash: r.Hash, Request: Request{
+			Cost: r.Units, Bounded: r.Bounded, MaxDelay: r.MaxDelay,
+		}}
 		switch h := b.holds[r.ID]; {
 		case h == nil:
 		case h.State == HoldOpen && h.isOf(r):
@@ -65,6 +67,7 @@ func (b *Ledger) Open(now Instant, requests []HoldRequest, out []Decision) bool 
 				now, requests[i].Limit, requests[i].Key, requests[i].Hash, 0,
 			); !out[i].Closed {
 				out[i].Allowed, out[i].Hold = b.holds[requests[i].ID].Units > 0, HoldOpen
+				out[i].Delay = requests[i].delayOfAnother(now, b.table)
 			}
 		}
 		return !out[0].Closed

@@ -669,19 +669,16 @@ func TestHoldAll(t *testing.T) {
 		out := make([]limiter.Decision, 3)
 		all := []limiter.HoldRequest{
 			{
-				limiter.HoldID{Origin: 1, Sequence: i},
-				minute, deskKey, deskHash, 30, time.Minute, "",
-				false,
+				ID: limiter.HoldID{Origin: 1, Sequence: i}, Limit: minute, Key: deskKey,
+				Hash: deskHash, Units: 30, TTL: time.Minute,
 			},
 			{
-				limiter.HoldID{Origin: 2, Sequence: i},
-				requests, deskKey, deskHash, 1, time.Minute,
-				"", false,
+				ID: limiter.HoldID{Origin: 2, Sequence: i}, Limit: requests, Key: deskKey,
+				Hash: deskHash, Units: 1, TTL: time.Minute,
 			},
 			{
-				limiter.HoldID{Origin: 3, Sequence: i},
-				quiet, deskKey, deskHash, 1, time.Minute, "",
-				false,
+				ID: limiter.HoldID{Origin: 3, Sequence: i}, Limit: quiet, Key: deskKey,
+				Hash: deskHash, Units: 1, TTL: time.Minute,
 			},
 		}
 		return out, book.Open(start, all, out)

@@ -88,7 +88,9 @@ type Decision struct {
 	// ResetAfter is the wait until the state equals that of a key never seen, 0 if it does already.
 	// Of a fixed window that is aligned to the epoch it is always the time to the window's end.
 	ResetAfter time.Duration
-	Delay      time.Duration // how long an admitted caller must wait first (queues only)
+	// Delay is how long an admitted caller must wait first (OnDeny DenyDelay, LeakyBucket). Of a
+	// refused request with a MaxDelay it is how long the caller would have to wait.
+	Delay time.Duration
 	// units that a refused request has taken (Drain); Remaining is what is left then
 	Drained int64
 	// when the session began (token buckets with Sessions), on the clock that the request went by

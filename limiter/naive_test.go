@@ -228,19 +228,24 @@ func (s *naiveState) admits(spec limiter.Spec, now *big.Int, cost int64) bool {
 
 // delay reports whether a positive cost is admitted at now, and after which wait.
 func (s *naiveState) delay(
-	spec limiter.Spec, now *big.Int, cost int64,
+	spec limiter.Spec, now *big.Int, r limiter.Request,
 ) (delay time.Duration, allowed bool) {
-	if s.admits(spec, now, cost) {
+	switch longest := maxDelay(spec); {
+	case spec.Algorithm == limiter.LeakyBucket:
+		turn := s.used(spec, now) // what is before it, in 2^-64 ns
+		delay = time.Duration(floorDiv(add(turn, sub(nanosecond, big64(1))), nanosecond).Int64())
+		return delay, s.admits(spec, now, r.Cost) && (!r.Bounded || delay <= r.MaxDelay)
+	case s.admits(spec, now, r.Cost):
 		return 0, true
-	}
-	if !spec.Delays() || cost > capacity(spec) {
+	case !spec.Delays() || r.Cost > capacity(spec):
 		return 0, false
+	default:
+		if r.Bounded {
+			longest = min(longest, r.MaxDelay)
+		}
+		delay = wait(func(w *big.Int) bool { return s.admits(spec, add(now, w), r.Cost) })
+		return delay, delay <= longest
 	}
-	delay = wait(func(w *big.Int) bool { return s.admits(spec, add(now, w), cost) })
-	if delay > maxDelay(spec) {
-		return 0, false
-	}
-	return delay, true
 }
 
 func maxDelay(spec limiter.Spec) time.Duration {
@@ -416,18 +421,16 @@ func (n naive) decide(
 	case cost > 0 && r.Report:
 		s.report(spec, t, cost)
 	case cost > 0:
-		if d.Delay, d.Allowed = s.delay(spec, t, cost); d.Allowed {
-			if spec.Algorithm == limiter.LeakyBucket {
-				turn := s.used(spec, t) // what is before it, in 2^-64 ns
-				d.Delay = time.Duration(floorDiv(add(turn, sub(nanosecond, big64(1))),
-					nanosecond).Int64())
-			}
+		if d.Delay, d.Allowed = s.delay(spec, t, r); d.Allowed {
 			s.charge(spec, t, cost)
 			break
 		}
-		d.Drained = s.refuse(spec, t, r)
+		d.Delay, d.Drained = 0, s.refuse(spec, t, r)
+		if r.Bounded && cost <= capacity(spec) {
+			d.Delay, _ = s.delay(spec, t, r)
+		}
 		admits = func(w *big.Int) bool {
-			_, allowed := s.delay(spec, add(t, w), cost)
+			_, allowed := s.delay(spec, add(t, w), r)
 			return allowed
 		}
 	case cost < 0 && spec.Delays() && s.left(spec, t).Sign() < 0:

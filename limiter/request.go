@@ -1,5 +1,10 @@
 package limiter
 
+import (
+	"fmt"
+	"time"
+)
+
 // Request is what is asked of a limit. Most ask for nothing but a cost.
 type Request struct {
 	// Cost in units. 0 reports the state and never writes; a negative cost gives back, at most all
@@ -13,6 +18,10 @@ type Request struct {
 	Drain bool
 	// Strict is Spec.Strict for this request alone.
 	Strict bool
+	// Bounded says that the caller waits for MaxDelay at most, 0 … LongestDelay, if that is less
+	// than the limit says. A request that would be delayed for longer is refused.
+	Bounded  bool
+	MaxDelay time.Duration
 	// At is the time on the client's clock, and counts instead of the table's if Timed is set. It
 	// is for a limit with ClientTime.
 	At    Millis
@@ -23,6 +32,9 @@ type Request struct {
 // out what l does not have; a door asks Accepts first and says so.
 func (l *Limit) Accepts(r *Request) error {
 	switch {
+	case r.Bounded && (r.MaxDelay < 0 || r.MaxDelay > LongestDelay):
+		return &SpecError{"max_delay_ms", fmt.Sprintf("is %d; 0 to %d (%v) are accepted",
+			r.MaxDelay.Milliseconds(), LongestDelay.Milliseconds(), LongestDelay)}
 	case r.Strict && l.Delays():
 		return &SpecError{
 			"strict",
@@ -61,6 +73,8 @@ func (l *Limit) answer(w []int64, now Instant, r *Request, d *Decision) {
 		l.sessionBucket(w, now, r, d)
 	case r.Report && r.Cost > 0:
 		l.report(w, now, r.Cost, d)
+	case r.Bounded && (l.Delays() || l.Algorithm == LeakyBucket):
+		r.answerInTime(l, w, now, d)
 	default:
 		as.decide(w, now, r.Cost, d)
 		if !d.Allowed && (r.Drain || l.Drain) {

@@ -172,6 +172,12 @@ func drawRequest(t *rapid.T, s limiter.Spec, now limiter.Instant) limiter.Reques
 	r.Report = rapid.Bool().Draw(t, "report")
 	r.Drain = rapid.Bool().Draw(t, "drain")
 	r.Strict = rapid.Bool().Draw(t, "strict")
+	if r.Bounded = rapid.Bool().Draw(t, "bounded"); r.Bounded {
+		r.MaxDelay = time.Duration(rapid.OneOf(
+			rapid.Just(int64(0)), rapid.Int64Range(0, 2*int64(s.Per)/s.Limit+1),
+			rapid.Int64Range(0, int64(limiter.LongestDelay)),
+		).Draw(t, "max_delay"))
+	}
 	if r.Timed = rapid.Bool().Draw(t, "timed"); r.Timed {
 		r.At = rapid.OneOf(
 			rapid.Just(now.Millis()), rapid.Just(limiter.Millis(0)),

@@ -33,7 +33,9 @@ func (c *checkCall) decode(in []*penstockv1.Item, op cluster.Op, inlines *door.I
 			to.ID = cluster.ID{Origin: it.Id.Origin, Sequence: it.Id.Sequence}
 		}
 		var err error
-		if to.Terms, err = readTerms(i, it.Report, it.Drain, it.Strict, it.AtMs); err != nil {
+		if to.Terms, err = readTerms(i, terms{
+			it.Report, it.Drain, it.Strict, it.AtMs, it.MaxDelayMs,
+		}); err != nil {
 			return err
 		}
 		if it.Inline != nil {
@@ -56,20 +58,28 @@ func (c *checkCall) decode(in []*penstockv1.Item, op cluster.Op, inlines *door.I
 	return nil
 }
 
-// readTerms are what the i-th item asks for besides a cost. Whether its limit has that, Node.Check
-// says.
-func readTerms(i int, report, drain, strict bool, atMs *int64) (cluster.Terms, error) {
-	t := cluster.Terms{Report: report, Drain: drain, Strict: strict}
-	if atMs == nil {
+// terms are what an item asks for besides a cost, as doors read it.
+type terms struct {
+	report, drain, strict bool
+	atMs, maxDelayMs      *int64 // nil: not said
+}
+
+// readTerms checks what the i-th item asks for. Whether its limit has that, Node.Check says.
+func readTerms(i int, in terms) (cluster.Terms, error) {
+	t := cluster.Terms{Report: in.report, Drain: in.drain, Strict: in.strict}
+	if in.maxDelayMs != nil {
+		t.Bounded, t.MaxDelay = true, door.FromMillis(*in.maxDelayMs)
+	}
+	if in.atMs == nil {
 		return t, nil
 	}
-	if *atMs < 0 {
+	if *in.atMs < 0 {
 		return t, &cluster.InputError{
 			Field:  fmt.Sprintf("items[%d].at_ms", i),
-			Reason: fmt.Sprintf("is %d; give milliseconds since 1970", *atMs),
+			Reason: fmt.Sprintf("is %d; give milliseconds since 1970", *in.atMs),
 		}
 	}
-	t.Timed, t.At = true, limiter.Millis(*atMs)
+	t.Timed, t.At = true, limiter.Millis(*in.atMs)
 	return t, nil
 }
 

@@ -113,7 +113,11 @@ func TestDelayInDryRun(t *testing.T) {
 	n := rpctest.Alone(t, delayed("dry", true))
 	h := NewHTTP(HTTPConfig{Node: n})
 	for i := range len(waits) + 2 {
-		answer, body := rpctest.Page(h, "GET", "/v1/check?limit=dry&key=a", "")
+		path := "/v1/check?limit=dry&key=a"
+		if i == 2 {
+			path += "&max_delay_ms=0"
+		}
+		answer, body := rpctest.Page(h, "GET", path, "")
 		var d decisionJSON
 		if err := json.Unmarshal([]byte(body), &d); err != nil || answer.StatusCode != 200 ||
 			d.DelayMs != 0 || d.Shadow != (i > 0) ||
@@ -150,6 +154,76 @@ func TestDelayFromAfar(t *testing.T) {
 		}
 		if !sources["denied-cache"] {
 			t.Errorf("no denial is remembered: %v", sources)
+		}
+	}
+}
+
+// Promise: a caller that says how long it bears to wait is refused instead, at every door that has
+// a delay, and nothing is charged; also for several keys, and for a proxy that asks the rules.
+func TestDelayThatACallerBears(t *testing.T) {
+	stations := newStations(t, 2, delayed("later", false), delayed("second", false))
+	n := stations[0].node
+	setRules(t, n, rules.Rule{Name: "all", Apply: []rules.Apply{
+		{Limit: "later", Key: "r"}, {Limit: "second", Key: "r"},
+	}})
+	h := NewHTTP(HTTPConfig{Node: n})
+	ask := func(method, path, body string) bool {
+		answer, text := rpctest.Page(h, method, path, body)
+		if answer.StatusCode != 200 && answer.StatusCode != 429 {
+			t.Fatalf("%s: %d %s", path, answer.StatusCode, text)
+		}
+		return answer.StatusCode == 200 && !strings.Contains(text, `"allowed":false`)
+	}
+	own, others := rpctest.OwnKey(n, 0), rpctest.OwnKey(stations[1].node, 0)
+	for _, key := range []string{own, others} {
+		for _, row := range []struct {
+			longest string
+			allowed bool
+		}{
+			{"0", true},
+			{"0", false},
+			{"1000", false},
+			{"900000", true},
+			{"900000", false},
+			{"1800000", true},
+		} {
+			path := "/v1/check?limit=later&max_delay_ms=" + row.longest + "&key=" + key
+			body := `{"limit":"second","key":"` + key + `","max_delay_ms":` + row.longest + `}`
+			if ask("GET", path, "") != row.allowed {
+				t.Errorf("query %q: %+v", key, row)
+			}
+			if ask("POST", "/v1/check", body) != row.allowed {
+				t.Errorf("body %q: %+v", key, row)
+			}
+		}
+	}
+	for i := range 3 {
+		if got := ask("GET", "/v1/auth?max_delay_ms=0", ""); got != (i == 0) {
+			t.Errorf("by the rules, %d: %v", i, got)
+		}
+	}
+	own, others = rpctest.OwnKey(n, 1), rpctest.OwnKey(stations[1].node, 1)
+	for i := range 3 {
+		items := []*penstockv1.Item{rpctest.Item("later", own, 1), rpctest.Item("later", others, 1)}
+		for _, it := range items {
+			it.MaxDelayMs = new(int64(0))
+		}
+		out, err := stations[0].client.Check(rpctest.Patience(t), &penstockv1.CheckRequest{
+			Items: items, Atomic: true,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range out.Decisions {
+			if d.Allowed != (i == 0) {
+				t.Errorf("several owners, %d: %v", i, d)
+			}
+		}
+	}
+	for _, bad := range []string{"-1", "3600001", "x", "9223372036854775807"} {
+		answer, text := rpctest.Page(h, "GET", "/v1/check?limit=later&key=a&max_delay_ms="+bad, "")
+		if answer.StatusCode != 400 || !strings.Contains(text, "max_delay_ms") {
+			t.Errorf("%s: %d %s", bad, answer.StatusCode, text)
 		}
 	}
 }

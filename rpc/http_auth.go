@@ -40,12 +40,13 @@ func (w *web) auth(rw http.ResponseWriter, r *http.Request) {
 	case item.Limit != "":
 		w.answer(rw, r, item, style)
 	default:
-		w.authRuled(rw, r, item.Cost, style)
+		w.authRuled(rw, r, &item, style)
 	}
 }
 
 func (w *web) authItem(r *http.Request) (item cluster.Item, style answerStyle, f *door.Fault) {
-	q, f := readQuery(r, "limit", "key", "cost", "headers", "deny_status", "deny_body")
+	q, f := readQuery(r, "limit", "key", "cost", "max_delay_ms", "headers", "deny_status",
+		"deny_body")
 	if f != nil {
 		return item, style, f
 	}
@@ -92,8 +93,10 @@ func authStatus(err error) int {
 	return http.StatusBadRequest
 }
 
-// authRuled answers by the rules.
-func (w *web) authRuled(rw http.ResponseWriter, r *http.Request, cost int64, style answerStyle) {
+// authRuled answers by the rules; item is what a request costs, and on which terms.
+func (w *web) authRuled(rw http.ResponseWriter, r *http.Request, item *cluster.Item,
+	style answerStyle,
+) {
 	attributes, err := w.attributes(r, w.Node.Rules().Attributes())
 	if err != nil {
 		writeFault(rw, door.Fault{
@@ -102,7 +105,7 @@ func (w *web) authRuled(rw http.ResponseWriter, r *http.Request, cost int64, sty
 		})
 		return
 	}
-	m, out, err := checkRuled(w.Node, access.Of(r.Context()), attributes, cost, cluster.ID{}, 0)
+	m, out, err := checkRuled(w.Node, access.Of(r.Context()), attributes, item, 0)
 	if err != nil {
 		writeFault(rw, door.Explain(ofRules(err)))
 		return

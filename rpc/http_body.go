@@ -27,6 +27,8 @@ type itemJSON struct {
 	Drain  bool        `json:"drain"`
 	Strict bool        `json:"strict"`
 	AtMs   *int64      `json:"at_ms"`
+
+	MaxDelayMs *int64 `json:"max_delay_ms"`
 }
 
 // inlineJSON is a limit that comes along, in the words of the limits' files.
@@ -263,8 +265,9 @@ func (w *web) item(r *http.Request, i int, in *itemJSON, op cluster.Op) (cluster
 		it.Cost = *in.Cost
 	}
 	var err error
-	if it.Terms, err = readTerms(i, in.Report, in.Drain, in.Strict, in.AtMs); err != nil ||
-		in.Inline == nil {
+	if it.Terms, err = readTerms(i, terms{
+		in.Report, in.Drain, in.Strict, in.AtMs, in.MaxDelayMs,
+	}); err != nil || in.Inline == nil {
 		return it, err
 	}
 	if in.Limit != "" {

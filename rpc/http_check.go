@@ -194,7 +194,8 @@ func (w *web) peekQuery(rw http.ResponseWriter, r *http.Request) {
 
 // queryItem reads the item of a query, and how to answer it.
 func queryItem(r *http.Request, op cluster.Op) (cluster.Item, answerStyle, *door.Fault) {
-	q, f := readQuery(r, "limit", "key", "cost", "report", "drain", "strict", "at_ms", "headers")
+	q, f := readQuery(r, "limit", "key", "cost", "report", "drain", "strict", "at_ms",
+		"max_delay_ms", "headers")
 	if f != nil {
 		return cluster.Item{}, answerStyle{}, f
 	}
@@ -238,23 +239,36 @@ func readQueryTerms(q map[string]string) (cluster.Terms, *door.Fault) {
 			}
 		}
 	}
-	var at *int64
-	if text, given := q["at_ms"]; given {
-		ms, err := strconv.ParseInt(text, 10, 64)
-		if err != nil {
-			return cluster.Terms{}, &door.Fault{
-				Status: http.StatusBadRequest, Field: "at_ms",
-				Text: fmt.Sprintf("at_ms: %.40q is no whole number of 64 bits", text),
-			}
-		}
-		at = &ms
+	at, f := readNumber(q, "at_ms")
+	if f != nil {
+		return cluster.Terms{}, f
 	}
-	terms, err := readTerms(0, flags[0], flags[1], flags[2], at)
+	longest, f := readNumber(q, "max_delay_ms")
+	if f != nil {
+		return cluster.Terms{}, f
+	}
+	terms, err := readTerms(0, terms{flags[0], flags[1], flags[2], at, longest})
 	if err != nil {
 		f := ofQuery(door.Explain(err))
 		return terms, &f
 	}
 	return terms, nil
+}
+
+// readNumber is a parameter with a number; nil if it is not given.
+func readNumber(q map[string]string, name string) (*int64, *door.Fault) {
+	text, given := q[name]
+	if !given {
+		return nil, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return nil, &door.Fault{
+			Status: http.StatusBadRequest, Field: name,
+			Text: fmt.Sprintf("%s: %.40q is no whole number of 64 bits", name, text),
+		}
+	}
+	return &n, nil
 }
 
 func readCost(s string) (int64, *door.Fault) {

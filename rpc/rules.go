@@ -13,11 +13,12 @@ import (
 	"penstock/rpc/door"
 )
 
-// checkRuled decides on a request by what is known of it.
-func checkRuled(n *cluster.Node, who *access.Ticket, attributes map[string]string, cost int64,
-	id cluster.ID, deadline limiter.Instant,
+// checkRuled decides on a request by what is known of it. each has what all its items have: cost,
+// terms, and the ID of the first.
+func checkRuled(n *cluster.Node, who *access.Ticket, attributes map[string]string,
+	each *cluster.Item, deadline limiter.Instant,
 ) (rules.Match, []cluster.Decision, error) {
-	request, m, err := n.Match(attributes, cost)
+	request, m, err := n.Match(attributes, each.Cost)
 	if err != nil {
 		return m, nil, err
 	}
@@ -28,7 +29,10 @@ func checkRuled(n *cluster.Node, who *access.Ticket, attributes map[string]strin
 	if err := door.Permit(who, request); err != nil {
 		return m, nil, err
 	}
-	request.Deadline, request.Items[0].ID = deadline, id
+	request.Deadline, request.Items[0].ID = deadline, each.ID
+	for i := range request.Items {
+		request.Items[i].Terms = each.Terms
+	}
 	return m, out, n.Check(request, out)
 }
 
@@ -56,8 +60,10 @@ func (s *rateLimiter) checkMessage(deadline limiter.Instant, c *checkCall) error
 	if in.Cost != nil {
 		cost = *in.Cost
 	}
-	m, out, err := checkRuled(s.node, c.from.Ticket(), in.Attributes, cost,
-		cluster.ID{Origin: in.Id.GetOrigin(), Sequence: in.Id.GetSequence()}, deadline)
+	each := &cluster.Item{
+		Cost: cost, ID: cluster.ID{Origin: in.Id.GetOrigin(), Sequence: in.Id.GetSequence()},
+	}
+	m, out, err := checkRuled(s.node, c.from.Ticket(), in.Attributes, each, deadline)
 	if err != nil {
 		return ofRules(err)
 	}
@@ -125,8 +131,8 @@ func (w *web) ruledBody(r *http.Request, body *bodyJSON) (answer decisionsJSON, 
 	if body.Cost != nil {
 		cost = *body.Cost
 	}
-	m, out, err := checkRuled(w.Node, access.Of(r.Context()), body.Attributes, cost, cluster.ID{},
-		0)
+	m, out, err := checkRuled(w.Node, access.Of(r.Context()), body.Attributes,
+		&cluster.Item{Cost: cost}, 0)
 	if err != nil {
 		return answer, ofRules(err)
 	}

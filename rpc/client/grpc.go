@@ -86,8 +86,8 @@ func (g Interceptors) take(ctx context.Context, method string) (context.Context,
 		cost = g.Cost(ctx, method)
 	}
 	d, err := g.Limiter.Take(ctx, limit, key, cost)
-	if err == nil && d.Allowed && d.Delay > 0 {
-		err = sleep(ctx, d.Delay)
+	if err == nil && d.Allowed {
+		err = waitDelay(ctx, g.Limiter, &Request{Limit: limit, Key: key, Cost: cost}, d.Delay)
 	}
 	switch {
 	case err != nil:

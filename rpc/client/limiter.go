@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"penstock/limiter"
 )
 
 // Limiter is the part of Penstock that a program needs, to be passed around instead of a *Client.
@@ -15,7 +17,7 @@ type Limiter interface {
 	// Take charges key cost units of the named limit. A cost of 0 reports the state, a negative one
 	// gives back.
 	Take(ctx context.Context, limit, key string, cost int64) (Decision, error)
-	// Do is Take for a Request, which may also report, drain, or state its time.
+	// Do is Take for a Request, which may also report, drain, state its time or bound its delay.
 	Do(ctx context.Context, r Request) (Decision, error)
 	// Peek answers as Take would, and changes nothing.
 	Peek(ctx context.Context, limit, key string, cost int64) (Decision, error)
@@ -46,35 +48,66 @@ var ErrNever = errors.New("more than the limit ever admits at once")
 
 // Wait charges key cost units of the named limit, as soon as they are admitted. If the deadline of
 // ctx comes first, it fails at once, with ErrTooLate; if no wait helps, with ErrNever. Callers that
-// wait for one key are not served in order: each asks again when the limit said that there would be
-// room. If a limit that shapes admits with a delay, Wait waits for the delay too, or refunds the
-// cost.
+// wait for one key are not served in order: each asks again when the limit said that there
+// would be room. If a limit admits with a delay (on_deny: delay, leaky_bucket), Wait waits for the
+// delay too, and those callers are served in order. If ctx ends meanwhile, the cost is given back.
 func Wait(ctx context.Context, l Limiter, limit, key string, cost int64) error {
+	deadline, limited := ctx.Deadline()
 	for {
-		d, err := l.Take(ctx, limit, key, cost)
+		r := Request{Limit: limit, Key: key, Cost: cost}
+		if limited && cost > 0 {
+			r.MaxDelay = min(time.Until(deadline), limiter.LongestDelay)
+			if r.MaxDelay < time.Millisecond { // zero would be no bound
+				r.MaxDelay = -1
+			}
+		}
+		d, err := l.Do(ctx, r)
 		if err != nil {
 			return err
 		}
-		wait := d.RetryAfter
 		if d.Allowed {
-			wait = d.Delay
+			return waitDelay(ctx, l, &r, d.Delay)
 		}
-		switch deadline, limited := ctx.Deadline(); {
-		case d.Allowed && wait <= 0:
-			return nil
+		wait := d.RetryAfter
+		switch turn := max(wait, d.Delay); {
 		case wait < 0:
 			return fmt.Errorf("limit %q, key %q, cost %d: %w", limit, key, cost, ErrNever)
-		case limited && time.Until(deadline) < wait:
-			if d.Allowed {
-				// if this fails, the units stay charged, which over-admits nothing
-				l.Take(ctx, limit, key, -cost)
-			}
-			return fmt.Errorf("limit %q, key %q: admitted in %v: %w", limit, key, wait, ErrTooLate)
+		case limited && time.Until(deadline) < turn:
+			return fmt.Errorf("limit %q, key %q: admitted in %v: %w", limit, key, turn, ErrTooLate)
 		}
-		if err := sleep(ctx, max(wait, time.Millisecond)); err != nil || d.Allowed {
+		if err := sleep(ctx, max(wait, time.Millisecond)); err != nil {
 			return err
 		}
 	}
+}
+
+// waitDelay waits for the delay of r, which was admitted with it. If ctx ends before, it gives the
+// cost back.
+func waitDelay(ctx context.Context, l Limiter, r *Request, delay time.Duration) error {
+	if delay <= 0 {
+		return nil
+	}
+	if deadline, limited := ctx.Deadline(); limited && time.Until(deadline) < delay {
+		// if this fails, the units stay charged, which over-admits nothing
+		_, _ = l.Take(ctx, r.Limit, r.Key, -r.Cost)
+		return fmt.Errorf("limit %q, key %q: admitted in %v: %w", r.Limit, r.Key, delay, ErrTooLate)
+	}
+	began := time.Now()
+	err := sleep(ctx, delay)
+	if err != nil {
+		giveBack(context.WithoutCancel(ctx), l, r, delay-time.Since(began))
+	}
+	return err
+}
+
+// giveBack gives back the cost of r when its turn has come, in that time: before, a limit with
+// on_deny: delay takes nothing back. It does not wait for that.
+func giveBack(ctx context.Context, l Limiter, r *Request, turn time.Duration) {
+	time.AfterFunc(turn, func() {
+		ctx, cancel := context.WithTimeout(ctx, DefaultTimeout)
+		defer cancel()
+		_, _ = l.Take(ctx, r.Limit, r.Key, -r.Cost)
+	})
 }
 
 // sleep waits for d, or until ctx ends.

@@ -3,6 +3,8 @@ package client_test
 import (
 	"context"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -103,6 +105,138 @@ func TestWaitForAQueue(t *testing.T) {
 		if err := client.Wait(t.Context(), f, "queue", "k", 1); err != nil ||
 			time.Since(now) != time.Second {
 			t.Errorf("places that were given back are taken: %v after %v", err, time.Since(now))
+		}
+	})
+}
+
+// bounding is counting for requests with a bound.
+func bounding(t *testing.T, s limiter.Spec) *boundingFake {
+	t.Helper()
+	l, err := limiter.New(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := limiter.NewTable(limiter.TableConfig{Bytes: 1})
+	return &boundingFake{Fake: counting(t, s), limit: l, table: table}
+}
+
+type boundingFake struct {
+	*client.Fake
+	limit *limiter.Limit
+	table *limiter.Table
+}
+
+func (f *boundingFake) Take(
+	ctx context.Context, limit, key string, cost int64,
+) (client.Decision, error) {
+	return f.Do(ctx, client.Request{Limit: limit, Key: key, Cost: cost})
+}
+
+func (f *boundingFake) Do(_ context.Context, r client.Request) (client.Decision, error) {
+	return f.said(f.table.Do(limiter.Instant(time.Now().UnixNano()), f.limit, r.Key,
+		limiter.Hash(r.Key), limiter.Request{
+			Cost: r.Cost, Bounded: r.MaxDelay != 0, MaxDelay: max(0, r.MaxDelay),
+		}))
+}
+
+func (f *boundingFake) Peek(_ context.Context, _, key string, cost int64) (client.Decision, error) {
+	return f.said(f.table.Peek(limiter.Instant(time.Now().UnixNano()), f.limit, key,
+		limiter.Hash(key), cost))
+}
+
+func (f *boundingFake) said(d limiter.Decision) (client.Decision, error) {
+	return client.Decision{
+		Allowed: d.Allowed, Limit: d.Limit, Remaining: d.Remaining,
+		RetryAfter: d.RetryAfter, ResetAfter: d.ResetAfter, Delay: d.Delay, LimitName: "later",
+	}, nil
+}
+
+var delaying = limiter.Spec{
+	Name: "later", Algorithm: limiter.GCRA, Limit: 1, Per: time.Second, Burst: 1,
+	OnDeny: limiter.DenyDelay, MaxDelay: 10 * time.Second,
+}
+
+// Promise: under a limit with on_deny: delay, callers that wait are served in order, and a caller
+// with a deadline that is too near charges nothing and takes no turn.
+func TestWaitForADelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := bounding(t, delaying)
+		began := time.Now()
+		for i := range 3 {
+			if err := client.Wait(t.Context(), f, "later", "k", 1); err != nil ||
+				time.Since(began) != time.Duration(i)*time.Second {
+				t.Errorf("wait %d: %v after %v", i+1, err, time.Since(began))
+			}
+		}
+		for range 5 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
+			err := client.Wait(ctx, f, "later", "k", 1)
+			cancel()
+			if !errors.Is(err, client.ErrTooLate) || time.Since(began) > 2*time.Second {
+				t.Errorf("a deadline that is too near: %v after %v", err, time.Since(began))
+			}
+		}
+		if err := client.Wait(t.Context(), f, "later", "k", 1); err != nil ||
+			time.Since(began) != 3*time.Second {
+			t.Errorf("no turn was taken: %v after %v", err, time.Since(began))
+		}
+		// A deadline that is far enough, though the limit refuses at first.
+		for range 10 {
+			f.Take(t.Context(), "later", "k", 1)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := client.Wait(ctx, f, "later", "k", 1); err != nil ||
+			time.Since(began) != 14*time.Second {
+			t.Errorf("after a denial: %v after %v", err, time.Since(began))
+		}
+		// One that is between: the limit bears it, and the caller does not.
+		for range 5 {
+			f.Take(t.Context(), "later", "k", 1)
+		}
+		ctx, cancel = context.WithTimeout(t.Context(), 4*time.Second)
+		defer cancel()
+		if err := client.Wait(ctx, f, "later", "k", 1); err == nil ||
+			time.Since(began) > 18*time.Second {
+			t.Errorf("six seconds of four: %v after %v", err, time.Since(began))
+		}
+	})
+}
+
+// Promise: middleware waits for a delay before it passes a request on; if its client goes away
+// meanwhile, the handler is not called, and the units come back when the turn has come.
+func TestMiddlewareWaitsForADelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := bounding(t, delaying)
+		began, served := time.Now(), 0
+		h := client.HTTPMiddleware{
+			Limiter: f, Limit: client.FixedLimit("later"),
+			Key: func(*http.Request) string { return "k" },
+		}.Wrap(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			served++
+			if d, _ := client.DecisionOf(r.Context()); time.Since(began) < d.Delay {
+				t.Errorf("served after %v of %v", time.Since(began), d.Delay)
+			}
+		}))
+		ask := func(ctx context.Context) int {
+			rw := httptest.NewRecorder()
+			h.ServeHTTP(rw, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
+			return rw.Code
+		}
+		for i := range 2 {
+			if code := ask(t.Context()); code != 200 || served != i+1 ||
+				time.Since(began) != time.Duration(i)*time.Second {
+				t.Errorf("%d: %d, %d served after %v", i, code, served, time.Since(began))
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second/4, cancel)
+		if code := ask(ctx); code != 503 || served != 2 {
+			t.Errorf("gone away: %d, %d served", code, served)
+		}
+		time.Sleep(time.Second)
+		if d, _ := f.Peek(t.Context(), "later", "k", 1); d.Delay != 0 {
+			t.Errorf("its units have not come back: %+v", d)
 		}
 	})
 }

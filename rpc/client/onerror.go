@@ -113,7 +113,7 @@ func (f *fallback) take(err error, r Request) (Decision, error) {
 	return f.decide(err, r.Limit, func(now limiter.Instant, l *limiter.Limit) limiter.Decision {
 		return f.table.Do(now, l, r.Key, limiter.Hash(r.Key), limiter.Request{
 			Cost: r.Cost, Report: r.Report, Drain: r.Drain, Strict: r.Strict, At: at,
-			Timed: !r.At.IsZero(),
+			Timed: !r.At.IsZero(), Bounded: r.MaxDelay != 0, MaxDelay: max(0, r.MaxDelay),
 		})
 	})
 }

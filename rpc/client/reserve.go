@@ -156,6 +156,9 @@ func (r *Request) item() *penstockv1.Item {
 		at := r.At.UnixMilli()
 		it.AtMs = &at
 	}
+	if ms, said := r.maxDelayMs(); said {
+		it.MaxDelayMs = &ms
+	}
 	return it
 }
 

@@ -22,9 +22,11 @@ type Decision struct {
 	// smallest wait after which the same cost is admitted; -1 if it was admitted, or never
 	RetryAfter time.Duration
 	ResetAfter time.Duration // wait until the key is as if never used
-	Delay      time.Duration // how long an admitted caller must wait before it goes on
-	LimitName  string        // the limit that decided
-	Owner      string        // id of the node that owns the key
+	// how long an admitted caller must wait before it goes on; of a refused Request with MaxDelay,
+	// how long it would have to wait
+	Delay     time.Duration
+	LimitName string // the limit that decided
+	Owner     string // id of the node that owns the key
 	// where it was decided: owner, forwarded, replica, lease, denied-cache, fallback, or client if
 	// no node answered
 	Source   string
@@ -71,6 +73,15 @@ type Request struct {
 	// for a limit with client_time: when it happened, in milliseconds; zero: now, by the owner's
 	// clock
 	At time.Time
+	// the longest Decision.Delay that the caller bears, at most an hour, in whole milliseconds: a
+	// request that would be delayed for longer is refused, and charges nothing. Zero: as long as
+	// the limit says; below zero: none, so the request is admitted at once or refused
+	MaxDelay time.Duration
+}
+
+// maxDelayMs is MaxDelay as the protocol has it, rounded down; ok is false if it says nothing.
+func (r *Request) maxDelayMs() (ms int64, ok bool) {
+	return max(0, r.MaxDelay.Milliseconds()), r.MaxDelay != 0
 }
 
 // Do is Take for a Request.

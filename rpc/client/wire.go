@@ -55,6 +55,9 @@ func appendItem(b []byte, r *Request, origin, sequence uint64) []byte {
 	if !r.At.IsZero() {
 		b = appendNumber(b, 9, uint64(r.At.UnixMilli()))
 	}
+	if ms, said := r.maxDelayMs(); said {
+		b = appendNumber(b, 10, uint64(ms))
+	}
 	return b
 }
 

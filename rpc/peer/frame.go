@@ -36,7 +36,7 @@ const (
 	askWords = 11
 
 	itemLimit, itemKey, itemCost, itemOp, itemOrigin, itemSequence, itemTerms, itemAt = 1, 2, 3, 4, 5, 6, 7, 8
-	itemHold, itemTell                                                                = 9, 10
+	itemHold, itemTell, itemMaxDelay                                                  = 9, 10, 11
 
 	askedOrigin, askedSequence, askedTTL, askedHolder, askedCharge = 1, 2, 3, 4, 6
 
@@ -89,6 +89,7 @@ func (w *frameWriter) add(tag uint64, a *cluster.Ask, left int64) {
 		if it.Terms != (cluster.Terms{}) {
 			b = wire.AppendUint(b, itemTerms, termsBits(&it.Terms))
 			b = wire.AppendUint(b, itemAt, protowire.EncodeZigZag(int64(it.At)))
+			b = wire.AppendUint(b, itemMaxDelay, uint64(it.MaxDelay))
 		}
 		if it.Hold != nil {
 			b = appendHold(b, it.Hold)
@@ -108,7 +109,8 @@ func itemSize(it *cluster.AskItem, limit int) int {
 	n := wire.SizeUint(uint64(limit)) + wire.SizeString(it.Key) + wire.SizeUint(protowire.EncodeZigZag(it.Cost)) + wire.SizeUint(uint64(it.Op)) +
 		wire.SizeFixed(it.ID.Origin) + wire.SizeUint(it.ID.Sequence) + wire.SizeBool(it.Tell)
 	if it.Terms != (cluster.Terms{}) {
-		n += wire.SizeUint(termsBits(&it.Terms)) + wire.SizeUint(protowire.EncodeZigZag(int64(it.At)))
+		n += wire.SizeUint(termsBits(&it.Terms)) +
+			wire.SizeUint(protowire.EncodeZigZag(int64(it.At))) + wire.SizeUint(uint64(it.MaxDelay))
 	}
 	if it.Hold != nil {
 		n += wire.SizeBytes(holdSize(it.Hold))
@@ -116,9 +118,13 @@ func itemSize(it *cluster.AskItem, limit int) int {
 	return n
 }
 
-func termsBits(t *cluster.Terms) uint64 { return bitsOf(&t.Report, &t.Drain, &t.Strict, &t.Timed) }
+func termsBits(t *cluster.Terms) uint64 {
+	return bitsOf(&t.Report, &t.Drain, &t.Strict, &t.Timed, &t.Bounded)
+}
 
-func setTerms(t *cluster.Terms, v uint64) { setBits(v, &t.Report, &t.Drain, &t.Strict, &t.Timed) }
+func setTerms(t *cluster.Terms, v uint64) {
+	setBits(v, &t.Report, &t.Drain, &t.Strict, &t.Timed, &t.Bounded)
+}
 
 // limitBits are the flags of l.
 func limitBits(l *limiter.Limit) uint64 {
@@ -138,6 +144,18 @@ func setLimitBits(s *limiter.Spec, v uint64) {
 	}
 	if replicated {
 		s.Consistency = limiter.Replicated
+	}
+}
+
+// readTerms reads one of the fields of t.
+func readTerms(f *wire.Fields, t *cluster.Terms) {
+	switch f.Num {
+	case itemTerms:
+		setTerms(t, f.Value)
+	case itemAt:
+		t.At = limiter.Millis(protowire.DecodeZigZag(f.Value))
+	case itemMaxDelay:
+		t.MaxDelay = time.Duration(f.Value)
 	}
 }
 
@@ -370,10 +388,8 @@ func (r *frameReader) readItem(b []byte) error {
 			it.ID.Origin = f.Value
 		case itemSequence:
 			it.ID.Sequence = f.Value
-		case itemTerms:
-			setTerms(&it.Terms, f.Value)
-		case itemAt:
-			it.At = limiter.Millis(protowire.DecodeZigZag(f.Value))
+		case itemTerms, itemAt, itemMaxDelay:
+			readTerms(&f, &it.Terms)
 		case itemHold:
 			if it.Hold, f.Err = readHold(f.Bytes); f.Err != nil {
 				return fmt.Errorf(".hold %w", f.Err)

@@ -260,6 +260,8 @@ func drawTerms(t *rapid.T) cluster.Terms {
 	return cluster.Terms{
 		Report: rapid.Bool().Draw(t, "report"), Drain: rapid.Bool().Draw(t, "drain"), Strict: rapid.Bool().Draw(t, "strict"),
 		Timed: rapid.Bool().Draw(t, "timed"), At: limiter.Millis(rapid.Int64().Draw(t, "at")),
+		Bounded: rapid.Bool().Draw(t, "bounded"), MaxDelay: time.Duration(
+			rapid.Int64Range(0, int64(limiter.LongestDelay)).Draw(t, "max_delay")),
 	}
 }
 
@@ -341,7 +343,10 @@ func compareAsk(t *rapid.T, now limiter.Instant, want *readAsk, frame *peerv1.Fr
 		w := &want.ask.Items[i]
 		l := frame.Limits[it.Limit]
 		if string(it.Key) != w.Key || it.Cost != w.Cost || it.Op != uint32(w.Op) || it.Origin != w.ID.Origin || it.Sequence != w.ID.Sequence ||
-			it.Tell != w.Tell || it.Terms != uint32(termsBits(&w.Terms)) || it.AtNs != int64(w.At) || l.Flags != uint32(limitBits(w.Limit)) || l.MaxDebt != w.Limit.MaxDebt ||
+			it.Tell != w.Tell || it.Terms != uint32(termsBits(&w.Terms)) ||
+			it.AtNs != int64(w.At) || it.MaxDelayNs != int64(w.MaxDelay) ||
+			l.MaxDelayNs != int64(w.Limit.MaxDelay) ||
+			l.Flags != uint32(limitBits(w.Limit)) || l.MaxDebt != w.Limit.MaxDebt ||
 			string(l.Name) != w.Limit.Name || l.Calendar != uint32(w.Limit.Calendar) || string(l.TimeZone) != w.Limit.TimeZone || string(l.Override) != w.Limit.Override || l.Limit != w.Limit.Limit || l.PerNs != int64(w.Limit.Per) {
 			t.Fatalf("generated code reads item %v of limit %v, want %+v", it, l, w)
 		}

@@ -610,7 +610,10 @@ type Item struct {
 	Strict bool `protobuf:"varint,8,opt,name=strict,proto3" json:"strict,omitempty"`
 	// The time of the request, in milliseconds since 1970, by which it is decided; not negative. For a limit with
 	// client_time. Absent: the owner's clock.
-	AtMs          *int64 `protobuf:"varint,9,opt,name=at_ms,json=atMs,proto3,oneof" json:"at_ms,omitempty"`
+	AtMs *int64 `protobuf:"varint,9,opt,name=at_ms,json=atMs,proto3,oneof" json:"at_ms,omitempty"`
+	// The longest delay that the caller bears, 0 to 3600000: an item that would be delayed for
+	// longer is refused, and charges nothing. Absent: as long as the limit says.
+	MaxDelayMs    *int64 `protobuf:"varint,10,opt,name=max_delay_ms,json=maxDelayMs,proto3,oneof" json:"max_delay_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -704,6 +707,13 @@ func (x *Item) GetStrict() bool {
 func (x *Item) GetAtMs() int64 {
 	if x != nil && x.AtMs != nil {
 		return *x.AtMs
+	}
+	return 0
+}
+
+func (x *Item) GetMaxDelayMs() int64 {
+	if x != nil && x.MaxDelayMs != nil {
+		return *x.MaxDelayMs
 	}
 	return 0
 }
@@ -1072,7 +1082,8 @@ type Decision struct {
 	RetryAfterMs int64 `protobuf:"varint,4,opt,name=retry_after_ms,json=retryAfterMs,proto3" json:"retry_after_ms,omitempty"`
 	// Wait until the key's state is as new.
 	ResetAfterMs int64 `protobuf:"varint,5,opt,name=reset_after_ms,json=resetAfterMs,proto3" json:"reset_after_ms,omitempty"`
-	// How long an admitted caller must wait before it goes on (queues).
+	// How long an admitted caller must wait before it goes on (on_deny: delay, leaky bucket). Of a
+	// refused item with max_delay_ms: how long the caller would have to wait.
 	DelayMs int64 `protobuf:"varint,6,opt,name=delay_ms,json=delayMs,proto3" json:"delay_ms,omitempty"`
 	// Name of the limit that decided.
 	LimitName string `protobuf:"bytes,7,opt,name=limit_name,json=limitName,proto3" json:"limit_name,omitempty"`
@@ -4736,7 +4747,7 @@ var File_penstock_v1_penstock_proto protoreflect.FileDescriptor
 
 const file_penstock_v1_penstock_proto_rawDesc = "" +
 	"\n" +
-	"\x1apenstock/v1/penstock.proto\x12\vpenstock.v1\"\x94\x02\n" +
+	"\x1apenstock/v1/penstock.proto\x12\vpenstock.v1\"\xcc\x02\n" +
 	"\x04Item\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\tR\x05limit\x120\n" +
 	"\x06inline\x18\x02 \x01(\v2\x18.penstock.v1.InlineLimitR\x06inline\x12\x10\n" +
@@ -4746,9 +4757,13 @@ const file_penstock_v1_penstock_proto_rawDesc = "" +
 	"\x06report\x18\x06 \x01(\bR\x06report\x12\x14\n" +
 	"\x05drain\x18\a \x01(\bR\x05drain\x12\x16\n" +
 	"\x06strict\x18\b \x01(\bR\x06strict\x12\x18\n" +
-	"\x05at_ms\x18\t \x01(\x03H\x01R\x04atMs\x88\x01\x01B\a\n" +
+	"\x05at_ms\x18\t \x01(\x03H\x01R\x04atMs\x88\x01\x01\x12%\n" +
+	"\fmax_delay_ms\x18\n" +
+	" \x01(\x03H\x02R\n" +
+	"maxDelayMs\x88\x01\x01B\a\n" +
 	"\x05_costB\b\n" +
-	"\x06_at_ms\"?\n" +
+	"\x06_at_msB\x0f\n" +
+	"\r_max_delay_ms\"?\n" +
 	"\tRequestId\x12\x16\n" +
 	"\x06origin\x18\x01 \x01(\x06R\x06origin\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x04R\bsequence\"\xd8\a\n" +

@@ -1638,14 +1638,17 @@ type Item struct {
 	// The take's id: whoever drew it, and its count there. Both 0 if it has none.
 	Origin   uint64 `protobuf:"fixed64,5,opt,name=origin,proto3" json:"origin,omitempty"`
 	Sequence uint64 `protobuf:"varint,6,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	// What is asked besides the cost. Bits, from the lowest: report; drain; strict; at_ns is the time.
+	// What is asked besides the cost. Bits, from the lowest: report; drain; strict; at_ns is the
+	// time; max_delay_ns counts.
 	Terms uint32 `protobuf:"varint,7,opt,name=terms,proto3" json:"terms,omitempty"`
 	// On the clock of the client.
 	AtNs int64 `protobuf:"zigzag64,8,opt,name=at_ns,json=atNs,proto3" json:"at_ns,omitempty"`
 	// Of reserve, settle, extend.
 	Hold *HoldTerms `protobuf:"bytes,9,opt,name=hold,proto3" json:"hold,omitempty"`
 	// The asker would like to be told (Ask.forget) if it is denied and something is given back before the denial is over.
-	Tell          bool `protobuf:"varint,10,opt,name=tell,proto3" json:"tell,omitempty"`
+	Tell bool `protobuf:"varint,10,opt,name=tell,proto3" json:"tell,omitempty"`
+	// The longest delay that the caller bears.
+	MaxDelayNs    int64 `protobuf:"varint,11,opt,name=max_delay_ns,json=maxDelayNs,proto3" json:"max_delay_ns,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1748,6 +1751,13 @@ func (x *Item) GetTell() bool {
 		return x.Tell
 	}
 	return false
+}
+
+func (x *Item) GetMaxDelayNs() int64 {
+	if x != nil {
+		return x.MaxDelayNs
+	}
+	return 0
 }
 
 // HoldTerms are what is said about a hold besides an amount.
@@ -2483,7 +2493,7 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\bsequence\x18\x02 \x01(\x04R\bsequence\x12\x1c\n" +
 	"\tpartition\x18\x03 \x01(\rR\tpartition\x12\x15\n" +
 	"\x06age_ns\x18\x04 \x01(\x03R\x05ageNs\x127\n" +
-	"\tdecisions\x18\x05 \x03(\v2\x19.penstock.peer.v1.OutcomeR\tdecisions\"\xf6\x01\n" +
+	"\tdecisions\x18\x05 \x03(\v2\x19.penstock.peer.v1.OutcomeR\tdecisions\"\x98\x02\n" +
 	"\x04Item\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\rR\x05limit\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\fR\x03key\x12\x12\n" +
@@ -2495,7 +2505,9 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\x05at_ns\x18\b \x01(\x12R\x04atNs\x12/\n" +
 	"\x04hold\x18\t \x01(\v2\x1b.penstock.peer.v1.HoldTermsR\x04hold\x12\x12\n" +
 	"\x04tell\x18\n" +
-	" \x01(\bR\x04tell\"\x8c\x01\n" +
+	" \x01(\bR\x04tell\x12 \n" +
+	"\fmax_delay_ns\x18\v \x01(\x03R\n" +
+	"maxDelayNs\"\x8c\x01\n" +
 	"\tHoldTerms\x12\x16\n" +
 	"\x06origin\x18\x01 \x01(\x06R\x06origin\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x06R\bsequence\x12\x15\n" +
