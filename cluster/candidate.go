@@ -128,6 +128,9 @@ func (it *flight) offered() bool {
 // request is counted once.
 func (c *candidate) item(it *flight) Item {
 	own := Item{Limit: c.limit.Name, Key: it.Key, Cost: it.Cost, Op: it.Op, Terms: it.Terms}
+	if _, err := c.limit.Under(it.Limit.Plan(), it.Key); err == nil {
+		own.Plan = it.Limit.Plan()
+	}
 	if it.Op == OpReserve {
 		own.Op, own.Terms = OpTake, Terms{}
 	}

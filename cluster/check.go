@@ -53,7 +53,9 @@ type Item struct {
 	Inline *limiter.Limit // a limit that the client brings along
 	Ruled  *limiter.Limit // set by Node.Match: what Limit meant when the rules were made
 	// MinKey … MaxKey bytes, any bytes; may be borrowed: nothing keeps it after Check returns
-	Key   string
+	Key string
+	// the key's plan, of a named limit that has it (limiter.Override.Plan); "": none is named
+	Plan  string
 	Cost  int64 // 0 reports the state, negative gives back
 	Op    Op
 	ID    ID         // drawn by a client that may repeat the request; zero: the node draws one
@@ -275,13 +277,12 @@ func (it *flight) admit(i int, asked *Item, limits map[string]limitInForce) erro
 		return inputErrorf(i, "limit", "is missing; name a limit or send one inline")
 	case asked.Inline == nil && named == nil:
 		return &UnknownLimitError{Item: i, Name: asked.Limit}
-	case asked.Inline == nil:
-		it.Limit = named.For(asked.Key)
-	case limits[asked.Inline.Name].limit != nil:
+	case asked.Inline != nil && limits[asked.Inline.Name].limit != nil:
 		return inputErrorf(i, "inline.name", "%q is a limit of this cluster; "+
 			"an inline limit needs another name", asked.Inline.Name)
-	default:
-		it.Limit, it.tally = asked.Inline.For(asked.Key), nil
+	}
+	if err := it.under(i, named, asked); err != nil {
+		return err
 	}
 	it.child = it.Limit.Parent != "" && asked.Op != OpReset
 	it.Key, it.Cost, it.Op, it.Hold = asked.Key, asked.Cost, asked.Op, asked.Hold
@@ -296,6 +297,21 @@ func (it *flight) admit(i int, asked *Item, limits map[string]limitInForce) erro
 		return err
 	}
 	return nil
+}
+
+// under puts the item, the i-th, under what named, or its inline limit, is for its plan and key.
+func (it *flight) under(i int, named *limiter.Limit, asked *Item) (err error) {
+	if asked.Inline != nil {
+		named, it.tally = asked.Inline, nil
+	}
+	if it.Limit, err = named.Under(asked.Plan, asked.Key); err == nil {
+		return nil
+	}
+	var spec *limiter.SpecError
+	if errors.As(err, &spec) {
+		return inputErrorf(i, spec.Field, "%s", spec.Reason)
+	}
+	return err
 }
 
 // accepted says what the limit of the item, which is the i-th, does not have of what is asked.

@@ -143,7 +143,11 @@ func (lc *local) tendLeases(now limiter.Instant) {
 	limits := *lc.catalog.limits.Load()
 	asks := lc.leases.Tick(now, func(k lease.Key) bool {
 		named := limits[k.Limit.Name]
-		return named != nil && named.For(k.Key) != k.Limit
+		if named == nil {
+			return false
+		}
+		under, err := named.Under(k.Limit.Plan(), k.Key)
+		return err != nil || under != k.Limit
 	})
 	for _, a := range asks {
 		lc.askLeaseSoon(a)

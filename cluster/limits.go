@@ -104,8 +104,10 @@ func (d *decider) of(it *AskItem) *limiter.Limit {
 	if d.named == nil {
 		return it.Limit
 	}
-	own := d.named.For(it.Key)
+	own, err := d.named.Under(it.Limit.Plan(), it.Key)
 	switch {
+	case err != nil: // it has not heard of the plan
+		return it.Limit
 	case own.Consistency == limiter.Replicated, it.Op == OpLease &&
 		own.Consistency != limiter.Leased:
 		return it.Limit

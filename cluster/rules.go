@@ -50,7 +50,9 @@ func (c *catalog) Match(attributes map[string]string, cost int64) (*Request, rul
 		if put := c.putLimit(ruled.Name); put != nil {
 			ruled = put
 		}
-		r.Items[i] = Item{Limit: ruled.Name, Key: it.Key, Cost: cost, Ruled: ruled}
+		r.Items[i] = Item{
+			Limit: ruled.Name, Key: it.Key, Plan: it.Plan, Cost: cost, Ruled: ruled,
+		}
 	}
 	if len(m.Rules) == 0 {
 		c.counts.Unmatched.Add(1)

@@ -288,7 +288,9 @@ func (n *Node) Do(ctx context.Context, r client.Request) (client.Decision, error
 		terms.Timed, terms.At = true, limiter.Millis(ms)
 	}
 	terms.Bounded, terms.MaxDelay = r.MaxDelay != 0, max(0, r.MaxDelay)
-	return n.ask(ctx, cluster.Item{Limit: r.Limit, Key: r.Key, Cost: r.Cost, Terms: terms})
+	return n.ask(ctx, cluster.Item{
+		Limit: r.Limit, Key: r.Key, Plan: r.Plan, Cost: r.Cost, Terms: terms,
+	})
 }
 
 // Peek answers as Take would, and changes nothing.

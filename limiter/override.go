@@ -1,6 +1,7 @@
 package limiter
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -28,7 +29,10 @@ type Override struct {
 	//	plan:pro/*        * stands for any bytes, also for none and for a slash; \* is a star, \\ a backslash
 	//	10.0.0.0/8        a network, IPv4 or IPv6: the keys that are an address in it, however that is written
 	//	2001:db8::1       an address: the keys that are the same one
-	Key   string
+	Key string
+	// Plan is the name of a plan, 1 … MaxPlan bytes, in place of Key: requests that name it are
+	// under the override, whatever their key (see Limit.Under)
+	Plan  string
 	Limit int64 // as Spec.Limit; 0: the limit's
 	// as Spec.Burst; 0: the limit's, if that was given, else what follows from Limit
 	Burst     int64
@@ -54,21 +58,33 @@ func (l *Limit) For(key string) *Limit {
 	if l.overrides == nil {
 		return l
 	}
-	return l.overridden(key)
+	if o := overridden(l, "", key); o != nil {
+		return o
+	}
+	return l
 }
 
-func (l *Limit) overridden(key string) *Limit {
+// overridden is the limit of the first override for the key or the plan, if there is one. A plan
+// that l does not have is under none.
+func overridden(l *Limit, plan, key string) (found *Limit) {
 	var addr netip.Addr
 	isAddr := false
 	if l.networks {
 		addr, isAddr = addressOf(key)
 	}
+	known := plan == ""
 	for i := range l.overrides {
-		if o := &l.overrides[i]; o.pattern.matches(key, addr, isAddr) {
-			return o.limit
+		o := &l.overrides[i]
+		named := o.Plan != "" && o.Plan == plan
+		known = known || named
+		if found == nil && (named || o.Plan == "" && o.pattern.matches(key, addr, isAddr)) {
+			found = o.limit
 		}
 	}
-	return l
+	if !known {
+		return nil
+	}
+	return found
 }
 
 // Overrides are those that l was made with.
@@ -90,21 +106,14 @@ func (l *Limit) override(s Spec, list []Override) error {
 	all := make([]override, len(list))
 	for i, o := range list {
 		field := func(name string) string { return fmt.Sprintf("overrides[%d].%s", i, name) }
-		p, err := parsePattern(o.Key)
-		if err != nil {
-			return &SpecError{field("key"), err.Error()}
-		}
-		if k := slices.IndexFunc(all[:i], func(before override) bool {
-			return before.pattern.covers(&p)
-		}); k >= 0 {
-			return &SpecError{field("key"), fmt.Sprintf(
-				"%q is never reached: overrides[%d], %q, comes first and matches all of it",
-				o.Key, k, list[k].Key)}
+		p, bad := o.place(all[:i])
+		if bad != nil {
+			return &SpecError{field(bad.Field), bad.Reason}
 		}
 		own, err := o.apply(s, l.Per)
 		if err == nil {
 			all[i] = override{Override: o, pattern: p}
-			l.networks = l.networks || p.pieces == nil
+			l.networks = l.networks || o.Plan == "" && p.pieces == nil
 			all[i].limit, err = New(own)
 		}
 		if err != nil {
@@ -122,18 +131,20 @@ func (l *Limit) override(s Spec, list []Override) error {
 
 // apply is s for the keys of o. per is the period of s.
 func (o *Override) apply(s Spec, per time.Duration) (Spec, error) {
-	s.Override = o.Key
+	if s.Override = o.Key; o.Plan != "" {
+		s.Override, s.Planned = planWord+o.Plan, true
+	}
 	switch {
 	case o.Unlimited && (o.Limit != 0 || o.Burst != 0 || o.Refill != 0):
 		return s, &SpecError{"unlimited", "stands beside a limit; give one of the two"}
 	case o.Unlimited:
 		return Spec{
-			Name: s.Name, Override: s.Override, Unlimited: true, Algorithm: FixedWindow,
-			Limit: MaxLimit, Per: per, Parent: s.Parent,
+			Name: s.Name, Override: s.Override, Planned: s.Planned, Unlimited: true,
+			Algorithm: FixedWindow, Limit: MaxLimit, Per: per, Parent: s.Parent,
 		}, nil
 	case o.Limit == 0 && o.Burst == 0 && o.Refill == 0:
-		return s, &SpecError{"key", fmt.Sprintf("%q is given nothing; write limit, burst, refill "+
-			"or unlimited: true", o.Key)}
+		return s, &SpecError{o.named(), fmt.Sprintf("%q is given nothing; write limit, burst, "+
+			"refill or unlimited: true", cmp.Or(o.Plan, o.Key))}
 	case o.Limit < 0 || o.Limit > MaxLimit:
 		return s, &SpecError{"limit", fmt.Sprintf("is %d; 1 to %d are accepted", o.Limit,
 			int64(MaxLimit))}

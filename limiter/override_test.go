@@ -238,7 +238,7 @@ func TestOverrideWhole(t *testing.T) {
 	if a, b := l.For("a"), l.For("b"); a.Refill != 50 || b.Refill != 1 || b.Limit != 10 {
 		t.Errorf("%+v, %+v", a.Spec, b.Spec)
 	}
-	if got, want := fmt.Sprint(l.Overrides()), "[{a 50 0 0 false} {b 0 0 1 false}]"; got != want {
+	if got, want := fmt.Sprint(l.Overrides()), "[{a  50 0 0 false} {b  0 0 1 false}]"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }

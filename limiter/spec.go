@@ -180,6 +180,8 @@ type Spec struct {
 	// the pattern of the Override that this limit comes from, up to 256 bytes; "" for a limit
 	// itself. New sets it
 	Override string
+	// Override is "plan " and the name of a plan (see Plan). New sets it
+	Planned bool
 	// Name is shared by all limits that have none of their own: GCRA, LeakyBucket: the period is
 	// part of the identity
 	Nameless bool

@@ -76,6 +76,8 @@ func (s *Spec) checkChoices() error {
 	case len(s.Override) > MaxPattern:
 		return &SpecError{"override", fmt.Sprintf("has %d bytes; at most %d are accepted",
 			len(s.Override), MaxPattern)}
+	case s.Planned && !strings.HasPrefix(s.Override, planWord):
+		return &SpecError{"planned", "is for the override of a plan"}
 	case s.Unlimited && s.Override == "":
 		return &SpecError{
 			"unlimited",

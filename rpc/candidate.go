@@ -73,6 +73,7 @@ func newWordsJSON(s *limiter.Spec) wordsJSON {
 // overrideJSON is an override in the words of the limits' files.
 type overrideJSON struct {
 	Key       string `json:"key"`
+	Plan      string `json:"plan"`
 	Limit     int64  `json:"limit"`
 	Burst     int64  `json:"burst"`
 	Refill    int64  `json:"refill"`

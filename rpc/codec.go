@@ -22,7 +22,7 @@ func (c *checkCall) decode(in []*penstockv1.Item, op cluster.Op, inlines *door.I
 	c.begin(len(in))
 	for i, it := range in {
 		to := &c.request.Items[i]
-		*to = cluster.Item{Limit: it.Limit, Key: wire.Borrow(it.Key), Op: op}
+		*to = cluster.Item{Limit: it.Limit, Key: wire.Borrow(it.Key), Plan: it.Plan, Op: op}
 		switch {
 		case it.Cost != nil:
 			to.Cost = *it.Cost

@@ -45,8 +45,8 @@ func (w *web) auth(rw http.ResponseWriter, r *http.Request) {
 }
 
 func (w *web) authItem(r *http.Request) (item cluster.Item, style answerStyle, f *door.Fault) {
-	q, f := readQuery(r, "limit", "key", "cost", "max_delay_ms", "headers", "deny_status",
-		"deny_body")
+	q, f := readQuery(r, "limit", "key", "cost", "plan", "max_delay_ms", "headers",
+		"deny_status", "deny_body")
 	if f != nil {
 		return item, style, f
 	}
@@ -71,8 +71,15 @@ func (w *web) authItem(r *http.Request) (item cluster.Item, style answerStyle, f
 	case item.Limit == "" && keyed:
 		err = errors.New("is given without a limit; give both, or neither to have the rules say " +
 			"what the request falls under")
+	case item.Limit == "" && item.Plan != "":
+		return item, style, &door.Fault{
+			Status: http.StatusBadRequest, Field: "plan", Text: "plan: is given without a limit; " +
+				"where the rules say what the request falls under, they say the plan too",
+		}
 	case item.Limit != "":
-		item.Key, err = w.fill(item.Key, r)
+		if item.Key, err = w.fill(item.Key, r); err == nil && item.Plan != "" {
+			item.Plan, err = w.fill(item.Plan, r)
+		}
 	}
 	if err != nil {
 		return item, style, &door.Fault{

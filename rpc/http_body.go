@@ -29,6 +29,7 @@ type itemJSON struct {
 	AtMs   *int64      `json:"at_ms"`
 
 	MaxDelayMs *int64 `json:"max_delay_ms"`
+	Plan       string `json:"plan"`
 }
 
 // inlineJSON is a limit that comes along, in the words of the limits' files.
@@ -257,7 +258,7 @@ func jsonKind(t reflect.Type) string {
 }
 
 func (w *web) item(r *http.Request, i int, in *itemJSON, op cluster.Op) (cluster.Item, error) {
-	it := cluster.Item{Limit: in.Limit, Key: in.Key, Op: op}
+	it := cluster.Item{Limit: in.Limit, Key: in.Key, Plan: in.Plan, Op: op}
 	if op == cluster.OpTake {
 		it.Cost = 1
 	}

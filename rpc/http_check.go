@@ -195,7 +195,7 @@ func (w *web) peekQuery(rw http.ResponseWriter, r *http.Request) {
 // queryItem reads the item of a query, and how to answer it.
 func queryItem(r *http.Request, op cluster.Op) (cluster.Item, answerStyle, *door.Fault) {
 	q, f := readQuery(r, "limit", "key", "cost", "report", "drain", "strict", "at_ms",
-		"max_delay_ms", "headers")
+		"max_delay_ms", "plan", "headers")
 	if f != nil {
 		return cluster.Item{}, answerStyle{}, f
 	}
@@ -207,7 +207,7 @@ func queryItem(r *http.Request, op cluster.Op) (cluster.Item, answerStyle, *door
 func readItem(q map[string]string,
 	op cluster.Op,
 ) (item cluster.Item, style answerStyle, f *door.Fault) {
-	item = cluster.Item{Limit: q["limit"], Key: q["key"], Op: op}
+	item = cluster.Item{Limit: q["limit"], Key: q["key"], Plan: q["plan"], Op: op}
 	style.denied = http.StatusTooManyRequests
 	if op == cluster.OpTake {
 		item.Cost = 1

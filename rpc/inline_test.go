@@ -25,6 +25,7 @@ var notInline = map[string]string{
 	"Override": "overrides are for those who do not know their keys; a client sends the limit " +
 		"that the key has",
 	"Unlimited": "the same",
+	"Planned":   "the same",
 	"Nameless":  "a door sets it for an inline limit without a name",
 	"Inline":    "a limit that a client sends is one, whatever it says",
 	"Parent":    "only a limit with a name that all know has one",

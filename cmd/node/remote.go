@@ -206,7 +206,8 @@ type checkVerb struct {
 	Key   string `arg:"" optional:"" help:"The key, 1 to 1024 bytes."`
 	inline
 	attributes
-	Cost int64 `default:"1" help:"Units to charge; 0 reports the state, a negative number gives back."`
+	Cost int64  `default:"1" help:"Units to charge; 0 reports the state, a negative number gives back."`
+	Plan string `help:"Plan of the key, of a limit that has plans."`
 	remote
 	output
 }
@@ -224,6 +225,9 @@ func (v *checkVerb) Run(sh shell) error {
 			"what the rules make of it")
 	}
 	d, err := k.decide(&v.Cost, v.remote, func(q remoteCall) ([]*penstockv1.Decision, error) {
+		for _, it := range q.items {
+			it.Plan = v.Plan
+		}
 		return checkItems(q.ctx, q.client, q.items, false)
 	})
 	if err != nil {

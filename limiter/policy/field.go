@@ -224,6 +224,7 @@ type overrideField struct {
 
 var overrideFields = []overrideField{
 	{"key", func(v value, o *limiter.Override) (err error) { o.Key, err = v.text(); return err }},
+	{"plan", func(v value, o *limiter.Override) error { return v.filled(&o.Plan, "name one") }},
 	{"limit", func(v value, o *limiter.Override) (err error) {
 		o.Limit, err = v.positive()
 		return err

@@ -152,7 +152,11 @@ func formatted(l *limiter.Limit) (fields []written) {
 }
 
 func formattedOverride(o *limiter.Override) (fields []written) {
-	fields = append(fields, written{"key", o.Key})
+	if o.Plan != "" {
+		fields = append(fields, written{"plan", o.Plan})
+	} else {
+		fields = append(fields, written{"key", o.Key})
+	}
 	for _, n := range []written{{"limit", o.Limit}, {"burst", o.Burst}, {"refill", o.Refill}} {
 		if n.value.(int64) != 0 {
 			fields = append(fields, n)

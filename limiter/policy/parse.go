@@ -293,8 +293,8 @@ func (p *page) overrides(n ast.Node, d *draft, places map[string]ast.Node, field
 				p.fault(
 					v.Key,
 					at+"."+shorten(name),
-					"is unknown; an override has: key, limit, burst, refill, unlimited; all else "+
-						"is the limit's",
+					"is unknown; an override has: key, plan, limit, burst, refill, unlimited; "+
+						"all else is the limit's",
 				)
 				continue
 			}

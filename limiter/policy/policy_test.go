@@ -194,6 +194,22 @@ func TestEveryFaultIsSaidWhereItStands(t *testing.T) {
 			`f:6:14: on_deny: "wait" is unknown; there is: reject, shadow, tag, deprioritize, ` +
 				"delay",
 		},
+		{
+			good + "    overrides: [{plan: pro, key: a, limit: 2}]\n",
+			"f:6:24: overrides[0].plan: stands beside a key; give one of the two",
+		},
+		{
+			good + "    overrides: [{plan: pro}]\n",
+			`f:6:24: overrides[0].plan: "pro" is given nothing; write limit, burst, refill`,
+		},
+		{
+			good + "    overrides: [{plan: '', limit: 2}]\n",
+			"f:6:24: overrides[0].plan: is empty; name one",
+		},
+		{
+			good + "rules: [{apply: [{limit: a, key: x, plan: '{plan}'}]}]\n",
+			`f:6:43: apply[0].plan: limit "a" has no plans; write them into its overrides`,
+		},
 		{good + "    max_delay: 1s\n", "f:6:16: max_delay: is for on_deny: delay"},
 		{
 			good + "    on_deny: delay\n    max_delay: 2h\n",
@@ -286,7 +302,8 @@ func TestEveryFaultIsSaidWhereItStands(t *testing.T) {
 		},
 		{
 			good + "    overrides: [{key: a, per: 1h}]\n",
-			"f:6:26: overrides[0].per: is unknown; an override has: key, limit, burst, refill, " +
+			"f:6:26: overrides[0].per: is unknown; an override has: key, plan, limit, burst, " +
+				"refill, " +
 				"unlimited",
 		},
 		{

@@ -24,7 +24,7 @@ type draftRule struct {
 // ruleFields and applyFields are what errors say that there is.
 const (
 	ruleFields  = "a rule has: name, match, apply, unlimited"
-	applyFields = "has: limit, key"
+	applyFields = "has: limit, key, plan"
 )
 
 func (p *page) ruleList(n ast.Node) {
@@ -151,7 +151,7 @@ func (p *page) apply(n ast.Node, d *draftRule) {
 		var a rules.Apply
 		for _, v := range m.Values {
 			name := fieldName(v.Key)
-			to := map[string]*string{"limit": &a.Limit, "key": &a.Key}[name]
+			to := map[string]*string{"limit": &a.Limit, "key": &a.Key, "plan": &a.Plan}[name]
 			if to == nil {
 				p.fault(v.Key, at+"."+shorten(name), "is unknown; an entry of apply "+applyFields)
 				continue

@@ -198,13 +198,19 @@ func plainShape(name string) shape {
 
 func overrideShape() shape {
 	fields := shape{
-		"key":       shape{"type": "string", "minLength": 1, "description": "A pattern, an address or a network."},
+		"key": shape{"type": "string", "minLength": 1, "description": "A pattern, an address or a network."},
+		"plan": shape{
+			"type": "string", "minLength": 1, "maxLength": limiter.MaxPlan,
+			"description": "A plan, in place of a key: requests name it.",
+		},
 		"limit":     numberShape("Instead of the limit's.", 1),
 		"burst":     numberShape("Instead of the limit's.", 1),
 		"refill":    numberShape("Instead of the limit's.", 1),
 		"unlimited": shape{"const": true, "description": "The keys are admitted, and nothing is counted."},
 	}
-	return fieldsShape([]string{"key"}, fields)
+	s := fieldsShape(nil, fields)
+	s["anyOf"] = []shape{{"required": []string{"key"}}, {"required": []string{"plan"}}}
+	return s
 }
 
 func ruleShape() shape {
@@ -214,6 +220,7 @@ func ruleShape() shape {
 	apply := fieldsShape([]string{"limit", "key"}, shape{
 		"limit": shape{"type": "string", "description": "Name of a limit."},
 		"key":   shape{"type": "string", "description": "Of the counter, with {attributes}."},
+		"plan":  shape{"type": "string", "description": "Of the limit's plans, with {attributes}."},
 	})
 	return fieldsShape(nil, shape{
 		"name":      shape{"type": "string", "minLength": 1},

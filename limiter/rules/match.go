@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -20,6 +21,7 @@ type Match struct {
 type Item struct {
 	Limit *limiter.Limit
 	Key   string
+	Plan  string // see Apply.Plan; "": none is named
 }
 
 // Match finds the rules that a request with these attributes matches. The error is a
@@ -58,13 +60,33 @@ func (s *Set) Match(attributes map[string]string) (m Match, err error) {
 			if err != nil {
 				return Match{}, err
 			}
-			if it := (Item{a.limit, key}); !slices.Contains(m.Items, it) {
+			if it := (Item{a.limit, key, a.planOf(attributes)}); !slices.Contains(m.Items, it) {
 				m.Items = append(m.Items, it)
 			}
 		}
 	}
 	return m, nil
 }
+
+// planOf is the plan that a request with these attributes is under: none if it lacks an attribute
+// that the template needs.
+func (a *apply) planOf(attributes map[string]string) string {
+	if !a.planned {
+		return ""
+	}
+	plan, err := a.plan.Fill(func(name string) (string, error) {
+		if v := attributes[canonical(name)]; v != "" {
+			return v, nil
+		}
+		return "", errNoPlan
+	})
+	if err != nil {
+		return ""
+	}
+	return plan
+}
+
+var errNoPlan = errors.New("the request has no attribute that says its plan")
 
 func (r *rule) matches(attributes map[string]string) bool {
 	for i := range r.conditions {
@@ -152,6 +174,9 @@ func (r *Rule) String() string {
 			b.WriteString(", ")
 		}
 		b.WriteString(a.Limit + " " + a.Key)
+		if a.Plan != "" {
+			b.WriteString(" (plan " + a.Plan + ")")
+		}
 	}
 	return b.String()
 }

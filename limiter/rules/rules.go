@@ -54,6 +54,8 @@ type Rule struct {
 type Apply struct {
 	Limit string // its name
 	Key   string // a template: text, and attributes in braces. "{user}", "{tenant}/{ip}"
+	// a template of the plan that requests are under (limiter.Override.Plan); "": none is named
+	Plan string
 }
 
 // Bounds.
@@ -91,8 +93,10 @@ type condition struct {
 }
 
 type apply struct {
-	limit *limiter.Limit
-	key   Template
+	limit   *limiter.Limit
+	key     Template
+	plan    Template // if planned
+	planned bool
 }
 
 // New makes a Set. limits are those that the rules may name. The error is a *limiter.SpecError; its
@@ -125,7 +129,7 @@ func New(list []Rule, limits map[string]*limiter.Limit) (*Set, error) {
 			used[c.attribute] = true
 		}
 		for _, a := range s.rules[i].apply {
-			for _, name := range a.key.Names() {
+			for _, name := range append(a.key.Names(), a.plan.Names()...) {
 				used[canonical(name)] = true
 			}
 		}
@@ -240,7 +244,19 @@ func (r *Rule) compileApply(
 	if err != nil {
 		return to, faultIn(at+".key", "%s", err)
 	}
-	return apply{l, key}, nil
+	to = apply{limit: l, key: key}
+	if a.Plan == "" {
+		return to, nil
+	}
+	if len(limiter.PlansOf(l)) == 0 {
+		return to, faultIn(at+".plan", "limit %q has no plans; write them into its overrides",
+			a.Limit)
+	}
+	if to.plan, err = compileKey(a.Plan); err != nil {
+		return to, faultIn(at+".plan", "%s", err)
+	}
+	to.planned = true
+	return to, nil
 }
 
 func compileCondition(attribute string, patterns []string) (c condition, _ *limiter.SpecError) {

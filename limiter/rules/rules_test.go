@@ -39,7 +39,7 @@ func made(t testing.TB, list ...Rule) *Set {
 			list[i].Name = fmt.Sprint(i)
 		}
 		if list[i].Apply == nil && !list[i].Unlimited {
-			list[i].Apply = []Apply{{"login", "all"}}
+			list[i].Apply = []Apply{{Limit: "login", Key: "all"}}
 		}
 	}
 	s, err := New(list, limits(t))
@@ -111,13 +111,13 @@ func TestWhatARequestFallsUnder(t *testing.T) {
 	path := func(p string) map[string][]string { return map[string][]string{"path": {p}} }
 	s := made(t,
 		Rule{Name: "a", Match: path("/a*"), Apply: []Apply{
-			{"login", "{user}"},
-			{"per-ip", "{ip}"},
+			{Limit: "login", Key: "{user}"},
+			{Limit: "per-ip", Key: "{ip}"},
 		}},
 		Rule{Name: "b", Match: path("/ab*"), Apply: []Apply{
-			{"per-ip", "{ip}"},
-			{"per-ip", "net:{ip}"},
-			{"login", "{user}/{ip}"},
+			{Limit: "per-ip", Key: "{ip}"},
+			{Limit: "per-ip", Key: "net:{ip}"},
+			{Limit: "login", Key: "{user}/{ip}"},
 		}},
 		Rule{Name: "c", Match: path("/abc*"), Unlimited: true},
 	)
@@ -162,7 +162,7 @@ func TestWhatARequestFallsUnder(t *testing.T) {
 
 // Promise: what a rule says wrong is an error that names the field.
 func TestWrongRules(t *testing.T) {
-	ok := []Apply{{"login", "{user}"}}
+	ok := []Apply{{Limit: "login", Key: "{user}"}}
 	match := func(name string, patterns ...string) map[string][]string {
 		return map[string][]string{name: patterns}
 	}
@@ -179,42 +179,48 @@ func TestWrongRules(t *testing.T) {
 		{Rule{Name: "a"}, "rules[0].apply: has 0 limits; 1 to 16"},
 		{Rule{Name: "a", Apply: ok, Unlimited: true}, "rules[0].unlimited: stands beside apply"},
 		{
-			Rule{Name: "a", Apply: []Apply{{"logn", "k"}}},
+			Rule{Name: "a", Apply: []Apply{{Limit: "logn", Key: "k"}}},
 			`rules[0].apply[0].limit: "logn" is the name of no limit here`,
 		},
-		{Rule{Name: "a", Apply: []Apply{{"", "k"}}}, "rules[0].apply[0].limit: is missing"},
 		{
-			Rule{Name: "a", Apply: []Apply{{"jobs", "k"}}},
+			Rule{Name: "a", Apply: []Apply{{Limit: "", Key: "k"}}},
+			"rules[0].apply[0].limit: is missing",
+		},
+		{
+			Rule{Name: "a", Apply: []Apply{{Limit: "jobs", Key: "k"}}},
 			`rules[0].apply[0].limit: "jobs" counts permits`,
 		},
 		{
-			Rule{Name: "a", Apply: []Apply{{"theirs", "k"}}},
+			Rule{Name: "a", Apply: []Apply{{Limit: "theirs", Key: "k"}}},
 			`rules[0].apply[0].limit: "theirs" goes by its clients' clocks`,
 		},
 		{Rule{Name: "a", Apply: []Apply{ok[0], ok[0]}}, "rules[0].apply[1]: stands twice"},
-		{Rule{Name: "a", Apply: []Apply{{"login", ""}}}, "rules[0].apply[0].key: has 0 bytes"},
 		{
-			Rule{Name: "a", Apply: []Apply{{"login", "{user"}}},
+			Rule{Name: "a", Apply: []Apply{{Limit: "login", Key: ""}}},
+			"rules[0].apply[0].key: has 0 bytes",
+		},
+		{
+			Rule{Name: "a", Apply: []Apply{{Limit: "login", Key: "{user"}}},
 			`rules[0].apply[0].key: "{user" has a { without a }`,
 		},
 		{
-			Rule{Name: "a", Apply: []Apply{{"login", "user}"}}},
+			Rule{Name: "a", Apply: []Apply{{Limit: "login", Key: "user}"}}},
 			`rules[0].apply[0].key: "user}" has a } without a {`,
 		},
 		{
-			Rule{Name: "a", Apply: []Apply{{"login", "{a{b}}"}}},
+			Rule{Name: "a", Apply: []Apply{{Limit: "login", Key: "{a{b}}"}}},
 			`rules[0].apply[0].key: "{a{b}}" has a { without a }`,
 		},
 		{
-			Rule{Name: "a", Apply: []Apply{{"login", "{a}{b}"}}},
+			Rule{Name: "a", Apply: []Apply{{Limit: "login", Key: "{a}{b}"}}},
 			`rules[0].apply[0].key: "{a}{b}" has two placeholders side by side`,
 		},
 		{
-			Rule{Name: "a", Apply: []Apply{{"login", "{}"}}},
+			Rule{Name: "a", Apply: []Apply{{Limit: "login", Key: "{}"}}},
 			"rules[0].apply[0].key: {} is no name of an attribute",
 		},
 		{
-			Rule{Name: "a", Apply: []Apply{{"login", "{a b}"}}},
+			Rule{Name: "a", Apply: []Apply{{Limit: "login", Key: "{a b}"}}},
 			"rules[0].apply[0].key: {a b} is no name of an attribute",
 		},
 		{
@@ -262,7 +268,7 @@ func drawn(r *rand.Rand) ([]Rule, map[string]string) {
 	for i := range list {
 		list[i] = Rule{
 			Name: fmt.Sprint(i), Match: map[string][]string{},
-			Apply: []Apply{{"login", fmt.Sprint(i)}},
+			Apply: []Apply{{Limit: "login", Key: fmt.Sprint(i)}},
 		}
 		for range r.IntN(3) {
 			name := names[r.IntN(len(names))]
@@ -327,16 +333,22 @@ func FuzzMatch(f *testing.F) {
 	f.Add("a", "ab*", "abc*", "abcd", "k", "%")
 	f.Fuzz(func(t *testing.T, p1, p2, p3, path, key, user string) {
 		list := []Rule{
-			{Name: "1", Match: map[string][]string{"path": {p1}}, Apply: []Apply{{"login", key}}},
+			{
+				Name: "1", Match: map[string][]string{"path": {p1}},
+				Apply: []Apply{{Limit: "login", Key: key}},
+			},
 			{
 				Name: "2", Match: map[string][]string{"path": {p2, p3}},
-				Apply: []Apply{{"login", key}},
+				Apply: []Apply{{Limit: "login", Key: key}},
 			},
 			{
 				Name: "3", Match: map[string][]string{"user": {p2}, "path": {p3}},
-				Apply: []Apply{{"per-ip", key}},
+				Apply: []Apply{{Limit: "per-ip", Key: key}},
 			},
-			{Name: "4", Match: map[string][]string{"path": {p3}}, Apply: []Apply{{"login", "all"}}},
+			{
+				Name: "4", Match: map[string][]string{"path": {p3}},
+				Apply: []Apply{{Limit: "login", Key: "all"}},
+			},
 		}
 		s, err := New(list, limits(t))
 		if err != nil {
@@ -378,7 +390,7 @@ func BenchmarkMatch(b *testing.B) {
 			for i := range list {
 				list[i] = Rule{
 					Match: kind.rule(i),
-					Apply: []Apply{{"login", "{user}"}, {"per-ip", "{ip}"}},
+					Apply: []Apply{{Limit: "login", Key: "{user}"}, {Limit: "per-ip", Key: "{ip}"}},
 				}
 			}
 			s := made(b, list...)

@@ -98,6 +98,9 @@ func sendable(requests []Request) error {
 		if limit := requests[i].Limit; !utf8.ValidString(limit) { // the protocol cannot encode it
 			return status.Errorf(codes.InvalidArgument, "items[%d].limit: %q is no UTF-8", i, limit)
 		}
+		if plan := requests[i].Plan; !utf8.ValidString(plan) {
+			return status.Errorf(codes.InvalidArgument, "items[%d].plan: %q is no UTF-8", i, plan)
+		}
 	}
 	return nil
 }

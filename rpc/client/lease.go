@@ -102,7 +102,7 @@ func (s *leases) close() {
 
 // leasable reports whether a lease can serve r: r asks for units and has no other option.
 func leasable(r *Request) bool {
-	return r.Cost > 0 && !r.Report && !r.Drain && !r.Strict && r.At.IsZero()
+	return r.Cost > 0 && !r.Report && !r.Drain && !r.Strict && r.At.IsZero() && r.Plan == ""
 }
 
 // decide decides on r, which must be leasable, into d, if there is a lease for it.

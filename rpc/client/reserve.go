@@ -150,7 +150,7 @@ func (r *Reservation) Extend(ctx context.Context, ttl time.Duration) error {
 func (r *Request) item() *penstockv1.Item {
 	it := &penstockv1.Item{
 		Limit: r.Limit, Key: []byte(r.Key), Cost: &r.Cost, Report: r.Report,
-		Drain: r.Drain, Strict: r.Strict,
+		Drain: r.Drain, Strict: r.Strict, Plan: r.Plan,
 	}
 	if !r.At.IsZero() {
 		at := r.At.UnixMilli()

@@ -77,6 +77,8 @@ type Request struct {
 	// request that would be delayed for longer is refused, and charges nothing. Zero: as long as
 	// the limit says; below zero: none, so the request is admitted at once or refused
 	MaxDelay time.Duration
+	// the plan of the key, of a limit that has plans; "": none is named
+	Plan string
 }
 
 // maxDelayMs is MaxDelay as the protocol has it, rounded down; ok is false if it says nothing.
@@ -109,6 +111,10 @@ func (c *Client) take(ctx context.Context, r Request) (Decision, error) {
 	if !utf8.ValidString(r.Limit) {
 		return Decision{}, status.Errorf(codes.InvalidArgument, "items[0].limit: %q is no UTF-8",
 			r.Limit)
+	}
+	if !utf8.ValidString(r.Plan) {
+		return Decision{}, status.Errorf(codes.InvalidArgument, "items[0].plan: %q is no UTF-8",
+			r.Plan)
 	}
 	t := idle.Get().(*take)
 	var limited bool

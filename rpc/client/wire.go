@@ -58,6 +58,9 @@ func appendItem(b []byte, r *Request, origin, sequence uint64) []byte {
 	if ms, said := r.maxDelayMs(); said {
 		b = appendNumber(b, 10, uint64(ms))
 	}
+	if r.Plan != "" {
+		b = appendText(b, 11, r.Plan)
+	}
 	return b
 }
 

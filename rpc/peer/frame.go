@@ -130,12 +130,18 @@ func setTerms(t *cluster.Terms, v uint64) {
 func limitBits(l *limiter.Limit) uint64 {
 	silent, replicated := l.NeverDenies(), l.Consistency == limiter.Replicated
 	leased, released := l.Consistency == limiter.Leased, l.Unsettled == limiter.UnsettledRelease
-	return bitsOf(&l.CountRejected, &silent, &l.Strict, &l.Drain, &l.Lenient, &l.ClientTime, &l.Sessions, &l.Sync, &replicated, &released, &l.Unlimited, &leased, &l.Nameless, &l.Inline)
+	return bitsOf(&l.CountRejected, &silent, &l.Strict, &l.Drain,
+		&l.Lenient, &l.ClientTime, &l.Sessions, &l.Sync, &replicated, &released, &l.Unlimited,
+		&leased, &l.Nameless, &l.Inline,
+		&l.Planned)
 }
 
 func setLimitBits(s *limiter.Spec, v uint64) {
 	var replicated, released, leased bool
-	setBits(v, &s.CountRejected, &s.DryRun, &s.Strict, &s.Drain, &s.Lenient, &s.ClientTime, &s.Sessions, &s.Sync, &replicated, &released, &s.Unlimited, &leased, &s.Nameless, &s.Inline)
+	setBits(v, &s.CountRejected, &s.DryRun, &s.Strict, &s.Drain,
+		&s.Lenient, &s.ClientTime, &s.Sessions, &s.Sync, &replicated, &released, &s.Unlimited,
+		&leased, &s.Nameless, &s.Inline,
+		&s.Planned)
 	if leased {
 		s.Consistency = limiter.Leased
 	}

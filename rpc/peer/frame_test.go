@@ -90,6 +90,9 @@ func drawLimit(t *rapid.T) *limiter.Limit {
 	if s.Algorithm < limiter.StatedWindow {
 		s.MaxDebt = rapid.Int64Range(0, 20).Draw(t, "max_debt")
 	}
+	if s.Override != "" && rapid.Bool().Draw(t, "plan?") {
+		s.Override, s.Planned = "plan pro", true
+	}
 	with := s
 	with.OnDeny, with.MaxDelay = limiter.DenyDelay, time.Duration(
 		rapid.Int64Range(0, int64(limiter.LongestDelay)).Draw(t, "max_delay"))

@@ -613,7 +613,10 @@ type Item struct {
 	AtMs *int64 `protobuf:"varint,9,opt,name=at_ms,json=atMs,proto3,oneof" json:"at_ms,omitempty"`
 	// The longest delay that the caller bears, 0 to 3600000: an item that would be delayed for
 	// longer is refused, and charges nothing. Absent: as long as the limit says.
-	MaxDelayMs    *int64 `protobuf:"varint,10,opt,name=max_delay_ms,json=maxDelayMs,proto3,oneof" json:"max_delay_ms,omitempty"`
+	MaxDelayMs *int64 `protobuf:"varint,10,opt,name=max_delay_ms,json=maxDelayMs,proto3,oneof" json:"max_delay_ms,omitempty"`
+	// The plan of the key, of a named limit that has plans: one of the overrides of the limit.
+	// Empty: none is named.
+	Plan          string `protobuf:"bytes,11,opt,name=plan,proto3" json:"plan,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -716,6 +719,13 @@ func (x *Item) GetMaxDelayMs() int64 {
 		return *x.MaxDelayMs
 	}
 	return 0
+}
+
+func (x *Item) GetPlan() string {
+	if x != nil {
+		return x.Plan
+	}
+	return ""
 }
 
 // RequestId names one take. Whoever repeats it sends the same one.
@@ -4747,7 +4757,7 @@ var File_penstock_v1_penstock_proto protoreflect.FileDescriptor
 
 const file_penstock_v1_penstock_proto_rawDesc = "" +
 	"\n" +
-	"\x1apenstock/v1/penstock.proto\x12\vpenstock.v1\"\xcc\x02\n" +
+	"\x1apenstock/v1/penstock.proto\x12\vpenstock.v1\"\xe0\x02\n" +
 	"\x04Item\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\tR\x05limit\x120\n" +
 	"\x06inline\x18\x02 \x01(\v2\x18.penstock.v1.InlineLimitR\x06inline\x12\x10\n" +
@@ -4760,7 +4770,8 @@ const file_penstock_v1_penstock_proto_rawDesc = "" +
 	"\x05at_ms\x18\t \x01(\x03H\x01R\x04atMs\x88\x01\x01\x12%\n" +
 	"\fmax_delay_ms\x18\n" +
 	" \x01(\x03H\x02R\n" +
-	"maxDelayMs\x88\x01\x01B\a\n" +
+	"maxDelayMs\x88\x01\x01\x12\x12\n" +
+	"\x04plan\x18\v \x01(\tR\x04planB\a\n" +
 	"\x05_costB\b\n" +
 	"\x06_at_msB\x0f\n" +
 	"\r_max_delay_ms\"?\n" +

@@ -99,7 +99,8 @@ type Limit struct {
 	Anchor uint32 `protobuf:"varint,6,opt,name=anchor,proto3" json:"anchor,omitempty"`
 	// Bits, from the lowest: count_rejected; never_denies (dry_run, or on_deny: shadow), so that it has no say in an
 	// atomic ask; strict; drain; lenient; client_time; sessions; sync (the heir keeps a copy before the answer); replicated;
-	// unsettled: release; unlimited; leased.
+	// unsettled: release; unlimited; leased; nameless; inline;
+	// planned (override is "plan " and the name of a plan).
 	Flags   uint32 `protobuf:"varint,7,opt,name=flags,proto3" json:"flags,omitempty"`
 	MaxDebt int64  `protobuf:"varint,8,opt,name=max_debt,json=maxDebt,proto3" json:"max_debt,omitempty"`
 	// The rest belongs to some algorithms only; see InlineLimit of penstock.v1.
