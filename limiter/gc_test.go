@@ -15,24 +15,33 @@ import (
 func TestCollectorHasNothingToDo(t *testing.T) {
 	const keys = 200_000
 	l := mustNew(t, benchLimits[0])
-	buf := &keyBuffer{}
-	before := collected()
-	table := limiter.NewTable(limiter.TableConfig{})
-	for i := range uint32(keys) {
-		key := buf.key(i)
-		table.Take(start, l, key, limiter.Hash(key), 1)
+	grow := func() (scanned, live int64) {
+		buf := &keyBuffer{}
+		before := collected()
+		table := limiter.NewTable(limiter.TableConfig{})
+		for i := range uint32(keys) {
+			key := buf.key(i)
+			table.Take(start, l, key, limiter.Hash(key), 1)
+		}
+		after := collected()
+		if got := table.Stats().Keys; got != keys {
+			t.Fatalf("%d keys in the table, want %d", got, keys)
+		}
+		runtime.KeepAlive(table)
+		return after.scanned - before.scanned, after.live - before.live
 	}
-	after := collected()
-	if got := table.Stats().Keys; got != keys {
-		t.Fatalf("%d keys in the table, want %d", got, keys)
+	// The runtime itself may allocate between the two looks, so the least of some tables counts.
+	scanned, live := grow()
+	for range 4 {
+		s, n := grow()
+		scanned, live = min(scanned, s), min(live, n)
 	}
-	if grown := after.scanned - before.scanned; grown > keys {
-		t.Errorf("for %d keys the collector scans %d bytes more", keys, grown)
+	if scanned > keys {
+		t.Errorf("for %d keys the collector scans %d bytes more", keys, scanned)
 	}
-	if grown := after.live - before.live; runtime.GOOS == "linux" && grown > keys {
-		t.Errorf("for %d keys the heap is %d bytes larger", keys, grown)
+	if runtime.GOOS == "linux" && live > keys {
+		t.Errorf("for %d keys the heap is %d bytes larger", keys, live)
 	}
-	runtime.KeepAlive(table)
 }
 
 // collection is what the last run of the collector found.
