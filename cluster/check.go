@@ -219,8 +219,8 @@ func (fw *forwarder) decideHere(now limiter.Instant, it *flight, out *Decision) 
 	return true
 }
 
-// admit checks r, looks its limits up and hashes its keys, into b. If
-// limits have parents, it returns what is decided in place of b.
+// admit checks r, looks its limits up and hashes its keys, into b. If limits have parents, it
+// returns the runs that are decided in place of b.
 func (n *Node) admit(
 	now limiter.Instant, view *route, r *Request, b *batch,
 ) (trees []treeRun, err error) {

@@ -81,8 +81,8 @@ type treeRun struct {
 	atomic bool
 }
 
-// growRuns divides items, which are those of r and of which some have a parent, into what is
-// decided at once. They keep their order. What it refuses has charged nothing.
+// growRuns divides items, which are those of r and of which some have a parent, into runs that are
+// decided at once. They keep their order. A request that it refuses has charged nothing.
 func growRuns(
 	limits map[string]limitInForce, r *Request, items []flight,
 ) (runs []treeRun, err error) {
@@ -105,7 +105,7 @@ func growRuns(
 	return runs, nil
 }
 
-// growTogether makes one run of items that stand or fall together. What is above them comes behind
+// growTogether makes one run of items that stand or fall together. The levels above come behind
 // all of them: a rule may name a parent as well.
 func growTogether(
 	limits map[string]limitInForce, r *Request, items []flight,

@@ -8,8 +8,8 @@
 //     they only copy the record into the roster and ring a bell. One goroutine answers the bell: it makes a View of the
 //     whole roster, never of the event, so that no order or loss of events can make it wrong. A death, and a
 //     node that is LEAVING, make one at once; joins and other changes wait a moment for more, which a restart brings.
-//     What is new is told at once, and a few times more; while nothing is new, the library
-//     gossips seldom (stir.go).
+//     News are told at once, and a few times more; while there are none, the library gossips
+//     seldom (stir.go).
 //  4. The library never heals a partition once both sides have declared each other dead. The reconnector does: every
 //     few seconds it knocks at some of the members that have died without saying goodbye, and at a seed it misses.
 //  5. SetState(LEAVING) takes the node out of every ring while it still answers; Leave says goodbye; Close stops.
@@ -146,7 +146,7 @@ const (
 	// somebody did so 10 s late in an eighth of the cases.
 	retransmits = 8
 	// leavingRounds is how many rounds of gossip Leave lets pass between LEAVING and the goodbye,
-	// if it must say both: who hears the goodbye first takes it for a death.
+	// if it must say both: a node that hears the goodbye first takes it for a death.
 	leavingRounds = 5
 	// streamTimeout bounds a connection of the library, and with it how long Close may take.
 	streamTimeout = 2 * time.Second

@@ -58,3 +58,24 @@ func TestPromiseToFollowIsKept(t *testing.T) {
 		t.Log(strings.Join(w.log, "\n"))
 	}
 }
+
+// Promise: a member that wishes to leave does so, also if a renewal from before comes behind one
+// that says so. Its members would make it an owner again, when it has given its right up.
+func TestOvertakenRenewalTakesNoWishBack(t *testing.T) {
+	w := newWorld(1, 3)
+	w.trio("a", "b", "c")
+	a, b := w.node("a"), w.node("b")
+	overtaken := Renew{Epoch: b.s.config.Epoch, Sent: Instant(w.now)}
+	w.run(50 * time.Millisecond)
+	w.step(b, Leave{})
+	for i := 0; !a.s.entry(b.s.me.Boot).leaving && i < 200; i++ {
+		w.run(time.Millisecond / 4)
+	}
+	if !a.s.entry(b.s.me.Boot).leaving || a.s.config.Epoch != overtaken.Epoch {
+		t.Fatalf("a has not heard that b leaves, or is in %v already", a.s.config)
+	}
+	w.step(a, Received{b.s.me.Boot, overtaken})
+	if e := a.s.entry(b.s.me.Boot); !e.leaving || e.stays {
+		t.Error("a believes that b stays")
+	}
+}

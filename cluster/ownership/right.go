@@ -88,10 +88,12 @@ func (s *State) mayGo() bool {
 // renewAsked acknowledges a renewal, unless this voter has sealed the epoch (R4).
 func (s *State) renewAsked(now Instant, from Boot, m Renew) {
 	e := s.entry(from)
-	if m.Leaving != e.leaving {
-		e.leaving, e.stays = m.Leaving, !m.Leaving
+	if m.Sent >= e.wished { // else it was overtaken on its way, and the sender's mind may have changed
+		if e.wished = m.Sent; m.Leaving != e.leaving {
+			e.leaving, e.stays = m.Leaving, !m.Leaving
+		}
+		e.missed = m.Unreached
 	}
-	e.missed = m.Unreached
 	if !s.config.Votes(s.me.Boot) || s.p.keeps(ruleOneEpoch) && !s.config.Has(from) {
 		return
 	}

@@ -101,6 +101,7 @@ type entry struct {
 	seen      bool    // it has renewed with this voter in the epoch installed
 	unreached bool    // it cannot be called from here
 	missed    []Boot  // those that cannot be called from there
+	wished    Instant // when it sent the renewal that says leaving, stays and missed
 
 	renewed Instant // when this voter last acknowledged a renewal of it
 	acked   Instant // sending time of the newest renewal of this member that it has acknowledged

@@ -258,7 +258,7 @@ func (t *target) sender(r *mathrand.Rand) sendFunc {
 					int64(keys[i]), 10), Cost: &t.cost,
 			}
 		}
-		// What is under way when the run is ended has its whole time: its answer still counts.
+		// A call that is under way when the run ends has its whole time: its answer still counts.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.timeout)
 		defer cancel()
 		decisions, err := checkItems(ctx, t.clients[r.IntN(len(t.clients))], items, false)

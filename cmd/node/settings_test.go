@@ -151,7 +151,7 @@ func TestSettingsCheck(t *testing.T) {
 	}
 }
 
-// What is protected, meant, or out of reach for strangers is accepted.
+// Settings that are protected, meant, or out of reach for strangers are accepted.
 func TestSettingsAccepted(t *testing.T) {
 	for name, change := range map[string]func(*settings){
 		"loopback by name": func(s *settings) { s.HTTP = "localhost:1" },
