@@ -76,7 +76,7 @@ func (hd *holder) seesReleased(it *flight, out *limiter.Decision) {
 
 // sign says that out is a decision of this node as the holder of the key.
 func (hd *holder) sign(now limiter.Instant, it *flight, out *Decision) {
-	out.Owner, out.Source = hd.id, SourceOwner
+	out.Owner, out.Source, out.ID = hd.id, SourceOwner, it.ID
 	// Another one may go on too, or counters are lost, or this is what the share of this node has
 	// said.
 	if hd.right.marked.Load() && !it.Limit.Unlimited || hd.parts.forgetful(now, it) ||

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"cmp"
 	"errors"
 	"time"
 
@@ -164,15 +163,7 @@ func (j *judge) heard(h *hearing, i int, d *cluster.Decision, yes bool) {
 		return
 	case local:
 	case it.Op != cluster.OpPeek && !(h.spread && looksOnly(a, it)):
-		s := j.said.byID.get(it.ID)
-		released := int64(0)
-		if h.spread && !yes {
-			released = h.aside(i)
-		}
-		if s == nil || !s.has(got, released) {
-			s = cmp.Or(s, &saying{})
-			j.fail(honest, "%s passes on a decision on %s under %s that its owner never took:\n  %s\nwhere the owner said:\n  %s",
-				p.machine.id, keyText(it.Key), a.spec.Name, decisionText(got), decisionText(s.last))
+		if !j.passesOn(h, i, got, yes) {
 			return
 		}
 	}

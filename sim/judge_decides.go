@@ -6,7 +6,6 @@ import (
 
 	"penstock/cluster"
 	"penstock/limiter"
-	"penstock/ring"
 )
 
 // What nodes decide is what a naive limiter would decide, or as close to it as the promises say.
@@ -27,9 +26,7 @@ func (j *judge) observe(h *hearing) {
 		h.decided[i] = true
 		raw := d.Decision
 		raw.Allowed = raw.Allowed && !d.Shadow
-		it := &h.question.Items[i]
-		x := asked{h.request.terms[i].account, it.Cost, it.Op, it.ID, d.Degraded}
-		j.asksAgain(h, &x, raw)
+		x := h.asked(i)
 		if h.spread {
 			j.setsAside(p, &x, raw)
 			continue
@@ -52,17 +49,16 @@ func (j *judge) observe(h *hearing) {
 	}
 }
 
-// asksAgain gives an item the id under which the node has asked another one for it, if it answers
-// as that one has answered, and may have been told so; or as it has answered itself, because the
-// ask was relayed to it when it had got the key.
-func (j *judge) asksAgain(h *hearing, x *asked, got limiter.Decision) {
-	if x.id != (cluster.ID{}) || x.op == cluster.OpPeek {
-		return
+// asked is the i-th item, which the node has decided. Of one that its client gave no ID the decision
+// says which one the node has drawn: the node has asked others under it, and may remember what
+// they have told.
+func (h *hearing) asked(i int) asked {
+	it, d := &h.question.Items[i], &h.out[i]
+	id := it.ID
+	if id == (cluster.ID{}) {
+		id = d.ID
 	}
-	told := j.recalled[ring.Partition(x.account.hash)] >= h.began
-	if told || j.world.now > h.began {
-		x.id = j.memories.asked(h.process, h.began, x.account, got, told)
-	}
+	return asked{h.request.terms[i].account, it.Cost, it.Op, id, d.Degraded}
 }
 
 // givenUp reports whether an item was decided without its owner. What a node has promised it

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"time"
 
 	"penstock/cluster"
@@ -14,6 +15,7 @@ type saying struct {
 	first, last limiter.Decision
 	by          *process           // who said the last
 	others      []limiter.Decision // the last of each who said something else before
+	released    bool               // it was set aside, and has been released since
 }
 
 // has reports whether d was said, before so many units that were set aside were released.
@@ -78,6 +80,7 @@ func (j *judge) delivered(from, p *process, a *cluster.Ask, deadline limiter.Ins
 			if it.Op == cluster.OpReserve {
 				j.setsAside(p, &x, out.Decision)
 				j.says(p, &x, unheld(out.Decision))
+				j.saidReleased(x.id, out.Decision)
 			}
 			continue
 		}
@@ -150,12 +153,55 @@ func (j *judge) says(p *process, it *asked, d limiter.Decision) {
 		} else {
 			s = new(saying)
 		}
-		s.first, s.others = d, s.others[:0]
+		s.first, s.others, s.released = d, s.others[:0], false
 		j.said.byID.put(it.id, s)
 	} else if s.by != p {
 		s.others = append(s.others, s.last)
 	}
 	s.last, s.by = d, p
+}
+
+// saidReleased notes whether an owner remembers under id that it has set something aside, and has
+// released it since.
+func (j *judge) saidReleased(id cluster.ID, d limiter.Decision) {
+	if s := j.said.byID.get(id); s != nil {
+		s.released = d.Allowed && d.Hold == limiter.HoldInTheWay
+	}
+}
+
+// passesOn checks that got, which is heard of the i-th item, is what its owner said.
+func (j *judge) passesOn(h *hearing, i int, got limiter.Decision, yes bool) bool {
+	it := &h.question.Items[i]
+	s := j.said.byID.get(it.ID)
+	aside := int64(0)
+	if h.spread && !yes {
+		aside = h.aside(i)
+	}
+	if s != nil && (s.has(got, aside) || h.spread && s.released && j.refusesAnew(h, s, got)) {
+		return true
+	}
+	j.fail(honest, "%s passes on a decision on %s under %s that its owner never took:\n  %s\nwhere the owner said:\n  %s",
+		h.process.machine.id, keyText(it.Key), h.request.terms[i].account.spec.Name, decisionText(got), decisionText(cmp.Or(s, &saying{}).last))
+	return false
+}
+
+// refusesAnew reports whether got is the no to an item of a request that is repeated after it was
+// refused: its owner, which said s, has released what it had set aside, and no owner refuses any
+// more.
+func (j *judge) refusesAnew(h *hearing, s *saying, got limiter.Decision) bool {
+	said := s.last
+	said.Allowed, said.RetryAfter = false, time.Second
+	if got != said {
+		return false
+	}
+	for i := range h.question.Items {
+		other := j.said.byID.get(h.question.Items[i].ID)
+		refuses := other != nil && !other.released && !other.last.Allowed
+		if refuses && !watches(h.request.terms[i].account.spec) {
+			return false
+		}
+	}
+	return true
 }
 
 // settled checks that a call came back in time.

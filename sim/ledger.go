@@ -45,25 +45,6 @@ type answered struct {
 	account   *account            // of its first item
 }
 
-// asked is the id under which p asked for an item of an account since then, and was answered d by
-// another node. Where p itself comes to hold the key, with what that node remembers, it answers the
-// same; of the id that it drew for the item its client's question knows nothing.
-func (m *memories) asked(
-	p *process, since time.Duration, a *account, d limiter.Decision, told bool,
-) (id cluster.ID) {
-	for x := m.oldest; x != nil; x = x.next {
-		drawn := x.id.Origin == p.boot|drawnOrigin
-		if drawn && x.now >= since && x.account == a && (told || x.by == p) &&
-			len(x.decisions) == 1 && x.decisions[0] == d {
-			id = x.id
-		}
-	}
-	return id
-}
-
-// drawnOrigin is the bit of an ID's origin that says that a node has drawn it.
-const drawnOrigin = 1 << 63
-
 // tells notes what p has heard of the answers of others.
 func (m *memories) tells(p *process, taken []cluster.Memory) {
 	for i := range taken {
