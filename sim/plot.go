@@ -60,13 +60,19 @@ func (r *ScenarioReport) WriteSVG(w io.Writer) error {
 	body := p.String()
 	p.Reset()
 	p.events(top, y-rowHeight)
-	_, err := fmt.Fprintf(w, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %.0f" font-family="system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif" font-size="%d" role="img" aria-label="%s">
-<style>%s</style>
-<rect class="page" width="100%%" height="100%%"/>
-%s%s%s</svg>
-`, pictureWidth, y+8, fontSize, html.EscapeString(r.Name), pictureStyle, p.String(), axes.String(), body)
+	_, err := fmt.Fprintf(w, svgHead+"%s%s%s</svg>\n", pictureWidth, y+8, fontSize,
+		html.EscapeString(r.Name), pictureStyle, p.String(), axes.String(), body)
 	return err
 }
+
+// svgHead opens a picture: it has its width and height, the size of its letters, its name, and its
+// style.
+const svgHead = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %.0f" ` +
+	`font-family="system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif" font-size="%d" role="img" ` +
+	`aria-label="%s">
+<style>%s</style>
+<rect class="page" width="100%%" height="100%%"/>
+`
 
 const pictureStyle = `
 .page{fill:#fff}text{fill:#24292f;stroke:#fff;stroke-width:4px;paint-order:stroke}.dim{fill:#6e7781}.title{font-weight:600}

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,17 @@ import (
 	"time"
 )
 
+// LoggedRequest is what a line of a log says of its request. Lines that say the same share one, so
+// its reader may keep by its address what follows from it.
+type LoggedRequest struct {
+	Attributes map[string]string // by the names that rules ask for
+	Memo       any               // the reader's, kept for as long as the request is
+}
+
+// mostLoggedRequests bounds how many LoggedRequests are kept for the lines that follow. A log in
+// which each request is another one makes them anew.
+const mostLoggedRequests = 1 << 17
+
 // ReadAttributes calls see with each request of a log, in order of time, and with what names, of
 // attributes of rules, say of it. What texts says of an attribute counts, a text with fields in
 // braces; else it is the field of that name. A log of format common has more of what doors tell of
@@ -21,52 +33,46 @@ import (
 // line does not have is left out; lacks are the names of which no line has anything. Key of l is
 // not used.
 func (l Log) ReadAttributes(file string, r io.Reader, names []string, texts map[string]string,
-	see func(at time.Time, attributes map[string]string, cost int64),
+	see func(at time.Time, of *LoggedRequest, cost int64),
 ) (skipped int, lacks []string, err error) {
 	known, format, err := l.format()
 	if err != nil {
 		return 0, nil, err
 	}
-	for _, name := range slices.Sorted(maps.Keys(texts)) {
-		if !slices.Contains(names, name) {
-			return 0, nil, fmt.Errorf("attribute %.40q: no rule asks for it; they ask for: %s", name, strings.Join(names, ", "))
-		}
+	sources, err := attributeSources(names, texts, known)
+	if err != nil {
+		return 0, nil, err
 	}
-	sources, has := make([]keyOf, len(names)), make([]bool, len(names))
-	for i, name := range names {
-		text, given := texts[name]
-		if !given {
-			sources[i] = fieldFor(name, known)
-			continue
-		}
-		t, err := parsePattern(text, known)
-		if err != nil {
-			return 0, nil, fmt.Errorf("attribute %.40q: %w", name, err)
-		}
-		sources[i] = t.fill
-	}
-	all := func(fields func(string) (string, error)) (string, error) {
-		values := make([]string, len(names))
+	joined := func(buf []byte, line logLine) ([]byte, error) {
 		for i, source := range sources {
-			v, err := source(fields)
-			if strings.Contains(v, separator) {
-				return "", fmt.Errorf("its %.40s has a byte of 0 in it", names[i])
+			if i > 0 {
+				buf = append(buf, separator)
 			}
-			if err == nil && v != "" {
-				values[i], has[i] = v, true
+			start := len(buf)
+			with, err := source(buf, line)
+			if err != nil {
+				continue // a rule that needs it says so
 			}
+			if bytes.IndexByte(with[start:], separator) >= 0 {
+				return with, fmt.Errorf("its %.40s has a byte of 0 in it", names[i])
+			}
+			buf = with
 		}
-		return strings.Join(values, separator), nil
+		return buf, nil
 	}
-	skipped, err = l.read(file, r, known, format, all, func(at time.Time, key string, cost int64) {
-		attributes := make(map[string]string, len(names))
-		for i, v := range strings.Split(key, separator) {
-			if v != "" {
-				attributes[names[i]] = v
+	has := make([]bool, len(names))
+	requests := map[string]*LoggedRequest{}
+	skipped, err = l.read(file, r, known, format, joined,
+		func(at time.Time, key string, cost int64) {
+			of := requests[key]
+			if of == nil {
+				of = &LoggedRequest{Attributes: splitAttributes(key, names, has)}
+				if len(requests) < mostLoggedRequests {
+					requests[key] = of
+				}
 			}
-		}
-		see(at, attributes, cost)
-	})
+			see(at, of, cost)
+		})
 	for i, name := range names {
 		if !has[i] {
 			lacks = append(lacks, name)
@@ -76,41 +82,95 @@ func (l Log) ReadAttributes(file string, r io.Reader, names []string, texts map[
 }
 
 // separator stands between the values of attributes.
-const separator = "\x00"
+const separator = 0
+
+// splitAttributes are the values that were joined, by their names. It notes in has which are there.
+func splitAttributes(joined string, names []string, has []bool) map[string]string {
+	attributes := make(map[string]string, len(names))
+	for i, v := range strings.Split(joined, string(rune(separator))) {
+		if v != "" {
+			attributes[names[i]], has[i] = v, true
+		}
+	}
+	return attributes
+}
+
+// attributeSources says for each name where an attribute stands in a line.
+func attributeSources(
+	names []string, texts map[string]string, known []string,
+) (sources []keyOf, err error) {
+	for _, name := range slices.Sorted(maps.Keys(texts)) {
+		if !slices.Contains(names, name) {
+			return nil, fmt.Errorf("attribute %.40q: no rule asks for it; they ask for: %s", name,
+				strings.Join(names, ", "))
+		}
+	}
+	for _, name := range names {
+		text, given := texts[name]
+		if !given {
+			sources = append(sources, fieldFor(name, known))
+			continue
+		}
+		t, err := parsePattern(text, known)
+		if err != nil {
+			return nil, fmt.Errorf("attribute %.40q: %w", name, err)
+		}
+		sources = append(sources, t.fill)
+	}
+	return sources, nil
+}
 
 var errNoField = errors.New("a log has no such field")
 
 // fieldFor is where an attribute stands in a log: in one with known fields, or in any.
 func fieldFor(name string, known []string) keyOf {
-	if known == nil {
-		return func(fields func(string) (string, error)) (string, error) { return fields(name) }
+	field := name
+	if known != nil && !slices.Contains(known, name) {
+		field = map[string]string{"header:referer": "referer", "header:user-agent": "agent"}[name]
 	}
-	field := map[string]string{"header:referer": "referer", "header:user-agent": "agent"}[name]
-	if slices.Contains(known, name) {
-		field = name
+	if field == "" {
+		return func(buf []byte, _ logLine) ([]byte, error) { return buf, errNoField }
 	}
-	return func(fields func(string) (string, error)) (string, error) {
-		if field == "" {
-			return "", errNoField
+	return func(buf []byte, line logLine) ([]byte, error) {
+		v, err := line.field(field)
+		if err == nil && known != nil {
+			v, err = asDoorsTell(field, v)
 		}
-		v, err := fields(field)
-		switch field {
-		case "path":
-			if whole, err := url.PathUnescape(v); err == nil {
-				v = whole
-			}
-			return path.Clean("/" + v), err
-		case "ip":
-			if addr, err := netip.ParseAddr(v); err == nil {
-				return household(addr), nil
-			}
-		case "user", "referer", "agent":
-			if v == "-" {
-				return "", errNoField
-			}
-		}
-		return v, err
+		return append(buf, v...), err
 	}
+}
+
+// asDoorsTell is a field of a web server's log as doors tell of a request.
+func asDoorsTell(field string, v []byte) ([]byte, error) {
+	switch field {
+	case "path":
+		return cleanPath(v), nil
+	case "ip":
+		if bytes.IndexByte(v, ':') < 0 {
+			return v, nil // IPv4 is told as it is
+		}
+		if addr, err := netip.ParseAddr(string(v)); err == nil {
+			return []byte(household(addr)), nil
+		}
+	case "user", "referer", "agent":
+		if bytes.Equal(v, dash) {
+			return nil, errNoField
+		}
+	}
+	return v, nil
+}
+
+// cleanPath is a path without what is escaped in it, and without dots and double slashes.
+func cleanPath(v []byte) []byte {
+	plain := len(v) > 1 && v[0] == '/' && v[len(v)-1] != '/' && bytes.IndexByte(v, '%') < 0
+	if plain && !bytes.Contains(v, []byte("//")) && !bytes.Contains(v, []byte("/.")) {
+		return v
+	}
+	text := string(v)
+	if whole, err := url.PathUnescape(text); err == nil {
+		text = whole
+	}
+	return []byte(path.Clean("/" + text))
 }
 
 // household is an address as doors tell of it: an IPv6 address as its /64, which one client has as

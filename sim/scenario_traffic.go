@@ -140,9 +140,9 @@ func (d *draft) log(n ast.Node) {
 	if places["time"] != nil && e.format != "json" {
 		d.page.Fault(places["time"], "time", "belongs to format json; other logs have it at one place")
 	}
-	known, read := commonFields, logFormat(commonLog)
+	known, format := commonFields, logFormat(&commonLog{})
 	if e.format == "json" {
-		known, read = nil, jsonLog(cmp.Or(e.time, "time"))
+		known, format = nil, &jsonLog{timeField: cmp.Or(e.time, "time")}
 	}
 	d.held(n, e.limits, false)
 	key, cost := d.pattern(e.key, "key", "{ip}", known), d.pattern(e.cost, "cost", "1", known)
@@ -158,7 +158,8 @@ func (d *draft) log(n ast.Node) {
 		return
 	}
 	defer file.Close()
-	if e.logged, e.skipped, err = readLog(e.file, file, read, key.key, cost, e.skip); err != nil {
+	r := logReader{format: format, key: key.key, cost: cost, skip: e.skip}
+	if e.logged, e.skipped, err = r.readAll(e.file, file); err != nil {
 		d.page.Fault(places["log"], "log", err.Error())
 		return
 	}

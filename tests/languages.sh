@@ -67,7 +67,7 @@ if has "Python by gRPC" "python3-grpcio, python3-protobuf and protobuf-compiler"
 	protoc -I "$dir/proto" --python_out="$dir" "$dir/proto/penstock_pb/v1/penstock.proto"
 	asks "Python by gRPC" env PYTHONPATH="$dir" $python python/ask_grpc.py "$grpc" api grpc-user
 fi
-if has redis-py python3-redis $python -c 'import redis'; then
+if has redis-py python3-redis $python -c 'from redis import Redis'; then
 	asks redis-py $python python/ask_redis.py "$redis" redis-user
 fi
 if has Node.js nodejs node --version; then

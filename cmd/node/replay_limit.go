@@ -23,6 +23,7 @@ type policyReplayVerb struct {
 	Time   string `help:"json: the field with the time. Default: time."`
 	Skip   bool   `help:"Skip lines that cannot be read, and count them."`
 	Memory size   `default:"256MiB" help:"Budget of the table of counters."`
+	HTML   string `name:"html" type:"path" placeholder:"FILE" help:"Write the answer as a page as well, with plots."`
 
 	Attribute map[string]string `short:"a" mapsep:"none" placeholder:"NAME=TEXT" help:"For rules: what of a request is an attribute, a text with fields of the log in braces, as in user={auth.sub}. Default: the field of that name."`
 	output
@@ -33,6 +34,8 @@ type replayed struct {
 	Requests   int64       `json:"requests"`
 	Allowed    int64       `json:"allowed"`
 	Denied     int64       `json:"denied"`
+	Delayed    int64       `json:"delayed"` // of those allowed: their callers wait first
+	Longest    int64       `json:"longest_delay_ms"`
 	Keys       int         `json:"keys"`
 	KeysDenied int         `json:"keys_denied"`
 	Skipped    int         `json:"skipped_lines"`
@@ -49,6 +52,7 @@ type refusedBy struct {
 type deniedKey struct {
 	Key     string `json:"key"`
 	Denied  int64  `json:"denied"`
+	Delayed int64  `json:"delayed"` // of those allowed
 	Allowed int64  `json:"allowed"`
 }
 
@@ -87,12 +91,20 @@ func (v *policyReplayVerb) Run(sh shell) error {
 			return err
 		}
 	}
-	out, err := replayLog(log, decide, file.name, file)
+	var line timeline
+	out, err := replayLog(log, decide, file, &line)
 	if err != nil {
 		return err
 	}
 	if len(above) == 0 { // it is the only one
 		out.RefusedBy = nil
+	}
+	page := replayPage{log: file.name, limit: l.Name, headline: out.headline()}
+	if rows := out.table(); rows != nil {
+		page.tables = append(page.tables, rows)
+	}
+	if err := v.writePage(page, &line); err != nil {
+		return err
 	}
 	return v.print(sh.out, out, func(w io.Writer) error { return out.write(w) })
 }
@@ -100,44 +112,61 @@ func (v *policyReplayVerb) Run(sh shell) error {
 // decideAlone decides under a limit without a parent.
 func decideAlone(l *limiter.Limit, memory int64) decideLogged {
 	table := limiter.NewTable(limiter.TableConfig{Bytes: memory})
-	return func(at limiter.Instant, key string, cost int64) (string, error) {
+	return func(at limiter.Instant, key string, cost int64) (ruling, error) {
 		rule := l.For(key)
-		if rule.Unlimited || table.Take(at, rule, key, limiter.Hash(key), cost).Allowed {
-			return "", nil
+		if rule.Unlimited {
+			return ruling{}, nil
 		}
-		return l.Name, nil
+		d := table.Take(at, rule, key, limiter.Hash(key), cost)
+		if d.Allowed {
+			return ruling{delay: d.Delay}, nil
+		}
+		return ruling{refuses: l.Name}, nil
 	}
 }
 
-// decideLogged decides on a request of a log, and returns the name of the limit that refuses it;
-// empty: none does.
-type decideLogged func(at limiter.Instant, key string, cost int64) (refuses string, err error)
+// ruling is what becomes of a request of a log.
+type ruling struct {
+	refuses string        // name of the limit that refuses it; empty: none does
+	delay   time.Duration // of a request that is admitted: its caller waits so long first
+}
+
+// decideLogged decides on a request of a log.
+type decideLogged func(at limiter.Instant, key string, cost int64) (ruling, error)
 
 // replayLog decides on all requests of a log, at their times.
 func replayLog(
-	log sim.Log, decide decideLogged, name string, r io.Reader,
+	log sim.Log, decide decideLogged, file *openedLog, line *timeline,
 ) (out replayed, err error) {
 	keys := map[string]*deniedKey{}
 	refused := map[string]int64{}
 	var wrong error
-	out.Skipped, err = log.Read(name, r, func(at time.Time, key string, cost int64) {
+	out.Skipped, err = log.Read(file.name, file, func(at time.Time, key string, cost int64) {
 		k := keys[key]
 		if k == nil {
 			k = &deniedKey{Key: key}
 			keys[key] = k
 		}
 		out.Requests++
-		switch by, err := decide(limiter.Instant(at.UnixNano()), key, cost); {
-		case err != nil:
+		r, err := decide(limiter.Instant(at.UnixNano()), key, cost)
+		if err != nil {
 			wrong = cmp.Or(wrong, err)
-		case by == "":
-			out.Allowed++
-			k.Allowed++
-		default:
+			return
+		}
+		line.count(at, r)
+		switch {
+		case r.refuses != "":
 			out.Denied++
 			k.Denied++
-			refused[by]++
+			refused[r.refuses]++
+			return
+		case r.delay > 0:
+			out.Delayed++
+			k.Delayed++
+			out.Longest = max(out.Longest, r.delay.Milliseconds())
 		}
+		out.Allowed++
+		k.Allowed++
 	})
 	if err = cmp.Or(err, wrong); err != nil {
 		return out, err
@@ -149,12 +178,14 @@ func replayLog(
 	for _, k := range keys {
 		if k.Denied > 0 {
 			out.KeysDenied++
+		}
+		if k.Denied+k.Delayed > 0 {
 			out.Most = append(out.Most, *k)
 		}
 	}
 	slices.SortFunc(out.Most,
 		func(a, b deniedKey) int {
-			return cmp.Or(cmp.Compare(b.Denied, a.Denied),
+			return cmp.Or(cmp.Compare(b.Denied, a.Denied), cmp.Compare(b.Delayed, a.Delayed),
 				cmp.Compare(a.Key, b.Key),
 			)
 		})
@@ -163,21 +194,54 @@ func replayLog(
 }
 
 func (r *replayed) write(w io.Writer) error {
-	fmt.Fprintf(w, "%s requests of %s keys: %s allowed, %s denied (%s keys)\n",
-		thousands(r.Requests), thousands(int64(r.Keys)), thousands(r.Allowed), thousands(r.Denied),
-		thousands(int64(r.KeysDenied)))
+	fmt.Fprintln(w, r.headline())
+	writeDelayed(w, r.Delayed, r.Longest)
 	if r.Skipped > 0 {
 		fmt.Fprintf(w, "%s lines could not be read\n", thousands(int64(r.Skipped)))
 	}
 	for _, by := range r.RefusedBy {
 		fmt.Fprintf(w, "limit %s has refused %s\n", by.Limit, thousands(by.Refused))
 	}
+	if rows := r.table(); rows != nil {
+		return columns(w, rows)
+	}
+	return nil
+}
+
+func (r *replayed) headline() string {
+	return fmt.Sprintf("%s requests of %s keys: %s allowed, %s denied (%s keys)",
+		thousands(r.Requests), thousands(int64(r.Keys)), thousands(r.Allowed), thousands(r.Denied),
+		thousands(int64(r.KeysDenied)))
+}
+
+// table has the keys that were denied and delayed most; nil: none was.
+func (r *replayed) table() [][]string {
 	if len(r.Most) == 0 {
 		return nil
 	}
-	rows := [][]string{{"DENIED", "ALLOWED", "KEY"}}
+	rows := [][]string{{"DENIED", "DELAYED", "ALLOWED", "KEY"}}
 	for _, k := range r.Most {
-		rows = append(rows, []string{thousands(k.Denied), thousands(k.Allowed), shown(k.Key)})
+		rows = append(rows, []string{
+			thousands(k.Denied), thousands(k.Delayed), thousands(k.Allowed), shown(k.Key),
+		})
 	}
-	return columns(w, rows)
+	return withoutColumn(rows, 1, r.Delayed == 0)
+}
+
+// writeDelayed says how many callers wait first; nothing if none does.
+func writeDelayed(w io.Writer, delayed, longest int64) {
+	if delayed > 0 {
+		fmt.Fprintf(w, "of those allowed, %s are delayed, by %v at most\n", thousands(delayed),
+			time.Duration(longest)*time.Millisecond)
+	}
+}
+
+// withoutColumn leaves a column of a table out, if it is empty.
+func withoutColumn(rows [][]string, column int, empty bool) [][]string {
+	if empty {
+		for i := range rows {
+			rows[i] = slices.Delete(rows[i], column, column+1)
+		}
+	}
+	return rows
 }

@@ -11,6 +11,7 @@ import (
 	"penstock/cluster"
 	"penstock/limiter"
 	"penstock/limiter/policy"
+	"penstock/limiter/rules"
 	"penstock/sim"
 )
 
@@ -19,6 +20,8 @@ type replayedRules struct {
 	Requests  int64 `json:"requests"`
 	Allowed   int64 `json:"allowed"`
 	Denied    int64 `json:"denied"`
+	Delayed   int64 `json:"delayed"` // of those allowed: their callers wait first
+	Longest   int64 `json:"longest_delay_ms"`
 	Unmatched int64 `json:"unmatched"` // of those allowed: no rule matches
 	Unlimited int64 `json:"unlimited"` // likewise: a rule leaves them out
 	// neither: a rule that matches needs what they do not have
@@ -40,6 +43,7 @@ type replayedPart struct {
 	Denied   int64  `json:"denied"`  // by any of them: then none is
 	Refused  int64  `json:"refused"` // by this limit itself, or by limits of this rule
 	Shadowed int64  `json:"shadowed"`
+	Delayed  int64  `json:"delayed"`        // of those allowed: by this limit, or limits of this rule
 	Keys     int    `json:"keys,omitempty"` // of a limit
 }
 
@@ -48,7 +52,10 @@ type replayedKey struct {
 	Limit   string `json:"limit"`
 	Key     string `json:"key"`
 	Refused int64  `json:"refused"`
+	Delayed int64  `json:"delayed"` // of those allowed
 	Allowed int64  `json:"allowed"`
+
+	seen bool
 }
 
 // logClock shows the time of the log.
@@ -85,6 +92,10 @@ func (v *policyReplayVerb) byRules(sh shell) error {
 		return err
 	}
 	out := r.sum()
+	page := replayPage{log: file.name, headline: out.headline(), tables: out.tables()}
+	if err := v.writePage(page, &r.line); err != nil {
+		return err
+	}
 	return v.print(sh.out, out, func(w io.Writer) error { return out.write(w) })
 }
 
@@ -97,6 +108,7 @@ type rulesReplay struct {
 	limits map[string]*replayedPart
 	rules  map[string]*replayedPart
 	keys   map[[2]string]*replayedKey
+	line   timeline
 }
 
 func newRulesReplay(set *policy.Set, memory int64) (*rulesReplay, error) {
@@ -114,53 +126,129 @@ func newRulesReplay(set *policy.Set, memory int64) (*rulesReplay, error) {
 	return r, nil
 }
 
-func (r *rulesReplay) see(at time.Time, attributes map[string]string, cost int64) {
+// loggedMatch is what follows from the attributes of requests.
+type loggedMatch struct {
+	request   *cluster.Request
+	match     rules.Match
+	err       error
+	decisions []cluster.Decision
+	levels    []level // that they fall under
+	rules     []*replayedPart
+}
+
+// level is a limit with a key, which some items of a request fall under.
+type level struct {
+	limit *replayedPart
+	key   *replayedKey
+	items []int
+}
+
+// match finds, or remembers, what requests with the same attributes fall under.
+func (r *rulesReplay) match(of *sim.LoggedRequest) *loggedMatch {
+	if m, known := of.Memo.(*loggedMatch); known {
+		return m
+	}
+	m := &loggedMatch{}
+	of.Memo = m
+	if m.request, m.match, m.err = r.node.Match(of.Attributes, 1); m.err != nil {
+		return m
+	}
+	m.decisions = make([]cluster.Decision, len(m.request.Items))
+	for _, at := range levelsOf(r.node.Limits(), m.request.Items) {
+		l, k := part(r.limits, at.limit), r.keys[[2]string{at.limit, at.key}]
+		if k == nil {
+			k = &replayedKey{Limit: at.limit, Key: at.key}
+			r.keys[[2]string{at.limit, at.key}] = k
+		}
+		m.levels = append(m.levels, level{l, k, at.items})
+	}
+	for _, name := range m.match.Rules {
+		m.rules = append(m.rules, part(r.rules, name))
+	}
+	return m
+}
+
+func (r *rulesReplay) see(at time.Time, of *sim.LoggedRequest, cost int64) {
 	r.clock.now = limiter.Instant(at.UnixNano())
 	r.out.Requests++
-	request, match, err := r.node.Match(attributes, cost)
-	var decisions []cluster.Decision
-	if err == nil {
-		if decisions = make([]cluster.Decision, len(request.Items)); len(decisions) > 0 {
-			err = r.node.Check(request, decisions)
+	m := r.match(of)
+	err := m.err
+	if err == nil && len(m.decisions) > 0 {
+		for i := range m.request.Items {
+			m.request.Items[i].Cost = cost
 		}
+		err = r.node.Check(m.request, m.decisions)
 	}
 	if err != nil {
 		r.out.InError++
 		r.out.Error = cmp.Or(r.out.Error, err.Error())
+		r.line.count(at, ruling{refuses: "error"})
 		return
 	}
-	verdict := cluster.VerdictOf(decisions)
+	r.tally(at, m)
+}
+
+// tally counts a request that was decided.
+func (r *rulesReplay) tally(at time.Time, m *loggedMatch) {
+	all := told{}
+	for i := range m.decisions {
+		all.add(&m.decisions[i])
+	}
+	delay := all.delay.Milliseconds()
 	switch {
-	case !verdict.Allowed:
+	case all.refused:
 		r.out.Denied++
-	case len(match.Rules) == 0:
+	case len(m.match.Rules) == 0:
 		r.out.Unmatched++
 		r.out.Allowed++
-	case match.Unlimited:
+	case m.match.Unlimited:
 		r.out.Unlimited++
 		r.out.Allowed++
 	default:
 		r.out.Allowed++
 	}
-	shadowed := false
-	for _, at := range levelsOf(r.node.Limits(), request.Items, decisions) {
-		shadowed = shadowed || at.shadowed
-		l, k := part(r.limits, at.limit), r.keys[[2]string{at.limit, at.key}]
-		if k == nil {
-			k = &replayedKey{Limit: at.limit, Key: at.key}
-			r.keys[[2]string{at.limit, at.key}] = k
-			l.Keys++
-		}
-		l.count(verdict.Allowed, at.refused, at.shadowed)
-		if at.refused {
-			k.Refused++
-		} else if verdict.Allowed {
-			k.Allowed++
-		}
+	if !all.refused && all.delay > 0 {
+		r.out.Delayed++
+		r.out.Longest = max(r.out.Longest, delay)
 	}
-	for _, name := range match.Rules {
-		part(r.rules, name).count(verdict.Allowed, !verdict.Allowed, shadowed)
+	r.line.count(at, all.ruling())
+	for i := range m.levels {
+		l := &m.levels[i]
+		here := told{}
+		for _, k := range l.items {
+			if d := &m.decisions[k]; d.Rule.Name == l.limit.Name {
+				here.add(d)
+			}
+		}
+		if l.key.count(!all.refused, here) {
+			l.limit.Keys++
+		}
+		l.limit.count(!all.refused, here)
 	}
+	for _, p := range m.rules {
+		p.count(!all.refused, all)
+	}
+}
+
+// told is what decisions tell the caller together.
+type told struct {
+	refused, shadowed bool
+	delay             time.Duration // the longest
+}
+
+func (t *told) add(d *cluster.Decision) {
+	t.refused = t.refused || !d.Allowed
+	t.shadowed = t.shadowed || d.Shadow
+	if d.Allowed {
+		t.delay = max(t.delay, d.Delay)
+	}
+}
+
+func (t *told) ruling() ruling {
+	if t.refused {
+		return ruling{refuses: "a limit"}
+	}
+	return ruling{delay: t.delay}
 }
 
 func part(of map[string]*replayedPart, name string) *replayedPart {
@@ -172,19 +260,34 @@ func part(of map[string]*replayedPart, name string) *replayedPart {
 	return p
 }
 
-func (p *replayedPart) count(allowed, refused, shadowed bool) {
+func (p *replayedPart) count(allowed bool, by told) {
 	p.Requests++
-	if allowed {
-		p.Allowed++
-	} else {
+	if !allowed {
 		p.Denied++
+	} else if p.Allowed++; by.delay > 0 {
+		p.Delayed++
 	}
-	if refused {
+	if by.refused {
 		p.Refused++
 	}
-	if shadowed {
+	if by.shadowed {
 		p.Shadowed++
 	}
+}
+
+// count reports whether it is the first request of the key.
+func (k *replayedKey) count(allowed bool, by told) (first bool) {
+	first = !k.seen
+	k.seen = true
+	switch {
+	case by.refused:
+		k.Refused++
+	case allowed:
+		if k.Allowed++; by.delay > 0 {
+			k.Delayed++
+		}
+	}
+	return first
 }
 
 // sum is the report, the busiest limits and rules in front.
@@ -193,13 +296,13 @@ func (r *rulesReplay) sum() *replayedRules {
 	out.Limits, out.Rules, out.Most = sorted(r.limits), sorted(r.rules), []replayedKey{}
 	out.Lacks = append([]string{}, out.Lacks...)
 	for _, k := range r.keys {
-		if k.Refused > 0 {
+		if k.Refused+k.Delayed > 0 {
 			out.Most = append(out.Most, *k)
 		}
 	}
 	slices.SortFunc(out.Most, func(a, b replayedKey) int {
-		return cmp.Or(cmp.Compare(b.Refused, a.Refused), cmp.Compare(a.Limit, b.Limit),
-			cmp.Compare(a.Key, b.Key))
+		return cmp.Or(cmp.Compare(b.Refused, a.Refused), cmp.Compare(b.Delayed, a.Delayed),
+			cmp.Compare(a.Limit, b.Limit), cmp.Compare(a.Key, b.Key))
 	})
 	out.Most = out.Most[:min(10, len(out.Most))]
 	return out
@@ -208,7 +311,9 @@ func (r *rulesReplay) sum() *replayedRules {
 func sorted(parts map[string]*replayedPart) []replayedPart {
 	list := []replayedPart{}
 	for _, p := range parts {
-		list = append(list, *p)
+		if p.Requests > 0 { // else each of them was in error
+			list = append(list, *p)
+		}
 	}
 	slices.SortFunc(list, func(a, b replayedPart) int {
 		return cmp.Or(cmp.Compare(b.Requests, a.Requests), cmp.Compare(a.Name, b.Name))
@@ -217,12 +322,12 @@ func sorted(parts map[string]*replayedPart) []replayedPart {
 }
 
 func (r *replayedRules) write(w io.Writer) error {
-	fmt.Fprintf(w, "%s requests: %s allowed, %s denied\n", thousands(r.Requests),
-		thousands(r.Allowed), thousands(r.Denied))
+	fmt.Fprintln(w, r.headline())
 	if r.Unmatched+r.Unlimited > 0 {
 		fmt.Fprintf(w, "of those allowed, no rule matches %s, and %s fall under an "+
 			"unlimited rule\n", thousands(r.Unmatched), thousands(r.Unlimited))
 	}
+	writeDelayed(w, r.Delayed, r.Longest)
 	if r.InError > 0 {
 		fmt.Fprintf(w, "%s are in error, the first: %s\n", thousands(r.InError), r.Error)
 	}
@@ -233,35 +338,49 @@ func (r *replayedRules) write(w io.Writer) error {
 	if r.Skipped > 0 {
 		fmt.Fprintf(w, "%s lines could not be read\n", thousands(int64(r.Skipped)))
 	}
-	for _, t := range []struct {
-		head  string
-		parts []replayedPart
-	}{{"LIMIT", r.Limits}, {"RULE", r.Rules}} {
-		if len(t.parts) == 0 {
-			continue
-		}
-		rows := [][]string{{t.head, "REQUESTS", "ALLOWED", "DENIED", "REFUSED", "SHADOWED"}}
-		for _, p := range t.parts {
-			rows = append(rows, []string{
-				p.Name, thousands(p.Requests), thousands(p.Allowed),
-				thousands(p.Denied), thousands(p.Refused), thousands(p.Shadowed),
-			})
-		}
+	for _, rows := range r.tables() {
 		fmt.Fprintln(w)
 		if err := columns(w, rows); err != nil {
 			return err
 		}
 	}
-	if len(r.Most) == 0 {
-		return nil
+	return nil
+}
+
+func (r *replayedRules) headline() string {
+	return fmt.Sprintf("%s requests: %s allowed, %s denied", thousands(r.Requests),
+		thousands(r.Allowed), thousands(r.Denied))
+}
+
+// tables are the limits, the rules and the keys, without those that are empty. A column for delays
+// is there if there are any.
+func (r *replayedRules) tables() (all [][][]string) {
+	for _, t := range []struct {
+		head  string
+		parts []replayedPart
+	}{{"LIMIT", r.Limits}, {"RULE", r.Rules}} {
+		rows := [][]string{
+			{t.head, "REQUESTS", "ALLOWED", "DELAYED", "DENIED", "REFUSED", "SHADOWED"},
+		}
+		for _, p := range t.parts {
+			rows = append(rows, []string{
+				p.Name, thousands(p.Requests), thousands(p.Allowed), thousands(p.Delayed),
+				thousands(p.Denied), thousands(p.Refused), thousands(p.Shadowed),
+			})
+		}
+		if len(rows) > 1 {
+			all = append(all, withoutColumn(rows, 3, r.Delayed == 0))
+		}
 	}
-	rows := [][]string{{"REFUSED", "ALLOWED", "LIMIT", "KEY"}}
+	rows := [][]string{{"REFUSED", "DELAYED", "ALLOWED", "LIMIT", "KEY"}}
 	for _, k := range r.Most {
 		rows = append(rows, []string{
-			thousands(k.Refused), thousands(k.Allowed),
+			thousands(k.Refused), thousands(k.Delayed), thousands(k.Allowed),
 			k.Limit, shown(k.Key),
 		})
 	}
-	fmt.Fprintln(w)
-	return columns(w, rows)
+	if len(rows) > 1 {
+		all = append(all, withoutColumn(rows, 1, r.Delayed == 0))
+	}
+	return all
 }

@@ -42,17 +42,17 @@ func decideTree(
 		limits[a.Name] = a
 	}
 	n.SetLimits(limits)
-	return func(at limiter.Instant, key string, cost int64) (string, error) {
+	var out [1]cluster.Decision
+	return func(at limiter.Instant, key string, cost int64) (ruling, error) {
 		clock.now = at
-		var out [1]cluster.Decision
 		err := n.Check(&cluster.Request{
 			Items: []cluster.Item{{Limit: l.Name, Key: key, Cost: cost}},
 		}, out[:])
 		d := &out[0]
 		if err != nil || d.Allowed && !d.Shadow && !d.Over {
-			return "", err
+			return ruling{}, err
 		}
-		return d.Rule.Name, nil
+		return ruling{refuses: d.Rule.Name}, nil
 	}, nil
 }
 
@@ -76,39 +76,34 @@ func loneNode(clock *logClock, memory int64) (*cluster.Node, error) {
 	return n, err
 }
 
-// fallsUnder is a level that a request falls under, and whether it has refused it.
+// fallsUnder is a level that items of a request fall under, by their places.
 type fallsUnder struct {
-	limit, key        string
-	refused, shadowed bool
+	limit, key string
+	items      []int
 }
 
 // levelsOf are the levels that the items of a request fall under, each once: the limits that rules
 // name, and those above them.
-func levelsOf(
-	limits cluster.Limits, items []cluster.Item, decisions []cluster.Decision,
-) (list []fallsUnder) {
+func levelsOf(limits cluster.Limits, items []cluster.Item) (list []fallsUnder) {
 	seen := map[[2]string]int{}
-	add := func(limit, key string, d *cluster.Decision) {
+	add := func(limit, key string, item int) {
 		k, known := seen[[2]string{limit, key}]
 		if !known {
 			k = len(list)
 			seen[[2]string{limit, key}] = k
 			list = append(list, fallsUnder{limit: limit, key: key})
 		}
-		if d.Rule.Name == limit {
-			list[k].refused = list[k].refused || !d.Allowed
-			list[k].shadowed = list[k].shadowed || d.Shadow
-		}
+		list[k].items = append(list[k].items, item)
 	}
 	named := func(name string) *limiter.Limit { return limits[name] }
 	for i := range items {
 		it := &items[i]
-		add(it.Limit, it.Key, &decisions[i])
+		add(it.Limit, it.Key, i)
 		above, err := limiter.Ancestors(limits[it.Limit], named)
 		key := it.Key
 		for k := 0; err == nil && k < len(above); k++ {
 			key, _ = limiter.ParentKey(key)
-			add(above[k].Name, key, &decisions[i])
+			add(above[k].Name, key, i)
 		}
 	}
 	return list
