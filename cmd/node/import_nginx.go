@@ -2,83 +2,15 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
+
+	"penstock/limiter"
 )
-
-// directive is one of a configuration of nginx, with those of its block.
-type directive struct {
-	line  int
-	words []string
-	block []directive
-}
-
-var (
-	nginxBlank = regexp.MustCompile(`^(?:\s|#[^\n]*(?:\n|$))+`)
-	nginxWord  = regexp.MustCompile(`^(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|` +
-		`(?:[^\s;{}"']|\$\{)(?:[^\s;{]|\$\{)*)`)
-)
-
-// nginxReader takes directives from a configuration.
-type nginxReader struct {
-	file, rest string
-	line       int
-}
-
-// take returns what the next len(s) bytes are, and goes on behind them.
-func (r *nginxReader) take(s string) string {
-	r.line += strings.Count(s, "\n")
-	r.rest = r.rest[len(s):]
-	return s
-}
-
-// block reads directives up to the end of their block, or of the file. opened is the line where
-// the block begins, 0 for the file itself.
-func (r *nginxReader) block(opened int) (all []directive, err error) {
-	d := directive{}
-	for {
-		r.take(nginxBlank.FindString(r.rest))
-		begun := len(d.words) > 0
-		switch {
-		case r.rest == "" && (opened > 0 || begun):
-			return nil, fmt.Errorf("%s:%d: the file ends within a block or a directive",
-				r.file, max(opened, d.line))
-		case r.rest == "":
-			return all, nil
-		case r.rest[0] == '}' && opened > 0 && !begun:
-			r.take("}")
-			return all, nil
-		case r.rest[0] == ';' && begun:
-			r.take(";")
-			all, d = append(all, d), directive{}
-		case r.rest[0] == '{' && begun:
-			r.take("{")
-			if d.block, err = r.block(d.line); err != nil {
-				return nil, err
-			}
-			all, d = append(all, d), directive{}
-		default:
-			if err := r.word(&d); err != nil {
-				return nil, err
-			}
-		}
-	}
-}
-
-// word reads the next word of d.
-func (r *nginxReader) word(d *directive) error {
-	word := nginxWord.FindString(r.rest)
-	if word == "" {
-		return fmt.Errorf("%s:%d: %.20q is not expected here", r.file, r.line, r.rest)
-	}
-	if len(d.words) == 0 {
-		d.line = r.line
-	}
-	d.words = append(d.words, strings.Trim(r.take(word), `"'`))
-	return nil
-}
 
 // nginxZone is what limit_req_zone or limit_conn_zone says.
 type nginxZone struct {
@@ -291,27 +223,29 @@ func (d *draft) nginxRule(zones map[string]nginxZone, scope nginxScope) error {
 	return nil
 }
 
-// nginxLimit makes of limit_req a limit: with nodelay one that admits the burst at once, without it
-// one that has callers wait.
+// nginxLimit makes of limit_req a limit that admits at once what nginx does, and has callers wait
+// where nginx does; of limit_conn one of permits.
 func (d *draft) nginxLimit(
 	x directive, zones map[string]nginxZone,
 ) (name string, l draftLimit, err error) {
-	burst, delay := int64(0), true
+	connections := x.words[0] == "limit_conn"
+	burst, free := int64(0), int64(0) // requests beyond the first one; those that do not wait
 	for _, w := range x.words[1:] {
-		value, isBurst := strings.CutPrefix(w, "burst=")
+		word, value, _ := strings.Cut(w, "=")
 		switch {
-		case strings.HasPrefix(w, "zone="):
-			name = strings.TrimPrefix(w, "zone=")
-		case isBurst:
-			if burst, err = strconv.ParseInt(value, 10, 32); err != nil || burst < 0 {
-				return "", l, fmt.Errorf("%s:%d: burst %q is no number", d.file, x.line, value)
-			}
+		case word == "zone":
+			name = value
+		case word == "burst":
+			burst, err = nginxNumber(d, x, word, value)
 		case w == "nodelay":
-			delay = false
-		case strings.HasPrefix(w, "delay="):
-			d.note(x.line, "%s: the whole burst waits here, not only what is beyond it", w)
-		case x.words[0] == "limit_conn" && name == "":
+			free = math.MaxInt64
+		case word == "delay":
+			free, err = nginxNumber(d, x, word, value)
+		case connections && name == "":
 			name = w
+		}
+		if err != nil {
+			return "", l, err
 		}
 	}
 	z, known := zones[name]
@@ -319,20 +253,56 @@ func (d *draft) nginxLimit(
 		return "", l, fmt.Errorf("%s:%d: there is no zone %q in this file", d.file, x.line, name)
 	}
 	l.name = name
-	algorithm, limit, per := "gcra", z.limit, z.per
-	switch {
-	case z.connections:
-		algorithm, limit, per, burst = "concurrency", x.words[len(x.words)-1], "1m", -1
-	case delay && burst > 0:
-		algorithm = "leaky_bucket"
-	default: // the first request of a key has no excess
-		burst++
+	if connections {
+		l.fields = []field{
+			{"algorithm", "concurrency"}, {"limit", x.words[len(x.words)-1]}, {"per", "1m"},
+		}
+		return name, l, nil
 	}
-	l.fields = []field{{"algorithm", algorithm}, {"limit", limit}, {"per", per}}
-	if burst >= 0 {
-		l.fields = append(l.fields, field{"burst", fmt.Sprint(burst)})
-	}
+	l.fields = d.nginxRate(x, name, z, burst, min(free, burst))
 	return name, l, nil
+}
+
+func nginxNumber(d *draft, x directive, word, value string) (int64, error) {
+	n, err := strconv.ParseInt(value, 10, 32)
+	if err != nil || n < 0 {
+		return 0, fmt.Errorf("%s:%d: %s %q is no number", d.file, x.line, word, value)
+	}
+	return n, nil
+}
+
+// nginxRate are the fields of a limit that admits burst requests beyond the first one, free of them
+// at once and the others each at its turn.
+func (d *draft) nginxRate(x directive, name string, z nginxZone, burst, free int64) []field {
+	fields := []field{{"algorithm", "gcra"}, {"limit", z.limit}, {"per", z.per}}
+	at := func(n int64) field { return field{"burst", fmt.Sprint(n)} }
+	if free == burst {
+		return append(fields, at(burst+1)) // the first request of a key has no excess
+	}
+	rate, _ := strconv.ParseInt(z.limit, 10, 32) // zoneOf has read it
+	per, _ := time.ParseDuration(z.per)
+	if rate == 0 {
+		return append(fields, at(free+1)) // reading the limit says that it is 0
+	}
+	wait := time.Duration((burst-free)*int64(per)/rate + int64(time.Millisecond) - 1).
+		Truncate(time.Millisecond)
+	if wait > limiter.LongestDelay {
+		d.note(x.line, "zone %s: the last of %d requests that wait would wait for %v; the longest "+
+			"max_delay is %v", name, burst-free, wait, limiter.LongestDelay)
+		wait = limiter.LongestDelay
+	}
+	d.note(x.line, "zone %s: nginx holds requests back by itself, and not by auth_request: the "+
+		"answer says in Penstock-Delay-Ms how long the program behind it is to wait", name)
+	return append(fields, at(free+1), field{"on_deny", "delay"},
+		field{"max_delay", nginxWait(wait)})
+}
+
+// nginxWait writes a duration as files have it.
+func nginxWait(d time.Duration) string {
+	if d%time.Second == 0 {
+		return fmt.Sprintf("%ds", int64(d/time.Second))
+	}
+	return fmt.Sprintf("%dms", d.Milliseconds())
 }
 
 // nginxKeys are variables of nginx, and the attributes that /v1/auth knows.

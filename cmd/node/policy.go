@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -304,27 +303,19 @@ func differences(was, will map[string]*limiter.Limit) []limitChange {
 	return changes
 }
 
+// changedFields says what a limit would be after a change, its overrides and its candidate too.
 func changedFields(a, b *limiter.Limit) []string {
-	was, will, fields := map[string]string{}, map[string]string{}, []string{}
-	for _, r := range specRows(a.Spec) {
-		was[r[0]] = r[1]
-	}
-	for _, r := range specRows(b.Spec) {
-		will[r[0]] = r[1]
-	}
-	for _, rows := range [][][]string{specRows(a.Spec), specRows(b.Spec)} {
-		for _, r := range rows {
-			line := fmt.Sprintf("%s: %s → %s", r[0], cmp.Or(was[r[0]], "–"),
-				cmp.Or(will[r[0]], "–"))
-			if was[r[0]] != will[r[0]] && !slices.Contains(fields, line) {
-				fields = append(fields, line)
+	rows := func(l *limiter.Limit) [][]string {
+		rows := specRows(l.Spec)
+		for _, r := range definitionRows(policy.Format(l)) {
+			if strings.HasPrefix(r[0], "overrid") || strings.HasPrefix(r[0], "order") ||
+				strings.HasPrefix(r[0], "candidate.") {
+				rows = append(rows, r)
 			}
 		}
+		return rows
 	}
-	if x, y := a.Overrides(), b.Overrides(); !slices.Equal(x, y) {
-		fields = append(fields, fmt.Sprintf("overrides: %d → %d, or others", len(x), len(y)))
-	}
-	return fields
+	return changedRows(rows(a), rows(b))
 }
 
 // sameCounters finds out whether two limits count with one counter: a table is asked.
