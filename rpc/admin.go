@@ -17,16 +17,32 @@ import (
 	"penstock/rpc/history"
 )
 
+// adminConfig makes penstock.v1.Admin. Node is required, and so is Catalog for calls about limits.
+type adminConfig struct {
+	Node     *cluster.Node
+	Drain    func(context.Context) error // nil: the node cannot be drained
+	Audit    *audit.Log                  // nil: nothing is recorded
+	Roster   Roster                      // nil: versions and failed members are not known
+	Catalog  *catalog.Catalog
+	Recorder *history.Recorder // nil: it is not known which keys are asked for
+}
+
 // admin is penstock.v1.Admin.
 type admin struct {
 	penstockv1.UnimplementedAdminServer
-	node  *cluster.Node
-	drain func(context.Context) error // nil: it cannot
-	audit *audit.Log                  // nil: nothing is recorded
-
-	roster   Roster // nil: versions and failed members are not known
+	node     *cluster.Node
+	drain    func(context.Context) error
+	audit    *audit.Log
+	roster   Roster
 	catalog  *catalog.Catalog
-	recorder *history.Recorder // nil: it is not known which keys are asked for
+	recorder *history.Recorder
+}
+
+func newAdmin(c adminConfig) *admin {
+	return &admin{
+		node: c.Node, drain: c.Drain, audit: c.Audit,
+		roster: c.Roster, catalog: c.Catalog, recorder: c.Recorder,
+	}
 }
 
 // Members lists the nodes that this node knows, and those that have failed lately.

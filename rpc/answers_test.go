@@ -75,7 +75,8 @@ func TestDenialInTheWordsOfTheLimit(t *testing.T) {
 	var d decisionJSON
 	_, body := rpctest.Page(h, "GET", "/v1/check?limit=words&key=d", "")
 	if err := json.Unmarshal([]byte(body), &d); err != nil || d.Denial == nil ||
-		*d.Denial != (denialJSON{503, "application/json", `{"e":1}`}) {
+		d.Denial.Status != 503 || d.Denial.ContentType != "application/json" ||
+		d.Denial.Body != `{"e":1}` {
 		t.Errorf("%s: %v", body, err)
 	}
 }

@@ -14,7 +14,7 @@ import (
 func trying(t *testing.T) *cluster.Node {
 	t.Helper()
 	n := rpctest.Alone(t)
-	s := httpSpecs[0]
+	s := specs[0]
 	s.Name = "tried"
 	l, err := limiter.New(s)
 	if err == nil {

@@ -16,9 +16,9 @@ import (
 // Promise: a credit gives back what it says, never above full, is recorded with the state before
 // and after, and needs the right to write.
 func TestCredit(t *testing.T) {
-	n := rpctest.Alone(t, httpSpecs...)
+	n := rpctest.Alone(t, specs...)
 	var log strings.Builder
-	a := &admin{node: n, audit: audit.New(&log, nil)}
+	a := newAdmin(adminConfig{Node: n, Audit: audit.New(&log, nil)})
 	h := NewHTTP(HTTPConfig{Node: n})
 	rpctest.Page(h, "GET", "/v1/check?limit=demo&key=k&cost=4", "")
 	credit := func(limit, key string, units int64) (*penstockv1.CreditResponse, error) {

@@ -28,7 +28,7 @@ func TestOverloadIsSaidAtEveryDoor(t *testing.T) {
 	grpcDoor := NewServer(ServerConfig{
 		Node: s.node, Clock: clock.New(), Clients: clients, Gate: gate,
 	})
-	api := dial(t, s.open(grpcDoor))
+	api := rpctest.Dial(t, s.open(grpcDoor))
 	h := NewHTTP(HTTPConfig{Node: s.node, Clients: clients, Gate: gate, Admin: true})
 	talk := rpctest.TalkTo(t,
 		rpctest.Serve(t, redis.New(redis.Config{Node: s.node, Clients: clients, Gate: gate})))

@@ -16,7 +16,7 @@ import (
 
 // Promise: the same key and limit through two doors count as one.
 func TestGubernatorSharesNamedLimits(t *testing.T) {
-	node := rpctest.Alone(t, httpSpecs...)
+	node := rpctest.Alone(t, specs...)
 	h := NewHTTP(HTTPConfig{Node: node})
 	rpctest.Page(h, "GET", "/v1/check?limit=demo&key=alice&cost=3", "")
 	g := &gubernator.Door{Node: node, Inlines: new(door.Inlines)}

@@ -19,7 +19,7 @@ import (
 // Promise: the operator of a cluster sees the open holds; one that is settled is not there any
 // more; ids are not told.
 func TestWhoHoldsWhat(t *testing.T) {
-	n := rpctest.Alone(t, httpSpecs...)
+	n := rpctest.Alone(t, specs...)
 	h := NewHTTP(HTTPConfig{Node: n, Admin: true})
 	ids := map[string]string{}
 	for i, holder := range []string{"ann", "bo", "ann"} {
@@ -59,7 +59,7 @@ func TestWhoHoldsWhat(t *testing.T) {
 		t.Errorf("after bo has settled: %v", got)
 	}
 
-	a := &admin{node: n}
+	a := newAdmin(adminConfig{Node: n})
 	if out, err := a.Holds(context.Background(),
 		&penstockv1.HoldsRequest{Holder: "ann"}); err != nil || out.There != 2 || out.Holds[0].Units != 3 || out.Holds[0].LimitName != "demo" {
 		t.Error(out, err)

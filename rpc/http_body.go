@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"reflect"
-	"slices"
 	"strings"
 
 	"penstock/cluster"
@@ -30,38 +29,6 @@ type itemJSON struct {
 
 	MaxDelayMs *int64 `json:"max_delay_ms"`
 	Plan       string `json:"plan"`
-}
-
-// inlineJSON is a limit that comes along, in the words of the limits' files.
-type inlineJSON struct {
-	Name          string `json:"name"`
-	Algorithm     string `json:"algorithm"`
-	Limit         int64  `json:"limit"`
-	Per           string `json:"per"`
-	Burst         int64  `json:"burst,omitzero"`
-	Anchor        string `json:"anchor,omitzero"`
-	CountRejected bool   `json:"count_rejected,omitzero"`
-	OnError       string `json:"on_error,omitzero"`
-	MinGap        string `json:"min_gap,omitzero"`
-	Refill        int64  `json:"refill,omitzero"`
-	Strict        bool   `json:"strict,omitzero"`
-	Drain         bool   `json:"drain,omitzero"`
-	Buckets       int    `json:"buckets,omitzero"`
-	Lenient       bool   `json:"lenient,omitzero"`
-	ClientTime    bool   `json:"client_time,omitzero"`
-	Sessions      bool   `json:"sessions,omitzero"`
-	TimeZone      string `json:"time_zone,omitzero"`
-	MaxDebt       int64  `json:"max_debt,omitzero"`
-	Consistency   string `json:"consistency,omitzero"`
-	Replication   string `json:"replication,omitzero"`
-	OnPartition   string `json:"on_partition,omitzero"`
-	OnDeny        string `json:"on_deny,omitzero"`
-	DryRun        bool   `json:"dry_run,omitzero"`
-	Unsettled     string `json:"unsettled,omitzero"`
-	Spread        string `json:"spread,omitzero"`
-	Tag           string `json:"tag,omitzero"`
-	Tier          int    `json:"tier,omitzero"`
-	MaxDelay      string `json:"max_delay,omitzero"`
 }
 
 // bodyJSON is items, or the fields of one item, or attributes and a cost.
@@ -267,7 +234,8 @@ func (w *web) item(r *http.Request, i int, in *itemJSON, op cluster.Op) (cluster
 	}
 	var err error
 	if it.Terms, err = readTerms(i, terms{
-		in.Report, in.Drain, in.Strict, in.AtMs, in.MaxDelayMs,
+		report: in.Report, drain: in.Drain, strict: in.Strict,
+		atMs: in.AtMs, maxDelayMs: in.MaxDelayMs,
 	}); err != nil || in.Inline == nil {
 		return it, err
 	}
@@ -295,75 +263,4 @@ func (w *web) inline(r *http.Request, spec limiter.Spec, op cluster.Op) (*limite
 	}
 	from.Addr, _ = w.clientAddress(r) // a client on a Unix socket has none
 	return w.inlines.Bring(spec, from)
-}
-
-// inlineWords are the words of fields that are numbers inside, in the order of these.
-var inlineWords = map[string][]string{
-	"on_error":     {"local", "allow", "deny"},
-	"consistency":  {"exact", "replicated", "leased"},
-	"replication":  {"async", "sync"},
-	"on_partition": {"proportional", "deny", "open"},
-	"on_deny":      {"reject", "shadow", "tag", "deprioritize", "delay"},
-	"unsettled":    {"charge", "release"},
-}
-
-// spec is in in the words of package limiter. Its errors are *limiter.SpecError.
-func (in *inlineJSON) spec() (s limiter.Spec, err error) {
-	s = limiter.Spec{
-		Name: in.Name, Limit: in.Limit, Burst: in.Burst, CountRejected: in.CountRejected,
-		Refill: in.Refill, Strict: in.Strict, Drain: in.Drain, Buckets: in.Buckets,
-		Lenient: in.Lenient, ClientTime: in.ClientTime, Sessions: in.Sessions,
-		TimeZone: in.TimeZone, MaxDebt: in.MaxDebt, DryRun: in.DryRun,
-	}
-	var known bool
-	if s.Algorithm, known = limiter.AlgorithmNamed(in.Algorithm); !known {
-		return s, &limiter.SpecError{Field: "algorithm", Reason: fmt.Sprintf("%.40q is not "+
-			"there; there is: %s", in.Algorithm, limiter.AlgorithmNames())}
-	}
-	if s.Anchor, known = map[string]limiter.Anchor{
-		"":      limiter.DefaultAnchor(s.Algorithm),
-		"epoch": limiter.Epoch, "first_hit": limiter.FirstHit,
-	}[in.Anchor]; !known {
-		return s, &limiter.SpecError{Field: "anchor", Reason: fmt.Sprintf("%.40q is unknown; "+
-			"there is: epoch, first_hit", in.Anchor)}
-	}
-	for _, w := range []struct {
-		field, text string
-		set         func(int)
-	}{
-		{"on_error", in.OnError, func(i int) { s.OnError = limiter.OnError(i) }},
-		{"consistency", in.Consistency, func(i int) { s.Consistency = limiter.Consistency(i) }},
-		{"replication", in.Replication, func(i int) { s.Sync = i == 1 }},
-		{"on_partition", in.OnPartition, func(i int) { s.OnPartition = limiter.OnPartition(i) }},
-		{"on_deny", in.OnDeny, func(i int) { s.OnDeny = limiter.OnDeny(i) }},
-		{"unsettled", in.Unsettled, func(i int) { s.Unsettled = limiter.Unsettled(i) }},
-	} {
-		choices := inlineWords[w.field]
-		i := slices.Index(choices, w.text)
-		if i < 0 && w.text != "" {
-			return s, &limiter.SpecError{Field: w.field, Reason: fmt.Sprintf("%.40q is unknown; "+
-				"there is: %s", w.text, strings.Join(choices, ", "))}
-		}
-		w.set(max(0, i))
-	}
-	if err = s.ReadPer(in.Per); err != nil {
-		return s, &limiter.SpecError{Field: "per", Reason: err.Error()}
-	}
-	if in.MinGap != "" {
-		if s.MinGap, err = limiter.ParsePer(in.MinGap); err != nil {
-			return s, &limiter.SpecError{Field: "min_gap", Reason: err.Error()}
-		}
-	}
-	if in.MaxDelay != "" {
-		if s.MaxDelay, err = limiter.ParsePer(in.MaxDelay); err != nil {
-			return s, &limiter.SpecError{Field: "max_delay", Reason: err.Error()}
-		}
-	}
-	s.Answers.Tag, s.Answers.Tier = in.Tag, in.Tier
-	if in.Spread != "" {
-		if s.Answers.Spread, err = limiter.ParseSpread(in.Spread); err != nil {
-			return s, &limiter.SpecError{Field: "spread", Reason: err.Error()}
-		}
-	}
-	return s, nil
 }

@@ -247,7 +247,9 @@ func readQueryTerms(q map[string]string) (cluster.Terms, *door.Fault) {
 	if f != nil {
 		return cluster.Terms{}, f
 	}
-	terms, err := readTerms(0, terms{flags[0], flags[1], flags[2], at, longest})
+	terms, err := readTerms(0, terms{
+		report: flags[0], drain: flags[1], strict: flags[2], atMs: at, maxDelayMs: longest,
+	})
 	if err != nil {
 		f := ofQuery(door.Explain(err))
 		return terms, &f

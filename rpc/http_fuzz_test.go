@@ -24,7 +24,7 @@ func FuzzHTTPQuery(f *testing.F) {
 	f.Add(byte(3), "prefix=a&cursor=1.f&count=3", "")
 	f.Add(byte(4), "count=0&limit=%zz", "")
 	all := []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}
-	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(f, httpSpecs...), TrustedProxies: all})
+	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(f, specs...), TrustedProxies: all})
 	f.Fuzz(func(t *testing.T, at byte, query, forwarded string) {
 		r := httptest.NewRequest("GET", paths[int(at)%len(paths)], nil)
 		r.URL.RawQuery = query

@@ -174,7 +174,7 @@ func TestHTTPCrossSite(t *testing.T) {
 // Promise: a proxy asks for clients that come from anywhere, and passes on the headers that they
 // send.
 func TestHTTPAuthOfForeignClients(t *testing.T) {
-	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t, httpSpecs...), Hosts: NewHosts()})
+	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t, specs...), Hosts: NewHosts()})
 	// of a link on another page
 	followed := []string{"Sec-Fetch-Site", "cross-site", "Origin", "https://elsewhere.example"}
 	for _, c := range []struct {
@@ -212,7 +212,7 @@ func TestHTTPAuthOfForeignClients(t *testing.T) {
 
 // Promise: a client cannot vary its key by repeating a header.
 func TestHTTPAuthRepeatedHeader(t *testing.T) {
-	node := rpctest.Alone(t, httpSpecs...)
+	node := rpctest.Alone(t, specs...)
 	h := NewHTTP(HTTPConfig{Node: node})
 	for _, template := range []string{
 		"{header:X-User}", "{header:X-User%7Cnobody}",

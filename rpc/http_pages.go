@@ -151,14 +151,6 @@ func listed(ids []string) []string {
 	return ids
 }
 
-// epochOf is the number of the list of members that a node goes by; 0: it goes by none.
-func epochOf(n *cluster.Node) uint64 {
-	if c := n.Agreed(); c != nil {
-		return c.Epoch.Number
-	}
-	return 0
-}
-
 func writeJSON(rw http.ResponseWriter, status int, v any) {
 	b, err := json.Marshal(v)
 	if err != nil {

@@ -64,7 +64,7 @@ func forwardAuth(t *testing.T, ask http.Handler, question string, next http.Hand
 // Promise: Traefik's contract. Clients are told apart by what Traefik says of them, and not by what
 // they say themselves.
 func TestTraefik(t *testing.T) {
-	node := rpctest.Alone(t, httpSpecs...)
+	node := rpctest.Alone(t, specs...)
 	h := NewHTTP(HTTPConfig{
 		Node: node,
 		TrustedProxies: []netip.Prefix{
@@ -119,7 +119,7 @@ func TestTraefik(t *testing.T) {
 }
 
 func TestHTTPHeaderForms(t *testing.T) {
-	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t, httpSpecs...)})
+	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t, specs...)})
 	all := []string{
 		"RateLimit", "RateLimit-Policy", "RateLimit-Limit", "RateLimit-Remaining",
 		"RateLimit-Reset", "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset",

@@ -1,7 +1,6 @@
 package rpc
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -13,33 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"penstock/limiter"
-	penstockv1 "penstock/proto/penstock/v1"
-	"penstock/rpc/door"
 	"penstock/rpc/rpctest"
 )
 
-var (
-	perHour = limiter.Spec{
-		Name: "demo", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit,
-		Limit: 5, Per: time.Hour,
-	}
-	bucket = limiter.Spec{
-		Name: `a "quoted\ bucket" ü`, Algorithm: limiter.GCRA, Limit: 2,
-		Per: time.Second, Burst: 10,
-	}
-	shadowed = limiter.Spec{
-		Name: "shadow", Algorithm: limiter.FixedWindow,
-		Anchor: limiter.FirstHit, Limit: 1, Per: time.Hour, OnDeny: limiter.DenyShadow,
-	}
-	httpSpecs = []limiter.Spec{perHour, bucket, shadowed}
-)
-
-// written is a header field as it is written on the wire, to the letter.
-func written(answer *http.Response, name string) []string { return answer.Header[name] }
-
 func TestHTTPCheck(t *testing.T) {
-	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t, httpSpecs...)})
+	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t, specs...)})
 	for i := range 7 {
 		answer, body := rpctest.Page(h, "GET", "/v1/check?limit=demo&key=alice", "")
 		want, remaining := http.StatusOK, int64(4-i)
@@ -99,7 +76,7 @@ func TestHTTPCheck(t *testing.T) {
 }
 
 func TestHTTPRateLimitOfABucket(t *testing.T) {
-	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t, httpSpecs...)})
+	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t, specs...)})
 	const query = "/v1/check?limit=a+%22quoted%5C+bucket%22+%C3%BC&key=k&cost="
 	// 10 at once, 2 a second: a full bucket takes 5 s to fill, and the next unit half a second.
 	answer, _ := rpctest.Page(h, "GET", query+"3", "")
@@ -128,7 +105,7 @@ func TestHTTPRateLimitOfABucket(t *testing.T) {
 }
 
 func TestHTTPShadow(t *testing.T) {
-	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t, httpSpecs...)})
+	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t, specs...)})
 	for i, want := range []string{"", "1"} {
 		answer, _ := rpctest.Page(h, "GET", "/v1/check?limit=shadow&key=k", "")
 		if answer.StatusCode != 200 || answer.Header.Get("Penstock-Shadow") != want {
@@ -139,7 +116,7 @@ func TestHTTPShadow(t *testing.T) {
 }
 
 func TestHTTPBody(t *testing.T) {
-	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t, httpSpecs...), Admin: true})
+	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t, specs...), Admin: true})
 	post := func(path, body string) map[string]any {
 		t.Helper()
 		answer, text := rpctest.Page(h, "POST", path, body)
@@ -247,7 +224,7 @@ func TestHTTPEveryAlgorithm(t *testing.T) {
 // Promise: hostile or malformed input gets a clear error that names the field, and nothing is
 // charged.
 func TestHTTPBadInput(t *testing.T) {
-	node := rpctest.Alone(t, httpSpecs...)
+	node := rpctest.Alone(t, specs...)
 	h := NewHTTP(HTTPConfig{Node: node, Admin: true})
 	items := func(n int) string {
 		return `{"items":[` + strings.TrimSuffix(strings.Repeat(`{"limit":"demo","key":"k"},`, n),
@@ -366,7 +343,7 @@ func TestHTTPBadInput(t *testing.T) {
 }
 
 func TestHTTPBadInputChargesNothingOnABusyKey(t *testing.T) {
-	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t, httpSpecs...)})
+	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t, specs...)})
 	rpctest.Page(h, "GET", "/v1/check?limit=demo&key=k", "")
 	rpctest.Page(h, "POST", "/v1/check",
 		`{"items":[{"limit":"demo","key":"k"},{"limit":"none","key":"k"}]}`)
@@ -381,7 +358,7 @@ func TestHTTPAuth(t *testing.T) {
 		netip.MustParsePrefix("192.0.2.0/24"),
 		netip.MustParsePrefix("10.0.0.0/8"),
 	}
-	w := newWeb(HTTPConfig{Node: rpctest.Alone(t, httpSpecs...), TrustedProxies: trusted})
+	w := newWeb(HTTPConfig{Node: rpctest.Alone(t, specs...), TrustedProxies: trusted})
 	key := func(template, remote string, header ...string) string {
 		r := httptest.NewRequest("GET", "/v1/auth", nil)
 		r.RemoteAddr = remote
@@ -424,7 +401,7 @@ func TestHTTPAuth(t *testing.T) {
 		}
 	}
 
-	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t, httpSpecs...)})
+	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t, specs...)})
 	for i := range 6 {
 		want := map[bool]int{true: 200, false: 403}[i < 5]
 		answer, _ := rpctest.Page(h, "PUT",
@@ -440,7 +417,7 @@ func TestHTTPAuth(t *testing.T) {
 }
 
 func TestHTTPHealthAndShow(t *testing.T) {
-	node := rpctest.Alone(t, httpSpecs...)
+	node := rpctest.Alone(t, specs...)
 	draining := false
 	h := NewHTTP(HTTPConfig{
 		Node: node, Admin: true, Draining: func() bool { return draining },
@@ -492,33 +469,9 @@ func TestHTTPHealthAndShow(t *testing.T) {
 	}
 }
 
-func TestHTTPMetricsOfPeers(t *testing.T) {
-	s := newStations(t, 2, five)
-	key := keyOf(s[1], 7200)
-	for range 3 {
-		if _, err := s[0].client.Check(context.Background(),
-			&penstockv1.CheckRequest{Items: []*penstockv1.Item{rpctest.Item("five", key,
-				1)}}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	metrics := door.NewMetrics(s[0].node)
-	s[0].peers.ShowIn(metrics)
-	_, body := rpctest.Page(NewAdmin(HTTPConfig{Node: s[0].node, Metrics: metrics}), "GET",
-		"/metrics", "")
-	for _, want := range []string{
-		"penstock_peer_asks_total ", "penstock_peer_streams_total 1\n",
-		"penstock_forwarded_total 3\n",
-	} {
-		if !strings.Contains(body, want) {
-			t.Errorf("metrics lack %q", want)
-		}
-	}
-}
-
 // A browser that opens the door is led to the page, where there is one.
 func TestHTTPRootLeadsToThePage(t *testing.T) {
-	node := rpctest.Alone(t, httpSpecs...)
+	node := rpctest.Alone(t, specs...)
 	for _, c := range []struct {
 		name   string
 		door   http.Handler
@@ -539,7 +492,7 @@ func TestHTTPRootLeadsToThePage(t *testing.T) {
 }
 
 func TestHTTPAdminMayHaveItsOwnListener(t *testing.T) {
-	node := rpctest.Alone(t, httpSpecs...)
+	node := rpctest.Alone(t, specs...)
 	public, admin := NewHTTP(HTTPConfig{Node: node}), NewAdmin(HTTPConfig{Node: node})
 	for _, path := range []string{"/metrics", "/v1/status", "/debug/pprof/"} {
 		a, _ := rpctest.Page(public, "GET", path, "")
@@ -556,7 +509,7 @@ func TestHTTPAdminMayHaveItsOwnListener(t *testing.T) {
 }
 
 func TestHTTPToken(t *testing.T) {
-	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t, httpSpecs...), AuthToken: "s3cret", Admin: true})
+	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t, specs...), AuthToken: "s3cret", Admin: true})
 	for _, c := range []struct {
 		path, authorization string
 		want                int
@@ -585,7 +538,7 @@ func TestHTTPToken(t *testing.T) {
 
 // Promise: slow clients time out. A door that waited for ever could be filled by anybody.
 func TestHTTPCutsOffSlowAndLargeHeaders(t *testing.T) {
-	s := NewHTTPServer(NewHTTP(HTTPConfig{Node: rpctest.Alone(t, httpSpecs...)}))
+	s := NewHTTPServer(NewHTTP(HTTPConfig{Node: rpctest.Alone(t, specs...)}))
 	s.ReadHeaderTimeout = 50 * time.Millisecond
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -629,7 +582,7 @@ func FuzzHTTPBody(f *testing.F) {
 	f.Add(`{"key":"d","inline":{"algorithm":"gcra","limit":10,"per":"1m","burst":3}}`)
 	f.Add(`{"items":[{"inline":{"name":"\u0000","per":"1d1d"}}]}`)
 	f.Add(`{"limit":"demo","key":"d","cost":9,"report":true,"drain":true,"strict":true,"at_ms":-1}`)
-	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(f, httpSpecs...)})
+	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(f, specs...)})
 	f.Fuzz(func(t *testing.T, body string) {
 		answer, text := rpctest.Page(h, "POST", "/v1/check", body)
 		if !json.Valid([]byte(text)) {

@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
+
 	"penstock/rpc/door"
 )
 

@@ -16,7 +16,6 @@ import (
 	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
 	"pgregory.net/rapid"
@@ -116,24 +115,13 @@ func newOpenDoor(t testing.TB, c ServerConfig) (address string, in *intake) {
 	return l.Addr().String(), in
 }
 
-func dial(t testing.TB, address string) penstockv1.RateLimiterClient {
-	t.Helper()
-	conn, err := grpc.NewClient("passthrough:///"+address,
-		grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
-	return penstockv1.NewRateLimiterClient(conn)
-}
-
 // Promise: whatever clients leave unfinished, it takes no more memory than there is room for, and a
 // client that finishes what it begins is not the one to pay for it.
 func TestUnfinishedCallsAreBounded(t *testing.T) {
 	const room = 4 << 20
 	address, door := newOpenDoor(t,
 		ServerConfig{Unfinished: room, Logger: slog.New(slog.DiscardHandler)})
-	honest := dial(t, address)
+	honest := rpctest.Dial(t, address)
 	check := func() {
 		t.Helper()
 		if _, err := honest.Check(rpctest.Patience(t),
@@ -175,7 +163,7 @@ func TestUnfinishedCallsAreBounded(t *testing.T) {
 // Promise: what is complete weighs nothing, whatever way a call ends.
 func TestCompleteCallsWeighNothing(t *testing.T) {
 	address, door := newOpenDoor(t, ServerConfig{})
-	client := dial(t, address)
+	client := rpctest.Dial(t, address)
 	for i := range 200 {
 		ctx := rpctest.Patience(t)
 		request := &penstockv1.CheckRequest{Items: []*penstockv1.Item{rpctest.Item("demo",

@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -217,33 +215,4 @@ func readCursor(text string) (c limiter.Cursor, err error) {
 		}
 	}
 	return c, nil
-}
-
-// top is GET /v1/top?count=&limit=: the keys of this node that have used most.
-func (w *web) top(rw http.ResponseWriter, r *http.Request) {
-	q, f := readQuery(r, "count", "limit")
-	n, f := queryCount(q, topDefault, f)
-	if f != nil {
-		writeFault(rw, *f)
-		return
-	}
-	ctx, cancel := context.WithTimeout(r.Context(), answerTimeout/2)
-	defer cancel()
-	writeJSON(rw, http.StatusOK, top(ctx, w.Node, n, q["limit"]))
-}
-
-// queryCount is the count of a query, unless it has a fault already.
-func queryCount(q map[string]string, usual int, f *door.Fault) (int, *door.Fault) {
-	text, given := q["count"]
-	if f != nil || !given {
-		return usual, f
-	}
-	n, err := strconv.ParseInt(text, 10, 32)
-	if err != nil || n < 1 || n > maxListed {
-		return 0, &door.Fault{
-			Status: http.StatusBadRequest, Field: "count",
-			Text: fmt.Sprintf("count: %.40q is not a number from 1 to %d", text, maxListed),
-		}
-	}
-	return int(n), nil
 }

@@ -22,7 +22,7 @@ import (
 // Promise: the keys that have used most come first, of all keys of the node, each with what it has
 // used.
 func TestTop(t *testing.T) {
-	node := rpctest.Alone(t, httpSpecs...)
+	node := rpctest.Alone(t, specs...)
 	h := NewHTTP(HTTPConfig{Node: node, Admin: true})
 	for i := range 300 {
 		rpctest.Page(h, "GET", fmt.Sprintf("/v1/check?limit=demo&key=user-%d&cost=%d", i, 1+i/150),
@@ -30,7 +30,7 @@ func TestTop(t *testing.T) {
 	}
 	rpctest.Page(h, "GET", "/v1/check?limit=demo&key=most&cost=5", "")
 	rpctest.Page(h, "GET", "/v1/check?limit=shadow&key=other", "")
-	a := &admin{node: node}
+	a := newAdmin(adminConfig{Node: node})
 	out, err := a.Top(t.Context(), &penstockv1.TopRequest{Count: 3})
 	if err != nil || len(out.Keys) != 3 || out.Node != "n1" || out.Seen != 302 || out.Partial {
 		t.Fatalf("%v, %v", out, err)
@@ -70,7 +70,7 @@ func TestTop(t *testing.T) {
 
 // Promise: the list is what sorting all keys would give, however many it has.
 func TestTopOfMany(t *testing.T) {
-	node := rpctest.Alone(t, httpSpecs...)
+	node := rpctest.Alone(t, specs...)
 	h := NewHTTP(HTTPConfig{Node: node, Admin: true})
 	random := rand.New(rand.NewPCG(1, 2))
 	for i := range 700 {
@@ -94,7 +94,7 @@ func TestTopOfMany(t *testing.T) {
 // BenchmarkTop is a look at a table in which all keys have used the same, in ns a key.
 func BenchmarkTop(b *testing.B) {
 	const keys = 40_000
-	node := rpctest.Alone(b, httpSpecs...)
+	node := rpctest.Alone(b, specs...)
 	items, out := make([]cluster.Item, 500), make([]cluster.Decision, 500)
 	for from := 0; from < keys; from += len(items) {
 		for i := range items {
@@ -115,13 +115,13 @@ func BenchmarkTop(b *testing.B) {
 // Promise: with the keys that have used most come, if they are asked for, those that were asked for
 // most, and what the doors have answered; and no list is longer than it may be.
 func TestTopAsked(t *testing.T) {
-	node := rpctest.Alone(t, httpSpecs...)
+	node := rpctest.Alone(t, specs...)
 	recorder := history.NewRecorder(node, 0, time.Now)
 	h := NewHTTP(HTTPConfig{Node: node, Admin: true})
 	for i := range 12 {
 		rpctest.Page(h, "GET", fmt.Sprintf("/v1/check?limit=demo&key=user-%d", i%3%2), "")
 	}
-	a := &admin{node: node, recorder: recorder}
+	a := newAdmin(adminConfig{Node: node, Recorder: recorder})
 	out, err := a.Top(t.Context(), &penstockv1.TopRequest{Asked: 1})
 	if err != nil || out.Allowed != 9 || out.Denied != 3 || out.Degraded != 0 ||
 		out.Boot != node.Boot() {
@@ -146,32 +146,15 @@ func TestTopAsked(t *testing.T) {
 	}
 }
 
-// Promise: an answer that is cut off by its deadline is sent before it.
-func TestLeaveTime(t *testing.T) {
-	now := time.Now()
-	ctx, cancel := context.WithDeadline(t.Context(), now.Add(4*time.Second))
-	defer cancel()
-	got, cancel := leaveTime(ctx, now)
-	defer cancel()
-	if at, limited := got.Deadline(); !limited || !at.Equal(now.Add(3*time.Second)) {
-		t.Errorf("of 4 s it takes %v", at.Sub(now))
-	}
-	got, cancel = leaveTime(context.Background(), now)
-	defer cancel()
-	if _, limited := got.Deadline(); limited {
-		t.Error("a caller with all the time is given less")
-	}
-}
-
 // Promise: page by page, each key with the prefix comes once.
 func TestKeysByPrefix(t *testing.T) {
-	node := rpctest.Alone(t, httpSpecs...)
+	node := rpctest.Alone(t, specs...)
 	h := NewHTTP(HTTPConfig{Node: node})
 	for i := range 500 {
 		rpctest.Page(h, "GET", fmt.Sprintf("/v1/check?limit=demo&key=a%d", i), "")
 		rpctest.Page(h, "GET", fmt.Sprintf("/v1/check?limit=demo&key=b%d", i), "")
 	}
-	a := &admin{node: node}
+	a := newAdmin(adminConfig{Node: node})
 	seen := map[string]bool{}
 	cursor := ""
 	for pages := 0; ; pages++ {

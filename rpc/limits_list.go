@@ -3,11 +3,9 @@ package rpc
 import (
 	"context"
 	"maps"
-	"net/http"
 	"slices"
 
 	"penstock/cluster"
-	"penstock/limiter"
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/rpc/catalog"
 )
@@ -49,34 +47,6 @@ func (row *namedLimit) count(t cluster.LimitTally) {
 		row.Lower += t.Checks[cluster.OutcomeTier][source]
 		row.Delayed += t.Checks[cluster.OutcomeDelayed][source]
 	}
-}
-
-// limits is GET /v1/limits.
-func (w *web) limits(rw http.ResponseWriter, _ *http.Request) {
-	out := namedLimits{Node: w.Node.ID(), Limits: []namedLimit{}}
-	limits, tallies := w.Node.Limits(), w.Node.Stats().Candidates()
-	checks := w.Node.LimitTallies()
-	for _, name := range slices.Sorted(maps.Keys(limits)) {
-		row := w.namedLimit(limits[name], tallies[name])
-		row.count(checks[name])
-		out.Limits = append(out.Limits, row)
-	}
-	writeJSON(rw, http.StatusOK, out)
-}
-
-// namedLimit is a limit without counts.
-func (w *web) namedLimit(l *limiter.Limit, tried cluster.CandidateTally) namedLimit {
-	row := namedLimit{
-		inlineJSON: newInlineJSON(&l.Spec), wordsJSON: newWordsJSON(&l.Spec),
-		Put: w.Node.IsPut(l.Name), Overrides: len(l.Overrides()),
-		Candidate: newCandidateJSON(l, tried),
-	}
-	if row.Put {
-		head := w.Catalog.Head(l.Name)
-		row.Version, row.By, row.AtMs = head.Version.String(), head.By, head.AtMs
-		row.OverFile = w.Node.Given(l.Name) != nil
-	}
-	return row
 }
 
 // Limits lists the named limits.

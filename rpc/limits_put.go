@@ -15,18 +15,6 @@ import (
 	"penstock/rpc/door"
 )
 
-// orAlone is given, or the catalog of a node that no other node hears of.
-func orAlone(given *catalog.Catalog, n *cluster.Node) *catalog.Catalog {
-	if given != nil {
-		return given
-	}
-	alone, err := catalog.New(catalog.Config{Node: n})
-	if err != nil {
-		panic(err) // there is no file
-	}
-	return alone
-}
-
 // change is one change of the limits of the whole cluster, by one client.
 type change struct {
 	ctx     context.Context
@@ -36,12 +24,14 @@ type change struct {
 	version string // that the client expects; empty: any
 }
 
-func (a *admin) change(ctx context.Context, version string) change {
-	return change{ctx, a.catalog, a.node, door.RecorderOf(ctx, a.audit), version}
+func newChange(ctx context.Context, c *catalog.Catalog, n *cluster.Node, rec door.Recorder,
+	version string,
+) change {
+	return change{ctx, c, n, rec, version}
 }
 
-func (w *web) change(r *http.Request, version string) change {
-	return change{r.Context(), w.Catalog, w.Node, w.recorder(r), version}
+func (a *admin) change(ctx context.Context, version string) change {
+	return newChange(ctx, a.catalog, a.node, door.RecorderOf(ctx, a.audit), version)
 }
 
 // expected is nil if any version will do.
@@ -255,100 +245,6 @@ func (a *admin) LimitHistory(
 		})
 	}
 	return out, nil
-}
-
-// limitDone says where a change of limits is in force now.
-type limitDone struct {
-	Node     string   `json:"node"`
-	Replaced bool     `json:"replaced,omitzero"` // one was put already
-	Version  string   `json:"version"`
-	Reached  int      `json:"reached"` // other nodes
-	Missing  []string `json:"missing"` // nodes that have not answered
-}
-
-// answerChange writes what came of a change.
-func (w *web) answerChange(rw http.ResponseWriter, out catalog.Outcome, err error) {
-	if err != nil {
-		writeFault(rw, bodyFault(err, false))
-		return
-	}
-	writeJSON(
-		rw,
-		http.StatusOK,
-		limitDone{w.Node.ID(), out.Replaced, out.Version.String(), out.Reached, out.Missing},
-	)
-}
-
-// putLimit is PUT /v1/limits?version=: the body is the limit, in the words of the limits' files.
-func (w *web) putLimit(rw http.ResponseWriter, r *http.Request) {
-	q, f := readQuery(r, "version")
-	if f != nil {
-		writeFault(rw, *f)
-		return
-	}
-	l, err := w.limitIn(rw, r)
-	var out catalog.Outcome
-	if err == nil {
-		out, err = w.change(r, q["version"]).put(l)
-	}
-	w.answerChange(rw, out, err)
-}
-
-// limitIn is the limit of a body.
-func (w *web) limitIn(rw http.ResponseWriter, r *http.Request) (*limiter.Limit, error) {
-	in, err := readJSON[putJSON](
-		rw,
-		r,
-		"a limit has the fields that it has in a file",
-	)
-	if err != nil {
-		return nil, err
-	}
-	s, err := in.spec()
-	if err != nil {
-		return nil, underLimit(err)
-	}
-	tried, err := in.candidate()
-	if err != nil {
-		return nil, underLimit(err)
-	}
-	return checked(s, in.overrides(), tried)
-}
-
-// limitNamed is a page ?name=&version=& that changes the limit of that name; further fields of the
-// query are how's.
-func (w *web) limitNamed(
-	how func(c change, q map[string]string) (catalog.Outcome, error), further ...string,
-) http.HandlerFunc {
-	return func(rw http.ResponseWriter, r *http.Request) {
-		q, f := readQuery(r, append(further, "name", "version")...)
-		if f != nil {
-			writeFault(rw, *f)
-			return
-		}
-		out, err := how(w.change(r, q["version"]), q)
-		w.answerChange(rw, out, err)
-	}
-}
-
-// historyPage is GET /v1/limits/history?name=: the last changes of one limit, or of all.
-func (w *web) historyPage(rw http.ResponseWriter, r *http.Request) {
-	q, f := readQuery(r, "name")
-	if f != nil {
-		writeFault(rw, *f)
-		return
-	}
-	list := w.Catalog.History(q["name"])
-	if list == nil {
-		list = []catalog.Entry{}
-	}
-	writeJSON(rw, http.StatusOK, limitHistory{w.Node.ID(), list})
-}
-
-// limitHistory is GET /v1/limits/history.
-type limitHistory struct {
-	Node    string          `json:"node"`
-	Entries []catalog.Entry `json:"entries"`
 }
 
 // said is an error of the catalog as doors say it; others stay what they are.

@@ -95,7 +95,7 @@ func TestLimitsThereAndBack(t *testing.T) {
 // Promise: a limit that was put counts at once, keeps what keys have used when it is put anew, and
 // is told from a file's.
 func TestPutLimit(t *testing.T) {
-	n := rpctest.Alone(t, httpSpecs...)
+	n := rpctest.Alone(t, specs...)
 	c := orAlone(nil, n)
 	h := NewHTTP(HTTPConfig{Node: n, Admin: true, Catalog: c})
 	put := func(body string) (int, string) {
@@ -134,10 +134,10 @@ func TestPutLimit(t *testing.T) {
 			t.Errorf("%s: %d %s", body, code, text)
 		}
 	}
-	a := &admin{node: n, catalog: c}
+	a := newAdmin(adminConfig{Node: n, Catalog: c})
 	ctx := context.Background()
 	out, err := a.Limits(ctx, nil)
-	if err != nil || len(out.Limits) != len(httpSpecs)+1 {
+	if err != nil || len(out.Limits) != len(specs)+1 {
 		t.Fatal(out, err)
 	}
 	for _, l := range out.Limits {
@@ -175,7 +175,7 @@ func TestPutLimit(t *testing.T) {
 // Promise: a limit that is put over one of a file is in force, and says so; when it is deleted the
 // file's is in force again, and cannot be deleted.
 func TestPutOverAFile(t *testing.T) {
-	n := rpctest.Alone(t, httpSpecs...)
+	n := rpctest.Alone(t, specs...)
 	h := NewHTTP(HTTPConfig{Node: n, Admin: true})
 	expect := func(method, path, body string, status int, want string) {
 		t.Helper()

@@ -100,3 +100,11 @@ func (k *knownMember) message() *penstockv1.Member {
 		FailedAgoMs: k.failedAgo, Zone: k.Zone,
 	}
 }
+
+// epochOf is the number of the list of members that a node goes by; 0: it goes by none.
+func epochOf(n *cluster.Node) uint64 {
+	if c := n.Agreed(); c != nil {
+		return c.Epoch.Number
+	}
+	return 0
+}

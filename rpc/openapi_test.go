@@ -252,7 +252,7 @@ func TestOpenAPIHasWhatTheHandlersHave(t *testing.T) {
 		}
 	}
 
-	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t, httpSpecs...), Admin: true})
+	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t, specs...), Admin: true})
 	for name, o := range operations {
 		_, path, _ := strings.Cut(name, " ")
 		if len(o.Parameters) == 0 || !strings.HasPrefix(name, "GET") {
@@ -313,7 +313,7 @@ func TestOpenAPISaysWhatIsAnswered(t *testing.T) {
 		t.Fatal(err)
 	}
 	config := HTTPConfig{
-		Node: rpctest.Alone(t, httpSpecs...), Admin: true, Version: "v9",
+		Node: rpctest.Alone(t, specs...), Admin: true, Version: "v9",
 		Started: time.Now(),
 	}
 	setRules(t, config.Node, rules.Rule{

@@ -87,14 +87,6 @@ func NewOverview(c OverviewConfig) *Overview {
 	}
 }
 
-// recorder is that of the node; nil if there is no page.
-func (o *Overview) recorder() *history.Recorder {
-	if o == nil {
-		return nil
-	}
-	return o.Recorder
-}
-
 // targets are the other nodes that are asked: all members, and some agents.
 func (o *Overview) targets() (list []cluster.Member) {
 	v := o.Node.View()

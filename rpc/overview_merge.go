@@ -69,9 +69,12 @@ type happening struct {
 	By      []string         `json:"by"` // the nodes that tell of it
 	Verdict *history.Verdict `json:"verdict,omitempty"`
 
-	changed int // the sum of changes: it grows when one of the nodes says something new
+	changed int // the sum of changes
 	seen    []history.Failure
 }
+
+// version grows when one of the nodes says something new about the event.
+func (h *happening) version() int { return h.changed }
 
 // sharedKinds are the events that every node tells of.
 var sharedKinds = map[string]bool{

@@ -2,7 +2,6 @@ package rpc
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -235,39 +234,6 @@ func (w *web) clusterHeavy(rw http.ResponseWriter, r *http.Request) {
 	writeJSON(rw, http.StatusOK, out)
 }
 
-// ownedKey is a key with the node that decides for it.
-type ownedKey struct {
-	keyState
-	Owner string `json:"owner"`
-}
-
-// ownedKeys are what all nodes have answered to a question for keys; of picks it from a reply.
-type ownedKeys struct {
-	Keys    []ownedKey `json:"keys"`
-	Partial bool       `json:"partial"` // there are more, or a node did not come to its end
-	Missing []string   `json:"missing"` // nodes that have not answered
-
-	seen int64
-}
-
-func (o *Overview) ownedKeys(
-	ctx context.Context, q *question, of func(*reply) *foundKeys,
-) (out ownedKeys) {
-	out.Keys = []ownedKey{}
-	out.Missing = o.askAll(ctx, everyone(q), func(a *reply, _ timeSkew) {
-		list := of(a)
-		if list == nil {
-			out.Partial = true
-			return
-		}
-		for _, k := range list.Keys {
-			out.Keys = append(out.Keys, ownedKey{k, a.Node})
-		}
-		out.seen, out.Partial = out.seen+list.Seen, out.Partial || list.Partial
-	})
-	return out
-}
-
 // clusterTop is GET /v1/cluster/top?limit=&count=: the keys that have used most.
 func (w *web) clusterTop(rw http.ResponseWriter, r *http.Request) {
 	q, f := readQuery(r, "limit", "count")
@@ -276,7 +242,7 @@ func (w *web) clusterTop(rw http.ResponseWriter, r *http.Request) {
 		writeFault(rw, *f)
 		return
 	}
-	out := w.Overview.ownedKeys(r.Context(),
+	out, seen := w.Overview.ownedKeys(r.Context(),
 		&question{Top: &keysQuestion{Limit: q["limit"], Count: n}},
 		func(a *reply) *foundKeys {
 			if a.Top == nil {
@@ -289,7 +255,7 @@ func (w *web) clusterTop(rw http.ResponseWriter, r *http.Request) {
 	writeJSON(rw, http.StatusOK, struct {
 		ownedKeys
 		Seen int64 `json:"seen"` // keys that were looked at
-	}{out, out.seen})
+	}{out, seen})
 }
 
 // clusterKeys is GET /v1/cluster/keys?limit=&prefix=&count=: keys that begin so.
@@ -303,7 +269,7 @@ func (w *web) clusterKeys(rw http.ResponseWriter, r *http.Request) {
 		writeFault(rw, *f)
 		return
 	}
-	out := w.Overview.ownedKeys(r.Context(),
+	out, _ := w.Overview.ownedKeys(r.Context(),
 		&question{Keys: &keysQuestion{Limit: q["limit"], Key: q["prefix"], Count: n}},
 		func(a *reply) *foundKeys { return a.Keys })
 	slices.SortFunc(out.Keys, func(a, b ownedKey) int {

@@ -73,7 +73,7 @@ func TestOverviewCounts(t *testing.T) {
 
 // Promise: a page with a value that makes no sense is refused, with what would be right.
 func TestOverviewBadInput(t *testing.T) {
-	h := overviewOf(t, httpSpecs...)
+	h := overviewOf(t, specs...)
 	for _, c := range []struct {
 		page, says string
 		status     int

@@ -140,8 +140,8 @@ func (s *stream) sendAll(now time.Time) error {
 	}
 	fresh := []happening{}
 	for _, h := range s.Overview.happenings() {
-		if told, known := s.told[h.Key]; !known || told != h.changed {
-			s.told[h.Key] = h.changed
+		if told, known := s.told[h.Key]; !known || told != h.version() {
+			s.told[h.Key] = h.version()
 			fresh = append(fresh, h)
 		}
 	}

@@ -180,21 +180,6 @@ func TestRightsOverHTTP(t *testing.T) {
 	}
 }
 
-// Promise: every page of the listeners is in the table of rights, so that none is open, or closed,
-// by mistake.
-func TestEveryPageHasARight(t *testing.T) {
-	w := newWeb(HTTPConfig{Node: rpctest.Alone(t)})
-	m := w.mux()
-	w.adminPages(m)
-	for path := range m.methods {
-		_, byPath := pageRights[path]
-		_, byMethod := pageRights["GET "+path]
-		if !byPath && !byMethod && !unguarded(path) && path != "/v1/drain" {
-			t.Errorf("%s has no right in pageRights", path)
-		}
-	}
-}
-
 // Promise: over gRPC a call without its right ends with PERMISSION_DENIED, in a stream as well.
 func TestRightsOverGRPC(t *testing.T) {
 	s := newStations(t, 1, five)[0]

@@ -25,15 +25,6 @@ import (
 	"penstock/rpc/wire"
 )
 
-func setRules(t testing.TB, n *cluster.Node, list ...rules.Rule) {
-	t.Helper()
-	s, err := rules.New(list, n.Limits())
-	if err != nil {
-		t.Fatal(err)
-	}
-	n.SetRules(s)
-}
-
 // ruled is a node with two limits and the rules that name them.
 func ruled(t testing.TB) *cluster.Node {
 	n := rpctest.Alone(t,
@@ -193,7 +184,7 @@ func TestBadAttributes(t *testing.T) {
 	if keys := n.Table().Stats().Keys; keys != 0 {
 		t.Errorf("%d keys were charged", keys)
 	}
-	bare := NewHTTP(HTTPConfig{Node: rpctest.Alone(t, httpSpecs...), Admin: true})
+	bare := NewHTTP(HTTPConfig{Node: rpctest.Alone(t, specs...), Admin: true})
 	if _, code, text := asked(t, bare, `{"attributes":{"path":"/"}}`); code != 404 ||
 		!strings.Contains(text, "this node has no rules") {
 		t.Error(text)

@@ -123,16 +123,18 @@ func newServer(c ServerConfig) (*door.Server, *intake) {
 		Seconds: c.Metrics.Checks("gubernator"),
 	})
 	if !c.AdminElsewhere {
-		penstockv1.RegisterAdminServer(s, &admin{
-			node: c.Node, drain: c.Drain, audit: c.Audit,
-			roster: c.Roster, catalog: orAlone(c.Catalog, c.Node), recorder: c.Recorder,
-		})
+		penstockv1.RegisterAdminServer(s, newAdmin(adminConfig{
+			Node: c.Node, Drain: c.Drain, Audit: c.Audit,
+			Roster: c.Roster, Catalog: orAlone(c.Catalog, c.Node), Recorder: c.Recorder,
+		}))
 	}
 	for _, further := range c.Doors {
 		further.Register(s, ending)
 	}
-	healthv1.RegisterHealthServer(s,
-		&health{node: c.Node, services: slices.Collect(maps.Keys(s.GetServiceInfo())), draining: c.Draining, ending: ending})
+	healthv1.RegisterHealthServer(s, &health{
+		node: c.Node, services: slices.Collect(maps.Keys(s.GetServiceInfo())),
+		draining: c.Draining, ending: ending,
+	})
 	reflection.Register(s)
 	calls.learn(s)
 	return door.NewServer(s, ending), weighed

@@ -1,0 +1,59 @@
+package rpc
+
+import (
+	"testing"
+	"time"
+
+	"penstock/cluster"
+	"penstock/limiter"
+	"penstock/rpc/door"
+)
+
+// Promise: a client that asks about a hold hears that its keeper was not reached, unless the node
+// that has promised it knows.
+func TestHoldsWithoutWhoKeepsThem(t *testing.T) {
+	alone := cluster.Decision{Source: cluster.SourceFallback, Degraded: true}
+	for state, want := range map[limiter.HoldState]error{
+		limiter.HoldNone: errUnreached, limiter.HoldSettled: nil,
+		limiter.HoldRanOut: holdFaults[limiter.HoldRanOut],
+	} {
+		alone.Hold = state
+		if err := holdError(cluster.OpSettle, &alone); err != want {
+			t.Errorf("hold %d: %v", state, err)
+		}
+	}
+	alone.Hold = limiter.HoldNone
+	if err := holdError(cluster.OpReserve, &alone); err != nil {
+		t.Errorf("a reservation of an older owner's key: %v", err)
+	}
+}
+
+// Promise: the id of a hold is what it was made of, and nothing else is an id.
+func FuzzHoldToken(f *testing.F) {
+	l, err := limiter.New(limiter.Spec{
+		Name: "tokens", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit,
+		Limit: 1000, Per: time.Hour, MaxDebt: 500,
+	})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(holdToken(&cluster.Item{Limit: "tokens", Key: "k"}, cluster.ID{Origin: 1, Sequence: 2}))
+	f.Add(holdToken(&cluster.Item{Inline: l, Key: "\x00\xff"}, cluster.ID{Origin: 1, Sequence: 2}))
+	f.Add("")
+	f.Fuzz(func(t *testing.T, token string) {
+		var inlines door.Inlines
+		it, err := readToken(token, &inlines)
+		if err != nil {
+			if f := door.Explain(err); f.Status != 400 || f.Field != "id" {
+				t.Fatalf("%q: %v", token, err)
+			}
+			return
+		}
+		it.ID = it.Hold.ID
+		again, err := readToken(holdToken(&it, it.ID), &inlines)
+		if err != nil || again.Key != it.Key || again.Limit != it.Limit ||
+			again.Inline != it.Inline || *again.Hold != *it.Hold {
+			t.Fatalf("%q became %+v, %v; was %+v", token, again, err, it)
+		}
+	})
+}

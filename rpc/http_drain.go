@@ -1,0 +1,34 @@
+package rpc
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"penstock/rpc/door"
+)
+
+// adminDone says that something has been done at one node.
+type adminDone struct {
+	Node string `json:"node"`
+}
+
+// recoverPage is POST /v1/recover.
+func (w *web) recoverPage(rw http.ResponseWriter, r *http.Request) {
+	if err := recovered(w.recorder(r), w.Node); err != nil {
+		writeFault(rw, door.Explain(err))
+		return
+	}
+	writeJSON(rw, http.StatusOK, adminDone{Node: w.Node.ID()})
+}
+
+// drainPage is POST /v1/drain.
+func (w *web) drainPage(rw http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), answerTimeout-time.Second)
+	defer cancel()
+	if err := drained(ctx, w.recorder(r), w.Drain); err != nil {
+		writeFault(rw, door.Explain(err))
+		return
+	}
+	writeJSON(rw, http.StatusOK, adminDone{Node: w.Node.ID()})
+}

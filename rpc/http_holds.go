@@ -1,0 +1,24 @@
+package rpc
+
+import (
+	"net/http"
+
+	"penstock/limiter"
+	"penstock/rpc/door"
+)
+
+// holds is GET /v1/holds?limit=&key=&holder=&count=: what is set aside on keys of this node.
+func (w *web) holds(rw http.ResponseWriter, r *http.Request) {
+	q, f := readQuery(r, "limit", "key", "holder", "count")
+	count, f := queryCount(q, holdsDefault, f)
+	if f != nil {
+		writeFault(rw, *f)
+		return
+	}
+	list, err := listHolds(w.Node, limiter.HoldFilter{Limit: q["limit"], Key: q["key"], Holder: q["holder"]}, count)
+	if err != nil {
+		writeFault(rw, door.Explain(err))
+		return
+	}
+	writeJSON(rw, http.StatusOK, list)
+}

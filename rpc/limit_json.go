@@ -1,0 +1,173 @@
+package rpc
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"penstock/limiter"
+)
+
+// inlineJSON is a limit that comes along, in the words of the limits' files.
+type inlineJSON struct {
+	Name          string `json:"name"`
+	Algorithm     string `json:"algorithm"`
+	Limit         int64  `json:"limit"`
+	Per           string `json:"per"`
+	Burst         int64  `json:"burst,omitzero"`
+	Anchor        string `json:"anchor,omitzero"`
+	CountRejected bool   `json:"count_rejected,omitzero"`
+	OnError       string `json:"on_error,omitzero"`
+	MinGap        string `json:"min_gap,omitzero"`
+	Refill        int64  `json:"refill,omitzero"`
+	Strict        bool   `json:"strict,omitzero"`
+	Drain         bool   `json:"drain,omitzero"`
+	Buckets       int    `json:"buckets,omitzero"`
+	Lenient       bool   `json:"lenient,omitzero"`
+	ClientTime    bool   `json:"client_time,omitzero"`
+	Sessions      bool   `json:"sessions,omitzero"`
+	TimeZone      string `json:"time_zone,omitzero"`
+	MaxDebt       int64  `json:"max_debt,omitzero"`
+	Consistency   string `json:"consistency,omitzero"`
+	Replication   string `json:"replication,omitzero"`
+	OnPartition   string `json:"on_partition,omitzero"`
+	OnDeny        string `json:"on_deny,omitzero"`
+	DryRun        bool   `json:"dry_run,omitzero"`
+	Unsettled     string `json:"unsettled,omitzero"`
+	Spread        string `json:"spread,omitzero"`
+	Tag           string `json:"tag,omitzero"`
+	Tier          int    `json:"tier,omitzero"`
+	MaxDelay      string `json:"max_delay,omitzero"`
+}
+
+// inlineWords are the words of fields that are numbers inside, in the order of these.
+var inlineWords = map[string][]string{
+	"on_error":     {"local", "allow", "deny"},
+	"consistency":  {"exact", "replicated", "leased"},
+	"replication":  {"async", "sync"},
+	"on_partition": {"proportional", "deny", "open"},
+	"on_deny":      {"reject", "shadow", "tag", "deprioritize", "delay"},
+	"unsettled":    {"charge", "release"},
+}
+
+// spec is in in the words of package limiter. Its errors are *limiter.SpecError.
+func (in *inlineJSON) spec() (s limiter.Spec, err error) {
+	s = limiter.Spec{
+		Name: in.Name, Limit: in.Limit, Burst: in.Burst, CountRejected: in.CountRejected,
+		Refill: in.Refill, Strict: in.Strict, Drain: in.Drain, Buckets: in.Buckets,
+		Lenient: in.Lenient, ClientTime: in.ClientTime, Sessions: in.Sessions,
+		TimeZone: in.TimeZone, MaxDebt: in.MaxDebt, DryRun: in.DryRun,
+	}
+	var known bool
+	if s.Algorithm, known = limiter.AlgorithmNamed(in.Algorithm); !known {
+		return s, &limiter.SpecError{Field: "algorithm", Reason: fmt.Sprintf("%.40q is not "+
+			"there; there is: %s", in.Algorithm, limiter.AlgorithmNames())}
+	}
+	if s.Anchor, known = map[string]limiter.Anchor{
+		"":      limiter.DefaultAnchor(s.Algorithm),
+		"epoch": limiter.Epoch, "first_hit": limiter.FirstHit,
+	}[in.Anchor]; !known {
+		return s, &limiter.SpecError{Field: "anchor", Reason: fmt.Sprintf("%.40q is unknown; "+
+			"there is: epoch, first_hit", in.Anchor)}
+	}
+	for _, w := range []struct {
+		field, text string
+		set         func(int)
+	}{
+		{"on_error", in.OnError, func(i int) { s.OnError = limiter.OnError(i) }},
+		{"consistency", in.Consistency, func(i int) { s.Consistency = limiter.Consistency(i) }},
+		{"replication", in.Replication, func(i int) { s.Sync = i == 1 }},
+		{"on_partition", in.OnPartition, func(i int) { s.OnPartition = limiter.OnPartition(i) }},
+		{"on_deny", in.OnDeny, func(i int) { s.OnDeny = limiter.OnDeny(i) }},
+		{"unsettled", in.Unsettled, func(i int) { s.Unsettled = limiter.Unsettled(i) }},
+	} {
+		choices := inlineWords[w.field]
+		i := slices.Index(choices, w.text)
+		if i < 0 && w.text != "" {
+			return s, &limiter.SpecError{Field: w.field, Reason: fmt.Sprintf("%.40q is unknown; "+
+				"there is: %s", w.text, strings.Join(choices, ", "))}
+		}
+		w.set(max(0, i))
+	}
+	if err = s.ReadPer(in.Per); err != nil {
+		return s, &limiter.SpecError{Field: "per", Reason: err.Error()}
+	}
+	if in.MinGap != "" {
+		if s.MinGap, err = limiter.ParsePer(in.MinGap); err != nil {
+			return s, &limiter.SpecError{Field: "min_gap", Reason: err.Error()}
+		}
+	}
+	if in.MaxDelay != "" {
+		if s.MaxDelay, err = limiter.ParsePer(in.MaxDelay); err != nil {
+			return s, &limiter.SpecError{Field: "max_delay", Reason: err.Error()}
+		}
+	}
+	s.Answers.Tag, s.Answers.Tier = in.Tag, in.Tier
+	if in.Spread != "" {
+		if s.Answers.Spread, err = limiter.ParseSpread(in.Spread); err != nil {
+			return s, &limiter.SpecError{Field: "spread", Reason: err.Error()}
+		}
+	}
+	return s, nil
+}
+
+// newInlineJSON is s as inlineJSON.spec reads it.
+func newInlineJSON(s *limiter.Spec) inlineJSON {
+	out := inlineJSON{
+		Name: s.Name, Algorithm: s.Algorithm.String(), Limit: s.Limit, Per: perText(s.Per),
+		Burst: s.Burst, CountRejected: s.CountRejected,
+		Refill: s.Refill, Strict: s.Strict, Drain: s.Drain, Buckets: s.Buckets, Lenient: s.Lenient,
+		ClientTime: s.ClientTime, Sessions: s.Sessions,
+		TimeZone: s.TimeZone, MaxDebt: s.MaxDebt, DryRun: s.DryRun,
+		OnError:     inlineWords["on_error"][s.OnError],
+		Consistency: inlineWords["consistency"][s.Consistency],
+		OnPartition: inlineWords["on_partition"][s.OnPartition],
+		OnDeny:      inlineWords["on_deny"][s.OnDeny],
+		Unsettled:   inlineWords["unsettled"][s.Unsettled],
+	}
+	if s.Calendar != 0 {
+		out.Per = s.Calendar.String()
+	}
+	if s.Anchor != limiter.DefaultAnchor(s.Algorithm) {
+		out.Anchor = map[limiter.Anchor]string{
+			limiter.Epoch:    "epoch",
+			limiter.FirstHit: "first_hit",
+		}[s.Anchor]
+	}
+	if s.MinGap != 0 {
+		out.MinGap = perText(s.MinGap)
+	}
+	if s.MaxDelay != 0 {
+		out.MaxDelay = perText(s.MaxDelay)
+	}
+	if s.Sync {
+		out.Replication = "sync"
+	}
+	if s.Answers.Spread != 0 {
+		out.Spread = fmt.Sprintf("%d%%", s.Answers.Spread)
+	}
+	out.Tag, out.Tier = s.Answers.Tag, s.Answers.Tier
+	return out
+}
+
+// perText is d as limiter.ParsePer reads it.
+func perText(d time.Duration) string {
+	if d%time.Second != 0 {
+		return fmt.Sprintf("%dms", d.Milliseconds())
+	}
+	return d.String()
+}
+
+// wordsJSON is what a limit of the cluster has beyond one that a request brings along: what a
+// denial says over HTTP, and the name of its parent.
+type wordsJSON struct {
+	Status      int    `json:"status,omitzero"`
+	Body        string `json:"body,omitzero"`
+	ContentType string `json:"content_type,omitzero"`
+	Parent      string `json:"parent,omitzero"`
+}
+
+func newWordsJSON(s *limiter.Spec) wordsJSON {
+	return wordsJSON{s.Answers.Status, s.Answers.Body, s.Answers.ContentType, s.Parent}
+}

@@ -1,0 +1,46 @@
+package rpc
+
+import (
+	"fmt"
+	"strings"
+
+	"penstock/cluster"
+	"penstock/limiter"
+	"penstock/limiter/rules"
+	"penstock/rpc/access"
+	"penstock/rpc/door"
+)
+
+// checkRuled decides on a request by what is known of it. each has what all its items have: cost,
+// terms, and the ID of the first.
+func checkRuled(n *cluster.Node, who *access.Ticket, attributes map[string]string,
+	each *cluster.Item, deadline limiter.Instant,
+) (rules.Match, []cluster.Decision, error) {
+	request, m, err := n.Match(attributes, each.Cost)
+	if err != nil {
+		return m, nil, err
+	}
+	out := make([]cluster.Decision, len(request.Items))
+	if len(out) == 0 {
+		return m, out, nil
+	}
+	if err := door.Permit(who, request); err != nil {
+		return m, nil, err
+	}
+	request.Deadline, request.Items[0].ID = deadline, each.ID
+	for i := range request.Items {
+		request.Items[i].Terms = each.Terms
+	}
+	return m, out, n.Check(request, out)
+}
+
+// ofRules says an error of Node.Check without the items, which the caller has not made.
+func ofRules(err error) error {
+	if input, ok := err.(*cluster.InputError); ok && strings.HasPrefix(input.Field, "items") {
+		return &cluster.InputError{
+			Field:  "attributes",
+			Reason: fmt.Sprintf("mean items of which one is wrong: %v", input),
+		}
+	}
+	return err
+}
