@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 
 	"penstock/cluster"
@@ -188,7 +189,7 @@ func bodyError(err error, offset int64, outline *outline, has string) error {
 			field = fmt.Sprintf("items[%d]%s", i, field[len("items"):])
 		}
 		return &cluster.InputError{
-			Field: strings.TrimPrefix(field, "itemJSON."),
+			Field: withoutStructs(field),
 			Reason: fmt.Sprintf("is %.60s (byte %d); %s is expected there", kind.Value, kind.Offset,
 				jsonKind(kind.Type)),
 		}
@@ -209,6 +210,14 @@ func bodyError(err error, offset int64, outline *outline, has string) error {
 	return &cluster.InputError{Field: "body", Reason: strings.TrimPrefix(err.Error(), "json: ")}
 }
 
+// withoutStructs is the name of a field without those of the structs that it is embedded in, which
+// encoding/json puts before it.
+func withoutStructs(field string) string {
+	return strings.Join(slices.DeleteFunc(strings.Split(field, "."), func(name string) bool {
+		return strings.HasSuffix(name, "JSON")
+	}), ".")
+}
+
 // jsonKind is what JSON calls values of t.
 func jsonKind(t reflect.Type) string {
 	switch t.Kind() {
@@ -216,6 +225,8 @@ func jsonKind(t reflect.Type) string {
 		return "an object"
 	case reflect.Slice:
 		return "an array"
+	case reflect.Int:
+		return "a whole number"
 	case reflect.Int64:
 		return "a whole number of 64 bits"
 	case reflect.Bool:

@@ -129,6 +129,9 @@ func TestPutLimit(t *testing.T) {
 		perHour + `,"spread":"x"}`:                              `limit.spread: \"x\" is no share`,
 		perHour + `,"overrides":[{"key":"a"}]}`:                 "limit.overrides[0].key: ",
 		perHour + `,"overrides":[{"key":"a","limit":2,"x":1}]}`: "x: is unknown",
+		`{"name":"x","limit":"ten"}`:                            `"field":"limit"`,
+		`{"name":"x","status":"bad"}`: "status: is string (byte 26); a whole number " +
+			"is expected there",
 	} {
 		if code, text := put(body); code == 200 || !strings.Contains(text, want) {
 			t.Errorf("%s: %d %s", body, code, text)
