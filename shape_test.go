@@ -55,23 +55,69 @@ var arrows = map[string]string{
 	"cluster/gossip -> cluster": "membership becomes Views",
 	"cluster/gossip -> ring":    "a node whose ring is built differently is refused",
 
-	"rpc -> cluster":        "a door hands decoded requests to the node; peers carry its calls",
-	"rpc -> limiter":        "doors translate limits, decisions and instants",
-	"rpc -> limiter/rules":  "forward-auth fills the templates of keys, and says what rules ask for",
-	"rpc -> ring":           "the status pages show who owns a key",
-	"rpc -> proto":          "the doors' messages",
-	"rpc -> rpc/door":       "what all doors share: faults, rights, limits brought along, metrics",
-	"rpc -> rpc/gubernator": "its door is registered beside the others, and its JSON is a page",
+	"rpc -> rpc/door": "certificates are adjusted as doors do",
 
-	"rpc -> rpc/peer":    "the id of a hold says its limit as frames do",
-	"rpc -> rpc/wire":    "messages with a thousand items are read and written by hand",
-	"rpc -> rpc/clock":   "doors and lines read the node's clock",
-	"rpc -> rpc/access":  "every door asks what its client may do",
-	"rpc -> rpc/audit":   "what clients change is recorded",
-	"rpc -> rpc/fair":    "a client that asks for more than its share is refused",
-	"rpc -> rpc/ui":      "the page of a node",
-	"rpc -> rpc/catalog": "doors put limits at all nodes",
-	"rpc -> rpc/history": "pages show what nodes remember",
+	"rpc/web -> cluster":        "a page becomes a request of the node",
+	"rpc/web -> limiter":        "pages state limits, and show decisions and instants",
+	"rpc/web -> limiter/rules":  "forward-auth fills the templates of keys, and says what rules ask for",
+	"rpc/web -> ring":           "the status pages show who owns a key",
+	"rpc/web -> proto":          "the admin listener has penstock.v1.Admin too",
+	"rpc/web -> rpc/access":     "every door asks what its client may do",
+	"rpc/web -> rpc/admin":      "pages for operators do what the calls of penstock.v1.Admin do",
+	"rpc/web -> rpc/audit":      "a page shows what clients have changed",
+	"rpc/web -> rpc/catalog":    "a page puts limits at all nodes",
+	"rpc/web -> rpc/door":       "what all doors share: faults, rights, limits brought along, metrics",
+	"rpc/web -> rpc/fair":       "a client that asks for more than its share is refused",
+	"rpc/web -> rpc/gubernator": "its JSON is a page",
+	"rpc/web -> rpc/history":    "pages show what nodes remember",
+	"rpc/web -> rpc/hold":       "pages reserve, settle and extend",
+	"rpc/web -> rpc/notation":   "limits are JSON there",
+	"rpc/web -> rpc/overview":   "the page of the whole cluster",
+	"rpc/web -> rpc/ui":         "the page of a node",
+
+	"rpc/native -> cluster":        "a message becomes a request of the node",
+	"rpc/native -> limiter":        "deadlines are instants",
+	"rpc/native -> proto":          "the messages of penstock.v1",
+	"rpc/native -> rpc/access":     "every door asks what its client may do",
+	"rpc/native -> rpc/admin":      "penstock.v1.Admin is registered beside RateLimiter",
+	"rpc/native -> rpc/audit":      "resets and settlements are recorded",
+	"rpc/native -> rpc/catalog":    "Admin puts limits at all nodes",
+	"rpc/native -> rpc/clock":      "deadlines of calls are instants of the node's clock",
+	"rpc/native -> rpc/door":       "what all doors share: faults, rights, limits brought along, metrics",
+	"rpc/native -> rpc/fair":       "a client that asks for more than its share is refused",
+	"rpc/native -> rpc/gubernator": "its service is registered beside the others",
+	"rpc/native -> rpc/history":    "Admin says which keys are asked for most",
+	"rpc/native -> rpc/hold":       "calls reserve, settle and extend",
+	"rpc/native -> rpc/notation":   "limits and decisions are messages there",
+	"rpc/native -> rpc/wire":       "messages with a thousand items are read and written by hand",
+
+	"rpc/admin -> cluster":      "operators ask the node how it is",
+	"rpc/admin -> limiter":      "… and what its limits and keys are",
+	"rpc/admin -> ring":         "… and which partition a key is in",
+	"rpc/admin -> proto":        "the messages of penstock.v1.Admin",
+	"rpc/admin -> rpc/access":   "each method needs a right",
+	"rpc/admin -> rpc/audit":    "what operators change is recorded",
+	"rpc/admin -> rpc/catalog":  "limits are put at all nodes",
+	"rpc/admin -> rpc/door":     "what all doors share",
+	"rpc/admin -> rpc/history":  "which keys are asked for most, the recorder knows",
+	"rpc/admin -> rpc/notation": "limits and decisions are messages there",
+
+	"rpc/overview -> cluster":     "nodes are asked, and answer from their own state",
+	"rpc/overview -> limiter":     "… about limits and keys",
+	"rpc/overview -> rpc/admin":   "rows of the page are those of operators' calls",
+	"rpc/overview -> rpc/history": "counts and events of each node are added up",
+
+	"rpc/hold -> cluster":    "a reservation is a request of the node",
+	"rpc/hold -> limiter":    "the state of a hold is limiter's",
+	"rpc/hold -> rpc/access": "settling needs the right of its client",
+	"rpc/hold -> rpc/door":   "what is wrong with a hold is a fault as others are",
+	"rpc/hold -> rpc/peer":   "the id of a hold says its limit as frames do",
+	"rpc/hold -> rpc/wire":   "ids are protobuf by hand",
+
+	"rpc/notation -> cluster":  "decisions become messages",
+	"rpc/notation -> limiter":  "limits become messages and JSON, and are read from both",
+	"rpc/notation -> proto":    "the messages of penstock.v1",
+	"rpc/notation -> rpc/door": "durations are milliseconds at every door",
 
 	"rpc/history -> cluster": "it observes the node, and reads its counters",
 	"rpc/history -> limiter": "what remains of a limit says what its heir did not know",
@@ -93,12 +139,13 @@ var arrows = map[string]string{
 	"rpc/peer -> rpc/door":          "what all gRPC doors have in common",
 	"rpc/peer -> rpc/wire":          "frames are protobuf by hand",
 
-	"rpc/door -> rpc/wire":   "gRPC doors read into its buffers",
-	"rpc/door -> cluster":    "what is wrong with a request, the node says",
-	"rpc/door -> limiter":    "requests bring limits along",
-	"rpc/door -> rpc/access": "every door asks what its client may do",
-	"rpc/door -> rpc/audit":  "what clients change is recorded",
-	"rpc/door -> rpc/fair":   "a refusal for want of room is a fault like others",
+	"rpc/door -> rpc/wire":      "gRPC doors read into its buffers",
+	"rpc/door -> cluster":       "what is wrong with a request, the node says",
+	"rpc/door -> limiter":       "requests bring limits along",
+	"rpc/door -> limiter/rules": "every door may be asked by attributes",
+	"rpc/door -> rpc/access":    "every door asks what its client may do",
+	"rpc/door -> rpc/audit":     "what clients change is recorded",
+	"rpc/door -> rpc/fair":      "a refusal for want of room is a fault like others",
 
 	"rpc/gubernator -> cluster":   "a message becomes a request of the node",
 	"rpc/gubernator -> limiter":   "requests state their limits",
@@ -116,20 +163,21 @@ var arrows = map[string]string{
 	"rpc/redis -> rpc/fair":   "rounds are refused while there are too many requests",
 	"rpc/redis -> rpc/resp":   "the protocol's bytes",
 
-	"rpc/rpctest -> cluster":   "nodes for tests",
-	"rpc/rpctest -> limiter":   "… with limits",
-	"rpc/rpctest -> ring":      "… that hold all partitions",
-	"rpc/rpctest -> proto":     "items of messages",
-	"rpc/rpctest -> rpc/clock": "… on the machine's clock",
-	"rpc/rpctest -> rpc/wire":  "messages that hand and library must read alike",
-	"rpc/rpctest -> rpc/resp":  "a client of the Redis protocol",
+	"rpc/rpctest -> cluster":       "nodes for tests",
+	"rpc/rpctest -> limiter":       "… with limits",
+	"rpc/rpctest -> limiter/rules": "… and rules",
+	"rpc/rpctest -> ring":          "… that hold all partitions",
+	"rpc/rpctest -> proto":         "items of messages",
+	"rpc/rpctest -> rpc/clock":     "… on the machine's clock",
+	"rpc/rpctest -> rpc/wire":      "messages that hand and library must read alike",
+	"rpc/rpctest -> rpc/resp":      "a client of the Redis protocol",
 
 	"rpc/envoy -> cluster": "a request of an Envoy becomes one of the node",
 	"rpc/envoy -> limiter": "descriptors meet limits, or bring them along",
 	"rpc/envoy -> limiter/policy": "an Envoy says what a request is, and the files which limit " +
 		"that meets",
 	"rpc/envoy -> rpc/door":   "all doors say errors alike",
-	"rpc/envoy -> rpc":        "… also on pages",
+	"rpc/envoy -> rpc/web":    "… also on pages",
 	"rpc/envoy -> rpc/access": "an Envoy is a client with rights as any other",
 
 	"rpc/client -> proto": "the client speaks the public protocol",
@@ -140,8 +188,9 @@ var arrows = map[string]string{
 	"embedded -> cluster/gossip": "… as a member of a cluster",
 	"embedded -> limiter":        "… with limits and a table",
 	"embedded -> limiter/rules":  "… and rules, if it has some",
-	"embedded -> rpc":            "… and the real world's hands",
-	"embedded -> rpc/clock":      "… its clock among them",
+	"embedded -> rpc":            "… and certificates",
+	"embedded -> rpc/hold":       "… and errors about reservations, as doors say them",
+	"embedded -> rpc/clock":      "… and the clock of the machine",
 	"embedded -> rpc/door":       "… and what opens a door",
 	"embedded -> rpc/peer":       "… and lines to other nodes",
 	"embedded -> rpc/catalog":    "… and hears of limits that are put at other nodes",
@@ -162,6 +211,10 @@ var arrows = map[string]string{
 	"cmd/node -> cluster":        "wiring",
 	"cmd/node -> cluster/gossip": "wiring",
 	"cmd/node -> rpc":            "wiring",
+	"cmd/node -> rpc/admin":      "wiring",
+	"cmd/node -> rpc/native":     "wiring",
+	"cmd/node -> rpc/overview":   "wiring",
+	"cmd/node -> rpc/web":        "wiring",
 	"cmd/node -> rpc/clock":      "wiring",
 	"cmd/node -> rpc/door":       "wiring",
 	"cmd/node -> rpc/envoy":      "wiring",
@@ -183,25 +236,47 @@ var testArrows = map[string]string{
 
 	"cmd/node -> embedded": "the table of docs/doors.md tries a node inside a program as well",
 
-	"rpc -> rpc/rpctest": "nodes, authorities and a client of the Redis protocol",
-	"rpc -> rpc/redis":   "rights, audit and the gate hold at every door",
+	"rpc -> cluster":       "what holds for several doors is tested here",
+	"rpc -> limiter":       "… at nodes with limits",
+	"rpc -> limiter/rules": "… and rules",
+	"rpc -> ring":          "… and partitions",
+	"rpc -> proto":         "… asked over gRPC",
+	"rpc -> rpc/access":    "… by clients with rights",
+	"rpc -> rpc/audit":     "… whose changes are recorded",
+	"rpc -> rpc/clock":     "… on the machine's clock",
+	"rpc -> rpc/fair":      "… with a gate",
+	"rpc -> rpc/hold":      "… about holds",
+	"rpc -> rpc/native":    "… at this door",
+	"rpc -> rpc/peer":      "… with lines between them",
+	"rpc -> rpc/redis":     "… and at this door",
+	"rpc -> rpc/rpctest":   "nodes, authorities and a client of the Redis protocol",
+	"rpc -> rpc/web":       "… and at this door",
+
+	"rpc/native -> limiter/rules": "calls with attributes are tested with rules",
+	"rpc/native -> rpc/rpctest":   "nodes and limits",
+	"rpc/native -> rpc/web":       "a request over HTTP and over gRPC is answered alike",
+
+	"rpc/web -> rpc/clock":   "the door is tested with what a node remembers",
+	"rpc/web -> rpc/rpctest": "nodes, limits and requests of pages",
 
 	"rpc/gubernator -> rpc/rpctest": "nodes and messages",
 
 	"rpc/peer -> rpc/rpctest": "limits, authorities and patience",
 
-	"rpc/client -> rpc/door": "… and its doors closed",
-	"rpc/client -> rpc/peer": "… or with lines to others",
+	"rpc/envoy -> rpc/clock":  "the door is tested beside those of a node with a clock",
+	"rpc/envoy -> rpc/native": "… which are these",
 
-	"rpc/envoy -> rpc/clock": "the door is tested beside those of a node with a clock",
-
-	"rpc/redis -> rpc":         "the same limit through other doors counts as one",
+	"rpc/redis -> rpc":         "certificates of clients",
+	"rpc/redis -> rpc/native":  "the same limit through other doors counts as one",
+	"rpc/redis -> rpc/web":     "… of either kind",
 	"rpc/redis -> rpc/clock":   "… which need the node's clock",
 	"rpc/redis -> rpc/rpctest": "nodes, authorities and a client of the Redis protocol",
 	"rpc/redis -> proto":       "… asked over gRPC",
 
+	"rpc/client -> rpc/door":      "… and its doors closed",
+	"rpc/client -> rpc/peer":      "… or with lines to others",
 	"rpc/client -> rpc/clock":     "the client is tested against a node with a clock",
-	"rpc/client -> rpc":           "the client is tested against the real door",
+	"rpc/client -> rpc/native":    "the client is tested against the real door",
 	"rpc/client -> cluster":       "… of a real node",
 	"rpc/client -> limiter/rules": "… that has rules",
 	"rpc/client -> ring":          "… or of three that hold every partition",
@@ -257,34 +332,62 @@ var walls = map[string]string{
 
 	"proto -> *": "generated messages stand alone",
 
-	"rpc -> cluster/gossip": "doors serve whatever View the node has",
-	"rpc/catalog -> *":      "the log knows the node and how limits are written; peer carries it",
-	"rpc/history -> *":      "what a node remembers knows the node, and no wire",
-	"rpc -> limiter/policy": "limits reach the doors through the node, whatever file they came from",
-	"rpc -> rpc/envoy": "a program that embeds a node need not know Envoy's types; cmd/node " +
+	"rpc/catalog -> *": "the log knows the node and how limits are written; peer carries it",
+	"rpc/history -> *": "what a node remembers knows the node, and no wire",
+
+	"rpc -> *": "rpc itself is certificates, and the tests of all doors together",
+
+	"rpc/web -> cluster/gossip": "doors serve whatever View the node has",
+	"rpc/web -> limiter/policy": "limits reach the doors through the node, whatever file they came from",
+	"rpc/web -> rpc/envoy": "a program that embeds a node need not know Envoy's types; cmd/node " +
 		"adds the door",
-	"rpc -> rpc/client": "a server does not need its own client; it would come along into " +
+	"rpc/web -> rpc/native": "doors do not know each other: what they share stands below both",
+	"rpc/web -> *":          "a door turns a wire into calls of the node; wiring is cmd/node's work",
+
+	"rpc/native -> cluster/gossip": "doors serve whatever View the node has",
+	"rpc/native -> limiter/policy": "limits reach the doors through the node, whatever file they " +
+		"came from",
+	"rpc/native -> rpc/envoy": "a program that embeds a node need not know Envoy's types; cmd/node " +
+		"adds the door",
+	"rpc/native -> rpc/web": "doors do not know each other: what they share stands below both",
+	"rpc/native -> rpc/client": "a server does not need its own client; it would come along into " +
 		"every node",
-	"rpc -> sim": "the real world's hands do not know the imagined world's",
-	"rpc -> *":   "rpc turns wires into calls of the node; wiring is cmd/node's work",
+	"rpc/native -> *": "a door turns a wire into calls of the node; wiring is cmd/node's work",
+
+	"rpc/admin -> rpc/native": "both doors have operators' calls; calls know no door",
+	"rpc/admin -> rpc/web":    "both doors have operators' calls; calls know no door",
+	"rpc/admin -> *":          "admin answers operators by what the node knows",
+
+	"rpc/overview -> proto":   "nodes ask each other in JSON, which lines carry as it is",
+	"rpc/overview -> rpc/web": "the overview is numbers; pages are the HTTP door's",
+	"rpc/overview -> *":       "the overview asks nodes and adds up, and knows no door",
+
+	"rpc/hold -> *": "ids of holds are made and read here, for every door",
+
+	"rpc/notation -> *": "notation writes and reads values: what is done with them is not known here",
 
 	"rpc/clock -> *": "the machine's clock knows instants and nothing that reads them",
 
-	"rpc/peer -> rpc": "lines know no door for clients",
-	"rpc/peer -> *":   "lines carry what a node says; wiring is cmd/node's work",
+	"rpc/peer -> rpc/native": "lines know no door for clients",
+	"rpc/peer -> rpc/web":    "lines know no door for clients",
+	"rpc/peer -> *":          "lines carry what a node says; wiring is cmd/node's work",
 
 	"rpc/wire -> *": "wire is bytes: what they mean is not known here",
 
-	"rpc/door -> rpc": "doors stand on what they share, and not the other way round",
-	"rpc/door -> *":   "what all doors share knows none of them, and no protocol",
+	"rpc/door -> rpc/native": "doors stand on what they share, and not the other way round",
+	"rpc/door -> rpc/web":    "doors stand on what they share, and not the other way round",
+	"rpc/door -> *":          "what all doors share knows none of them, and no protocol",
 
-	"rpc/gubernator -> rpc": "doors do not know each other: what they share is in rpc/door",
-	"rpc/gubernator -> *":   "a door turns a wire into calls of the node; wiring is cmd/node's work",
+	"rpc/gubernator -> rpc/native": "doors do not know each other: what they share is in rpc/door",
+	"rpc/gubernator -> rpc/web":    "doors do not know each other: what they share is in rpc/door",
+	"rpc/gubernator -> *":          "a door turns a wire into calls of the node; wiring is cmd/node's work",
 
-	"rpc/redis -> rpc": "doors do not know each other: what they share is in rpc/door",
-	"rpc/redis -> *":   "a door turns a wire into calls of the node; wiring is cmd/node's work",
+	"rpc/redis -> rpc/native": "doors do not know each other: what they share is in rpc/door",
+	"rpc/redis -> rpc/web":    "doors do not know each other: what they share is in rpc/door",
+	"rpc/redis -> *":          "a door turns a wire into calls of the node; wiring is cmd/node's work",
 
-	"rpc/rpctest -> rpc": "internal tests of every door import rpctest, so it imports no door",
+	"rpc/rpctest -> rpc/native": "internal tests of every door import rpctest, so it imports no door",
+	"rpc/rpctest -> rpc/web":    "internal tests of every door import rpctest, so it imports no door",
 	"rpc/rpctest -> *": "rpctest makes what tests of several doors need, from what all doors " +
 		"stand on",
 
@@ -337,17 +440,18 @@ var modules = map[string]struct{ rooms, reason string }{
 			"leave cluster/gossip",
 	},
 	"google.golang.org/grpc": {
-		rooms: "rpc rpc/door rpc/gubernator rpc/peer rpc/wire rpc/rpctest rpc/client rpc/envoy " +
-			"proto",
+		rooms: "rpc rpc/web rpc/native rpc/admin rpc/hold rpc/door rpc/gubernator rpc/peer rpc/wire " +
+			"rpc/rpctest rpc/client rpc/envoy proto",
 		reason: "the transport is a hand of the node: what stands below rpc runs without it in " +
 			"the simulator",
 	},
 	"google.golang.org/protobuf": {
-		rooms:  "rpc rpc/gubernator rpc/peer rpc/wire rpc/rpctest rpc/client rpc/envoy proto",
+		rooms: "rpc rpc/web rpc/native rpc/hold rpc/gubernator rpc/peer rpc/wire rpc/rpctest " +
+			"rpc/client rpc/envoy proto",
 		reason: "messages of the wire stop at rpc; the node has types of its own",
 	},
 	"google.golang.org/genproto": {
-		rooms:  "rpc rpc/client",
+		rooms:  "rpc/client",
 		reason: "details of gRPC errors are the doors' matter",
 	},
 	"github.com/envoyproxy/go-control-plane/envoy": {
@@ -356,7 +460,7 @@ var modules = map[string]struct{ rooms, reason string }{
 			"with theirs in a program that has both",
 	},
 	"github.com/prometheus/client_golang": {
-		rooms: "rpc rpc/door rpc/envoy rpc/gubernator rpc/peer rpc/redis",
+		rooms: "rpc/web rpc/native rpc/door rpc/envoy rpc/gubernator rpc/peer rpc/redis",
 		reason: "rooms count in plain fields beside the branch they count; a door reads them at " +
 			"scrape",
 	},
@@ -575,7 +679,7 @@ func TestShapeTestsCanFail(t *testing.T) {
 			"strangers",
 		},
 		{
-			"arrow of tests in a test", "rpc/client/a_test.go", `import "penstock/rpc"`,
+			"arrow of tests in a test", "rpc/client/a_test.go", `import "penstock/rpc/native"`,
 			findForbiddenArrows, "",
 		},
 		{
@@ -604,7 +708,7 @@ func TestShapeTestsCanFail(t *testing.T) {
 			findForeignModules, "the transport is a hand",
 		},
 		{
-			"module like a known one", "rpc/a.go", `import "google.golang.org/grpcx"`,
+			"module like a known one", "rpc/web/a.go", `import "google.golang.org/grpcx"`,
 			findForeignModules, "in no table",
 		},
 		{"unknown module", "rpc/a.go", `import "example.com/x"`, findForeignModules, "in no table"},

@@ -23,11 +23,11 @@ import (
 	"penstock/cluster/gossip"
 	"penstock/limiter"
 	"penstock/limiter/rules"
-	"penstock/rpc"
 	"penstock/rpc/catalog"
 	"penstock/rpc/client"
 	"penstock/rpc/clock"
 	"penstock/rpc/door"
+	"penstock/rpc/hold"
 	"penstock/rpc/peer"
 )
 
@@ -309,7 +309,7 @@ func (n *Node) Reserve(
 	}
 	d, err := n.check(ctx, &item)
 	if err == nil {
-		err = rpc.HoldError(item.Op, &d)
+		err = hold.StatusError(item.Op, &d)
 	}
 	switch {
 	case err != nil:
@@ -317,37 +317,37 @@ func (n *Node) Reserve(
 	case d.Hold != limiter.HoldOpen:
 		return client.NewReservation(answer(&d), nil), nil
 	}
-	return client.NewReservation(answer(&d), hold{n, limit, key, item.ID}), nil
+	return client.NewReservation(answer(&d), reservation{n, limit, key, item.ID}), nil
 }
 
-// hold is a reservation made through this node; any node may keep it.
-type hold struct {
+// reservation is one made through this node; any node may keep it.
+type reservation struct {
 	node       *Node
 	limit, key string
 	id         cluster.ID
 }
 
-func (h hold) Settle(ctx context.Context, actual int64) error {
+func (h reservation) Settle(ctx context.Context, actual int64) error {
 	return h.act(ctx, cluster.Item{
 		Op: cluster.OpSettle, Cost: actual,
 		Hold: &cluster.HoldTerms{ID: h.id},
 	})
 }
 
-func (h hold) Extend(ctx context.Context, ttl time.Duration) error {
+func (h reservation) Extend(ctx context.Context, ttl time.Duration) error {
 	return h.act(ctx, cluster.Item{
 		Op:   cluster.OpExtend,
 		Hold: &cluster.HoldTerms{ID: h.id, TTL: ttl},
 	})
 }
 
-func (h hold) act(ctx context.Context, item cluster.Item) error {
+func (h reservation) act(ctx context.Context, item cluster.Item) error {
 	item.Limit, item.Key = h.limit, h.key
 	d, err := h.node.check(ctx, &item)
 	if err != nil {
 		return err
 	}
-	return rpc.HoldError(item.Op, &d)
+	return hold.StatusError(item.Op, &d)
 }
 
 func (n *Node) ask(ctx context.Context, item cluster.Item) (client.Decision, error) {

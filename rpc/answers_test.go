@@ -14,6 +14,7 @@ import (
 	"penstock/limiter/rules"
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/rpc/rpctest"
+	"penstock/rpc/web"
 )
 
 func answering(name string, on limiter.OnDeny, a limiter.Answers) limiter.Spec {
@@ -37,7 +38,7 @@ func TestDenialInTheWordsOfTheLimit(t *testing.T) {
 		answering("status", limiter.DenyReject, limiter.Answers{Status: 402}),
 		answering("plain", limiter.DenyReject, limiter.Answers{}),
 	)
-	setRules(
+	rpctest.SetRules(
 		t,
 		n,
 		rules.Rule{
@@ -45,7 +46,7 @@ func TestDenialInTheWordsOfTheLimit(t *testing.T) {
 			Apply: []rules.Apply{{Limit: "plain", Key: "r"}, {Limit: "words", Key: "r"}},
 		},
 	)
-	h := NewHTTP(HTTPConfig{Node: n})
+	h := web.New(web.Config{Node: n})
 	const iana = `{"type":"https://iana.org`
 	for _, row := range []struct {
 		ask    string
@@ -72,7 +73,7 @@ func TestDenialInTheWordsOfTheLimit(t *testing.T) {
 			t.Errorf("%s: %d %v %s", row.ask, answer.StatusCode, answer.Header, body)
 		}
 	}
-	var d decisionJSON
+	var d web.DecisionJSON
 	_, body := rpctest.Page(h, "GET", "/v1/check?limit=words&key=d", "")
 	if err := json.Unmarshal([]byte(body), &d); err != nil || d.Denial == nil ||
 		d.Denial.Status != 503 || d.Denial.ContentType != "application/json" ||
@@ -90,7 +91,7 @@ func TestMarkedBeyondTheLimit(t *testing.T) {
 		answering("both", limiter.DenyTag, limiter.Answers{}),
 	)[0]
 	n := station.node
-	setRules(
+	rpctest.SetRules(
 		t,
 		n,
 		rules.Rule{
@@ -98,7 +99,7 @@ func TestMarkedBeyondTheLimit(t *testing.T) {
 			Apply: []rules.Apply{{Limit: "lower", Key: "r"}, {Limit: "both", Key: "r"}},
 		},
 	)
-	h := NewHTTP(HTTPConfig{Node: n})
+	h := web.New(web.Config{Node: n})
 	for _, row := range []struct{ ask, tag, tier string }{
 		{"/v1/check?limit=tag&key=a", "bot", ""},
 		{"/v1/check?limit=lower&key=a", "", "3"},
@@ -153,7 +154,7 @@ func TestMarkedBeyondTheLimit(t *testing.T) {
 			t.Errorf("%s: %v", limit, got)
 		}
 	}
-	metrics := NewHTTP(HTTPConfig{Node: n, Admin: true})
+	metrics := web.New(web.Config{Node: n, Admin: true})
 	if _, body := rpctest.Page(metrics, "GET", "/metrics", ""); !strings.Contains(
 		body,
 		`penstock_checks_total{decision="deprioritized",limit="lower",source="owner"} 5`,
@@ -168,13 +169,13 @@ func TestSpreadAtEveryDoor(t *testing.T) {
 	spread := answering("spread", limiter.DenyReject, limiter.Answers{Spread: 100})
 	stations := newStations(t, 2, spread)
 	key := rpctest.OwnKey(stations[1].node, 0)
-	h := NewHTTP(HTTPConfig{Node: stations[0].node})
+	h := web.New(web.Config{Node: stations[0].node})
 	rpctest.Page(h, "GET", "/v1/check?limit=spread&key="+key, "")
 	var waits []int64
 	sources, latest := map[string]bool{}, int64(0)
 	for range 200 {
 		answer, body := rpctest.Page(h, "GET", "/v1/check?limit=spread&key="+key, "")
-		var d decisionJSON
+		var d web.DecisionJSON
 		if err := json.Unmarshal([]byte(body), &d); err != nil || d.Allowed {
 			t.Fatal(body, err)
 		}
@@ -218,7 +219,7 @@ func TestSpreadAtEveryDoor(t *testing.T) {
 // Promise: PUT takes a whole limit: its answers and its overrides too; GET and Admin show them.
 func TestPutAWholeLimit(t *testing.T) {
 	n := rpctest.Alone(t)
-	h := NewHTTP(HTTPConfig{Node: n, Admin: true})
+	h := web.New(web.Config{Node: n, Admin: true})
 	answer, body := rpctest.Page(
 		h,
 		"PUT",

@@ -22,6 +22,7 @@ import (
 	"penstock/rpc/clock"
 	"penstock/rpc/door"
 	"penstock/rpc/fair"
+	"penstock/rpc/native"
 	"penstock/rpc/peer"
 	"penstock/rpc/rpctest"
 )
@@ -116,7 +117,7 @@ func newStation(t testing.TB, id string, boot uint64, name string) *station {
 		Node: node, Cluster: name,
 		Clock: s.clock,
 	}))
-	door := NewServer(ServerConfig{Node: node, Clock: s.clock, Gate: fair.New()})
+	door := native.NewServer(native.Config{Node: node, Clock: s.clock, Gate: fair.New()})
 	door.RegisterService(&emptyService, nil) // for benchmarks
 	s.member.GRPCAddr = s.open(door)
 	s.conn, err = grpc.NewClient("passthrough:///"+s.member.GRPCAddr,

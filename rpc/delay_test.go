@@ -13,6 +13,7 @@ import (
 	"penstock/limiter/rules"
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/rpc/rpctest"
+	"penstock/rpc/web"
 )
 
 // delayed lets one go on every quarter of an hour, and three wait.
@@ -35,10 +36,10 @@ func isAbout(delay int64, i int) bool {
 // each door that has a field for it, up to max_delay; the next is denied, and charges nothing.
 func TestDelayAtEveryDoor(t *testing.T) {
 	station := newStations(t, 1, delayed("later", false), delayed("second", false))[0]
-	setRules(t, station.node, rules.Rule{Name: "all", Apply: []rules.Apply{
+	rpctest.SetRules(t, station.node, rules.Rule{Name: "all", Apply: []rules.Apply{
 		{Limit: "later", Key: "r"}, {Limit: "second", Key: "r"},
 	}})
-	h := NewHTTP(HTTPConfig{Node: station.node})
+	h := web.New(web.Config{Node: station.node})
 	inline := `{"key":"i","inline":{"algorithm":"gcra","limit":4,"per":"1h","burst":1,` +
 		`"on_deny":"delay","max_delay":"59m"}}`
 	for _, ask := range []struct{ method, path, body string }{
@@ -58,7 +59,7 @@ func TestDelayAtEveryDoor(t *testing.T) {
 				}
 				continue
 			}
-			var d decisionJSON
+			var d web.DecisionJSON
 			err := json.Unmarshal([]byte(body), &d)
 			told, _ := strconv.ParseInt(header, 10, 64)
 			if ask.path == "/v1/auth" || ask.method == "POST" {
@@ -95,7 +96,7 @@ func TestDelayAtEveryDoor(t *testing.T) {
 		tally[cluster.OutcomeDenied][0] != 2 {
 		t.Errorf("counted as %v", tally)
 	}
-	h = NewHTTP(HTTPConfig{Node: station.node, Admin: true})
+	h = web.New(web.Config{Node: station.node, Admin: true})
 	_, body := rpctest.Page(h, "GET", "/metrics", "")
 	if !strings.Contains(body,
 		`penstock_checks_total{decision="delayed",limit="second",source="owner"} 6`) {
@@ -111,14 +112,14 @@ func TestDelayAtEveryDoor(t *testing.T) {
 // Promise: in dry_run nobody is told to wait, and what would wait is marked as if denied.
 func TestDelayInDryRun(t *testing.T) {
 	n := rpctest.Alone(t, delayed("dry", true))
-	h := NewHTTP(HTTPConfig{Node: n})
+	h := web.New(web.Config{Node: n})
 	for i := range len(waits) + 2 {
 		path := "/v1/check?limit=dry&key=a"
 		if i == 2 {
 			path += "&max_delay_ms=0"
 		}
 		answer, body := rpctest.Page(h, "GET", path, "")
-		var d decisionJSON
+		var d web.DecisionJSON
 		if err := json.Unmarshal([]byte(body), &d); err != nil || answer.StatusCode != 200 ||
 			d.DelayMs != 0 || d.Shadow != (i > 0) ||
 			answer.Header.Get("Penstock-Delay-Ms") != "" {
@@ -132,7 +133,7 @@ func TestDelayInDryRun(t *testing.T) {
 func TestDelayFromAfar(t *testing.T) {
 	stations := newStations(t, 2, delayed("later", false))
 	key := rpctest.OwnKey(stations[1].node, 0)
-	h := NewHTTP(HTTPConfig{Node: stations[0].node})
+	h := web.New(web.Config{Node: stations[0].node})
 	inline := fmt.Sprintf(`{"key":%q,"inline":{"name":"mine","algorithm":"gcra","limit":4,`+
 		`"per":"1h","burst":1,"on_deny":"delay","max_delay":"59m"}}`, key)
 	for _, ask := range []struct{ method, path, body string }{
@@ -141,7 +142,7 @@ func TestDelayFromAfar(t *testing.T) {
 		sources := map[string]bool{}
 		for i := range len(waits) + 20 {
 			_, body := rpctest.Page(h, ask.method, ask.path, ask.body)
-			var d decisionJSON
+			var d web.DecisionJSON
 			if err := json.Unmarshal([]byte(body), &d); err != nil {
 				t.Fatal(err, body)
 			}
@@ -163,10 +164,10 @@ func TestDelayFromAfar(t *testing.T) {
 func TestDelayThatACallerBears(t *testing.T) {
 	stations := newStations(t, 2, delayed("later", false), delayed("second", false))
 	n := stations[0].node
-	setRules(t, n, rules.Rule{Name: "all", Apply: []rules.Apply{
+	rpctest.SetRules(t, n, rules.Rule{Name: "all", Apply: []rules.Apply{
 		{Limit: "later", Key: "r"}, {Limit: "second", Key: "r"},
 	}})
-	h := NewHTTP(HTTPConfig{Node: n})
+	h := web.New(web.Config{Node: n})
 	ask := func(method, path, body string) bool {
 		answer, text := rpctest.Page(h, method, path, body)
 		if answer.StatusCode != 200 && answer.StatusCode != 429 {

@@ -12,8 +12,10 @@ import (
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/rpc/clock"
 	"penstock/rpc/fair"
+	"penstock/rpc/native"
 	"penstock/rpc/redis"
 	"penstock/rpc/rpctest"
+	"penstock/rpc/web"
 )
 
 // Promise: a client that has used up its share of the requests under way hears OVERLOADED at
@@ -25,11 +27,11 @@ func TestOverloadIsSaidAtEveryDoor(t *testing.T) {
 	clients := clientsFor(t,
 		clientFile+"- {name: full, token: full-0123456789abcdef, check: {limits: [five], "+
 			"inline: true}}\n")
-	grpcDoor := NewServer(ServerConfig{
+	grpcDoor := native.NewServer(native.Config{
 		Node: s.node, Clock: clock.New(), Clients: clients, Gate: gate,
 	})
 	api := rpctest.Dial(t, s.open(grpcDoor))
-	h := NewHTTP(HTTPConfig{Node: s.node, Clients: clients, Gate: gate, Admin: true})
+	h := web.New(web.Config{Node: s.node, Clients: clients, Gate: gate, Admin: true})
 	talk := rpctest.TalkTo(t,
 		rpctest.Serve(t, redis.New(redis.Config{Node: s.node, Clients: clients, Gate: gate})))
 	talk.Says("AUTH full full-0123456789abcdef", "+OK\r\n")

@@ -8,6 +8,7 @@ import (
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/rpc/door"
 	"penstock/rpc/rpctest"
+	"penstock/rpc/web"
 )
 
 func TestHTTPMetricsOfPeers(t *testing.T) {
@@ -22,7 +23,7 @@ func TestHTTPMetricsOfPeers(t *testing.T) {
 	}
 	metrics := door.NewMetrics(s[0].node)
 	s[0].peers.ShowIn(metrics)
-	_, body := rpctest.Page(NewAdmin(HTTPConfig{Node: s[0].node, Metrics: metrics}), "GET",
+	_, body := rpctest.Page(web.NewAdmin(web.Config{Node: s[0].node, Metrics: metrics}), "GET",
 		"/metrics", "")
 	for _, want := range []string{
 		"penstock_peer_asks_total ", "penstock_peer_streams_total 1\n",

@@ -13,6 +13,7 @@ import (
 	"penstock/limiter/rules"
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/rpc/rpctest"
+	"penstock/rpc/web"
 )
 
 // Promise: a request is under the plan that it names, by every door that names a limit, by rules,
@@ -34,10 +35,10 @@ func TestPlansAtEveryDoor(t *testing.T) {
 		s.node.SetLimits(cluster.Limits{"api": l})
 	}
 	n := stations[0].node
-	setRules(t, n, rules.Rule{Name: "all", Apply: []rules.Apply{
+	rpctest.SetRules(t, n, rules.Rule{Name: "all", Apply: []rules.Apply{
 		{Limit: "api", Key: "{header:x-user}", Plan: "{header:x-plan}"},
 	}})
-	h := NewHTTP(HTTPConfig{Node: n})
+	h := web.New(web.Config{Node: n})
 	client := stations[0].client
 	doors := map[string]func(plan, key string) (allowed bool, override, text string){
 		"query": func(plan, key string) (bool, string, string) {
@@ -118,7 +119,7 @@ func TestPlansAtEveryDoor(t *testing.T) {
 // answered is what an answer says, an error with its text.
 func answered(t *testing.T, text string) (allowed bool, override, _ string) {
 	t.Helper()
-	var d decisionJSON
+	var d web.DecisionJSON
 	if err := json.Unmarshal([]byte(text), &d); err != nil {
 		t.Fatal(err, text)
 	}
@@ -128,7 +129,7 @@ func answered(t *testing.T, text string) (allowed bool, override, _ string) {
 // Promise: PUT takes plans, and GET of a definition shows them.
 func TestPutPlans(t *testing.T) {
 	n := rpctest.Alone(t)
-	h := NewHTTP(HTTPConfig{Node: n, Admin: true})
+	h := web.New(web.Config{Node: n, Admin: true})
 	answer, body := rpctest.Page(h, "PUT", "/v1/limits", `{"name":"w","algorithm":"gcra","limit":1,
 		"per":"1h","overrides":[{"plan":"pro","limit":5}],"candidate":{"limit":2}}`)
 	l := n.Limits()["w"]

@@ -13,6 +13,7 @@ import (
 	"penstock/rpc/audit"
 	"penstock/rpc/redis"
 	"penstock/rpc/rpctest"
+	"penstock/rpc/web"
 )
 
 // Promise: every change is recorded with client, action, before and after; what only charges is
@@ -20,7 +21,7 @@ import (
 func TestChangesAreRecorded(t *testing.T) {
 	const key = "shop/secret-of-a-user"
 	lines := new(strings.Builder)
-	h := NewHTTP(HTTPConfig{
+	h := web.New(web.Config{
 		Node: rpctest.Alone(t, five), Clients: clientsFor(t, clientFile), Admin: true,
 		Audit: audit.New(lines, slog.New(slog.DiscardHandler)),
 		Drain: func(context.Context) error { return errors.New("nobody is there") },
@@ -100,7 +101,7 @@ func TestOtherDoorsRecordResets(t *testing.T) {
 		t.Errorf("DEL: %s", got)
 	}
 	lines.Reset()
-	h := NewHTTP(HTTPConfig{Node: s.node, Audit: book})
+	h := web.New(web.Config{Node: s.node, Audit: book})
 	rpctest.Page(h, "POST", "/v1/GetRateLimits",
 		`{"requests":[{"name":"x","unique_key":"k","behavior":8,"limit":5,"duration":1000},{"name":"x","unique_key":"k","hits":1,"limit":5,"duration":1000}]}`)
 	if got := lines.String(); strings.Count(got, `"action":"reset"`) != 1 ||
@@ -113,7 +114,7 @@ func TestOtherDoorsRecordResets(t *testing.T) {
 // settlement by the client that holds is no change of an administrator's.
 func TestSettlementsOfAdministratorsAreRecorded(t *testing.T) {
 	lines := new(strings.Builder)
-	h := NewHTTP(HTTPConfig{
+	h := web.New(web.Config{
 		Node: rpctest.Alone(t, five), Clients: clientsFor(t, clientFile), Admin: true,
 		Audit: audit.New(lines, slog.New(slog.DiscardHandler)),
 	})

@@ -13,7 +13,9 @@ import (
 	"penstock/cluster"
 	"penstock/limiter"
 	penstockv1 "penstock/proto/penstock/v1"
+	"penstock/rpc/hold"
 	"penstock/rpc/rpctest"
+	"penstock/rpc/web"
 )
 
 var tokensPerHour = limiter.Spec{
@@ -105,7 +107,7 @@ func TestReserveRefuses(t *testing.T) {
 	}
 	for want, id := range map[codes.Code]string{
 		codes.InvalidArgument: "no id",
-		codes.NotFound: holdToken(&cluster.Item{Limit: "tokens", Key: "k"},
+		codes.NotFound: hold.Token(&cluster.Item{Limit: "tokens", Key: "k"},
 			cluster.ID{Origin: 1, Sequence: 2}),
 	} {
 		if _, err := s.client.Settle(ctx,
@@ -138,14 +140,14 @@ func TestTooManyHolds(t *testing.T) {
 		for range min(1000, limiter.MaxHoldsOfHolder-opened) {
 			r.Items = append(r.Items, cluster.Item{
 				Inline: l, Key: "k", Cost: 1,
-				Op: cluster.OpReserve, Hold: terms, ID: randomID(),
+				Op: cluster.OpReserve, Hold: terms, ID: hold.RandomID(),
 			})
 		}
 		if err := node.Check(r, out[:len(r.Items)]); err != nil || out[0].Hold != limiter.HoldOpen {
 			t.Fatalf("%+v, %v", out[0], err)
 		}
 	}
-	h := NewHTTP(HTTPConfig{Node: node})
+	h := web.New(web.Config{Node: node})
 	ask := func(holder string) (int, string) {
 		body := `{"inline":{"name":"inline","algorithm":"gcra","limit":1073741824,"per":"1h"},"key":"k","ttl_ms":1000,"holder":"` + holder + `"}`
 		r, text := rpctest.Page(h, "POST", "/v1/reserve", body)
@@ -163,7 +165,7 @@ func TestTooManyHolds(t *testing.T) {
 }
 
 func TestReserveOverHTTP(t *testing.T) {
-	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t, tokensPerHour, perHour)})
+	h := web.New(web.Config{Node: rpctest.Alone(t, tokensPerHour, rpctest.PerHour)})
 	post := func(path, body string, want int) (answer map[string]any) {
 		t.Helper()
 		r, text := rpctest.Page(h, "POST", path, body)

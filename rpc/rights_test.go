@@ -16,8 +16,10 @@ import (
 	"penstock/proto/gubernator"
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/rpc/access"
+	"penstock/rpc/native"
 	"penstock/rpc/redis"
 	"penstock/rpc/rpctest"
+	"penstock/rpc/web"
 )
 
 // clientFile has a client with each kind of right.
@@ -45,7 +47,7 @@ const inlineBody = `{"inline":{"algorithm":"gcra","limit":10,"per":"1m"},"key":"
 // charges nothing.
 func TestRightsOverHTTP(t *testing.T) {
 	node := rpctest.Alone(t, five)
-	h := NewHTTP(HTTPConfig{Node: node, Clients: clientsFor(t, clientFile), Admin: true})
+	h := web.New(web.Config{Node: node, Clients: clientsFor(t, clientFile), Admin: true})
 	for _, row := range []struct {
 		client, method, path, body string
 		lacks                      string // empty: it may
@@ -184,7 +186,7 @@ func TestRightsOverHTTP(t *testing.T) {
 func TestRightsOverGRPC(t *testing.T) {
 	s := newStations(t, 1, five)[0]
 	clients := clientsFor(t, clientFile)
-	addr := s.open(NewServer(ServerConfig{Node: s.node, Clock: s.clock, Clients: clients}))
+	addr := s.open(native.NewServer(native.Config{Node: s.node, Clock: s.clock, Clients: clients}))
 	conn, err := grpc.NewClient(
 		"passthrough:///"+addr,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),

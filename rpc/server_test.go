@@ -18,6 +18,7 @@ import (
 	"penstock/cluster"
 	"penstock/limiter"
 	penstockv1 "penstock/proto/penstock/v1"
+	"penstock/rpc/native"
 	"penstock/rpc/rpctest"
 )
 
@@ -197,12 +198,12 @@ func TestInlineLimit(t *testing.T) {
 	for i := range 4 {
 		out, err := s[i%2].client.Check(rpctest.Patience(t),
 			&penstockv1.CheckRequest{Items: []*penstockv1.Item{
-				{Inline: inline(func(*penstockv1.InlineLimit) {}), Key: []byte("a")},
+				{Inline: rpctest.Inline(func(*penstockv1.InlineLimit) {}), Key: []byte("a")},
 				{
-					Inline: inline(func(in *penstockv1.InlineLimit) { in.Name = "mine" }),
+					Inline: rpctest.Inline(func(in *penstockv1.InlineLimit) { in.Name = "mine" }),
 					Key:    []byte("a"),
 				},
-				{Inline: inline(func(in *penstockv1.InlineLimit) {
+				{Inline: rpctest.Inline(func(in *penstockv1.InlineLimit) {
 					in.Name, in.Algorithm, in.Burst, in.Anchor = "bucket",
 						penstockv1.Algorithm_ALGORITHM_GCRA, 2, 0
 				}), Key: []byte("a")},
@@ -270,39 +271,39 @@ func TestBadInput(t *testing.T) {
 		},
 		{"two limits", []*penstockv1.Item{{
 			Limit:  "five",
-			Inline: inline(func(*penstockv1.InlineLimit) {}), Key: []byte("a"),
+			Inline: rpctest.Inline(func(*penstockv1.InlineLimit) {}), Key: []byte("a"),
 		}}, codes.InvalidArgument, "items[0].limit: is given together"},
 		{
-			"limit of 0", bad(inline(func(in *penstockv1.InlineLimit) { in.Limit = 0 })),
+			"limit of 0", bad(rpctest.Inline(func(in *penstockv1.InlineLimit) { in.Limit = 0 })),
 			codes.InvalidArgument, "items[2].inline.limit: is 0",
 		},
 		{
-			"no window", bad(inline(func(in *penstockv1.InlineLimit) { in.PerMs = 0 })),
+			"no window", bad(rpctest.Inline(func(in *penstockv1.InlineLimit) { in.PerMs = 0 })),
 			codes.InvalidArgument, "items[2].inline.per: is 0s",
 		},
-		{"a window longer than time", bad(inline(func(in *penstockv1.InlineLimit) { in.PerMs = 1 << 62 })), codes.InvalidArgument, "items[2].inline.per: is 2562047h"},
+		{"a window longer than time", bad(rpctest.Inline(func(in *penstockv1.InlineLimit) { in.PerMs = 1 << 62 })), codes.InvalidArgument, "items[2].inline.per: is 2562047h"},
 		{
-			"no algorithm", bad(inline(func(in *penstockv1.InlineLimit) { in.Algorithm = 0 })),
+			"no algorithm", bad(rpctest.Inline(func(in *penstockv1.InlineLimit) { in.Algorithm = 0 })),
 			codes.InvalidArgument, "items[2].inline.algorithm",
 		},
 		{
-			"unknown algorithm", bad(inline(func(in *penstockv1.InlineLimit) { in.Algorithm = 257 })),
+			"unknown algorithm", bad(rpctest.Inline(func(in *penstockv1.InlineLimit) { in.Algorithm = 257 })),
 			codes.InvalidArgument, "items[2].inline.algorithm",
 		},
 		{
-			"unknown anchor", bad(inline(func(in *penstockv1.InlineLimit) { in.Anchor = 3 })),
+			"unknown anchor", bad(rpctest.Inline(func(in *penstockv1.InlineLimit) { in.Anchor = 3 })),
 			codes.InvalidArgument, "items[2].inline.anchor",
 		},
 		{
-			"unknown on_error", bad(inline(func(in *penstockv1.InlineLimit) { in.OnError = -1 })),
+			"unknown on_error", bad(rpctest.Inline(func(in *penstockv1.InlineLimit) { in.OnError = -1 })),
 			codes.InvalidArgument, "items[2].inline.on_error",
 		},
-		{"long name", bad(inline(func(in *penstockv1.InlineLimit) {
+		{"long name", bad(rpctest.Inline(func(in *penstockv1.InlineLimit) {
 			in.Name = strings.Repeat("n",
 				257)
 		})), codes.InvalidArgument, "items[2].inline.name: has 257 bytes"},
 		{
-			"name of a limit", bad(inline(func(in *penstockv1.InlineLimit) { in.Name = "five" })),
+			"name of a limit", bad(rpctest.Inline(func(in *penstockv1.InlineLimit) { in.Name = "five" })),
 			codes.InvalidArgument, "items[2].inline.name",
 		},
 	} {
@@ -349,7 +350,7 @@ func TestLargestRequest(t *testing.T) {
 	for i := range cluster.MaxItems {
 		items = append(items, &penstockv1.Item{
 			Key:    fmt.Appendf(nil, "%01024d", i),
-			Inline: inline(func(in *penstockv1.InlineLimit) { in.Name = fmt.Sprintf("%0256d", i) }),
+			Inline: rpctest.Inline(func(in *penstockv1.InlineLimit) { in.Name = fmt.Sprintf("%0256d", i) }),
 			Id:     &penstockv1.RequestId{Origin: 1<<63 - 1, Sequence: 1<<63 + uint64(i)},
 		})
 	}
@@ -499,7 +500,7 @@ func TestMembersAndRing(t *testing.T) {
 func TestToken(t *testing.T) {
 	s := newStations(t, 1, five)[0]
 	const secret = "a-token-of-some-length"
-	addr := s.open(NewServer(ServerConfig{Node: s.node, Clock: s.clock, AuthToken: secret}))
+	addr := s.open(native.NewServer(native.Config{Node: s.node, Clock: s.clock, AuthToken: secret}))
 	conn, err := grpc.NewClient("passthrough:///"+addr,
 		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {

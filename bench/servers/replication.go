@@ -17,8 +17,8 @@ import (
 	"penstock/cluster"
 	"penstock/cluster/gossip"
 	"penstock/limiter"
-	"penstock/rpc"
 	"penstock/rpc/clock"
+	"penstock/rpc/native"
 	"penstock/rpc/peer"
 )
 
@@ -112,7 +112,7 @@ func Member(args []string) error {
 			Clock: clock,
 		}).Serve(between)
 	}()
-	go func() { failed <- rpc.NewServer(rpc.ServerConfig{Node: node, Clock: clock}).Serve(door) }()
+	go func() { failed <- native.NewServer(native.Config{Node: node, Clock: clock}).Serve(door) }()
 	g, err := gossip.Start(ctx, gossip.Config{
 		Member: me, Bind: args[1], Cluster: "penstock", Join: join, Logger: quiet,
 		OnView: func(v *cluster.View) {

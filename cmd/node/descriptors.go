@@ -4,8 +4,8 @@ import (
 	"crypto/tls"
 	"time"
 
-	"penstock/rpc"
 	"penstock/rpc/door"
+	"penstock/rpc/web"
 )
 
 // Doors keep so many connections at a time, at most. An idle one takes 10 to 60 KiB.
@@ -75,11 +75,11 @@ const grpcUserTimeout = 5 * time.Second
 // hosts are the names by which the HTTP listeners may be asked. A token, or TLS with its names,
 // keeps a browser's pages out as well, and a node behind them may be asked under any name. nil:
 // any.
-func (r *running) hosts(d doors, token bool, clientTLS *tls.Config) *rpc.Hosts {
+func (r *running) hosts(d doors, token bool, clientTLS *tls.Config) *web.Hosts {
 	s := &r.settings
 	if (token || clientTLS != nil) && len(s.HTTPHost) == 0 {
 		return nil
 	}
-	return rpc.NewHosts(append([]string{s.Name, r.host, d.http.address, d.admin.address},
+	return web.NewHosts(append([]string{s.Name, r.host, d.http.address, d.admin.address},
 		s.HTTPHost...)...)
 }

@@ -79,12 +79,12 @@ func (p *protection) doors(t *testing.T) []aDoor {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { inside.Close(context.Background()) })
-	web := p.web()
-	t.Cleanup(web.client.CloseIdleConnections)
+	client := p.web()
+	t.Cleanup(client.client.CloseIdleConnections)
 	return []aDoor{
-		&httpDoor{web}, &authDoor{web}, p.grpc(t, "gRPC"), p.grpc(t, "Go client"),
+		&httpDoor{client}, &authDoor{client}, p.grpc(t, "gRPC"), p.grpc(t, "Go client"),
 		&insideDoor{inside},
-		&gubernatorDoor{web}, &envoyDoor{web}, &redisDoor{p},
+		&gubernatorDoor{client}, &envoyDoor{client}, &redisDoor{p},
 	}
 }
 
@@ -110,20 +110,20 @@ func mustFail(err error) error {
 	return nil
 }
 
-// web is the HTTP listener.
-type web struct {
+// webClient asks the HTTP listener.
+type webClient struct {
 	p      *protection
 	client *http.Client
 	base   string
 }
 
-func (p *protection) web() *web {
+func (p *protection) web() *webClient {
 	network, address := p.where("--http")
 	scheme := "http"
 	if p.tls != nil {
 		scheme = "https"
 	}
-	return &web{p: p, base: scheme + "://localhost", client: &http.Client{
+	return &webClient{p: p, base: scheme + "://localhost", client: &http.Client{
 		Timeout: time.Minute,
 		Transport: &http.Transport{
 			TLSClientConfig: p.tls,
@@ -136,7 +136,7 @@ func (p *protection) web() *web {
 
 // call sends a request, and reads an answer in JSON, if it is one. What the door calls an error is
 // an error.
-func (w *web) call(method, page, body string, into any, header ...string) (*http.Response, error) {
+func (w *webClient) call(method, page, body string, into any, header ...string) (*http.Response, error) {
 	r, err := http.NewRequest(method, w.base+page, strings.NewReader(body))
 	if err != nil {
 		return nil, err
@@ -165,18 +165,18 @@ func (w *web) call(method, page, body string, into any, header ...string) (*http
 	return answer, err
 }
 
-func (w *web) slow() error {
+func (w *webClient) slow() error {
 	network, address := w.p.where("--http")
 	return cutOff(network, address,
 		"POST /v1/check HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n{")
 }
 
-func (w *web) keptOut() error {
+func (w *webClient) keptOut() error {
 	_, err := w.p.strangers().web().call("GET", "/v1/check?limit=five&key=stranger", "", nil)
 	return mustFail(err)
 }
 
-type httpDoor struct{ *web }
+type httpDoor struct{ *webClient }
 
 func (d *httpDoor) name() string { return "HTTP" }
 
@@ -271,7 +271,7 @@ func (d *httpDoor) twin(other aDoor, q question) question {
 	return q
 }
 
-type authDoor struct{ *web }
+type authDoor struct{ *webClient }
 
 func (d *authDoor) name() string { return "forward-auth" }
 
@@ -417,7 +417,7 @@ func (d *grpcDoor) keptOut() error {
 	return mustFail(err)
 }
 
-type gubernatorDoor struct{ *web }
+type gubernatorDoor struct{ *webClient }
 
 func (d *gubernatorDoor) name() string { return "Gubernator" }
 
@@ -483,7 +483,7 @@ func (d *gubernatorDoor) fault(kind string) error {
 	return err
 }
 
-type envoyDoor struct{ *web }
+type envoyDoor struct{ *webClient }
 
 func (d *envoyDoor) name() string { return "Envoy" }
 

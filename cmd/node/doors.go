@@ -10,8 +10,10 @@ import (
 	"penstock/rpc/door"
 	"penstock/rpc/envoy"
 	"penstock/rpc/fair"
+	"penstock/rpc/native"
 	"penstock/rpc/peer"
 	"penstock/rpc/redis"
+	"penstock/rpc/web"
 )
 
 // makeDoors puts a server behind each listener.
@@ -31,7 +33,7 @@ func (r *running) makeDoors(_ context.Context, d doors) error {
 	inlines := &door.Inlines{Deny: s.Inline == "deny", Node: r.node}
 	gate := fair.New()
 	r.envoy = envoy.New(r.node, r.clock, inlines)
-	pages := rpc.HTTPConfig{
+	pages := web.Config{
 		Node: r.node, Clients: clients, Audit: r.audit, Version: version(), Started: r.started,
 		Admin: s.Admin == "", Roster: r, Catalog: r.catalog, Overview: r.page,
 		Draining: r.draining.Load, Drain: r.drain, TrustedProxies: s.TrustedProxy,
@@ -41,17 +43,17 @@ func (r *running) makeDoors(_ context.Context, d doors) error {
 	}
 	pages.Metrics.AddGate(gate)
 	if o := r.opened("--http"); o != nil {
-		o.serveHTTP(rpc.NewHTTPServer(rpc.NewHTTP(pages)), clientTLS)
+		o.serveHTTP(web.NewServer(web.New(pages)), clientTLS)
 	}
 	if o := r.opened("--admin"); o != nil {
-		o.serveHTTP(rpc.NewAdminServer(rpc.NewAdmin(pages)), clientTLS)
+		o.serveHTTP(web.NewAdminServer(web.NewAdmin(pages)), clientTLS)
 	}
 	if o := r.opened("--grpc"); o != nil {
-		o.serveGRPC(rpc.NewServer(rpc.ServerConfig{
+		o.serveGRPC(native.NewServer(native.Config{
 			Node: r.node, Clock: r.clock, TLS: clientTLS, Clients: clients, Audit: r.audit,
 			Draining: r.draining.Load, Drain: r.drain,
 			AdminElsewhere: s.Admin != "", Roster: r, Catalog: r.catalog, Recorder: r.history,
-			Doors: []rpc.Door{r.envoy}, Unfinished: unfinished(s.Memory), Logger: r.log,
+			Doors: []native.Door{r.envoy}, Unfinished: unfinished(s.Memory), Logger: r.log,
 			Metrics: pages.Metrics, Inlines: inlines, Gate: gate,
 		}))
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"penstock/cluster"
-	"penstock/rpc"
+	"penstock/rpc/admin"
 )
 
 // failedFor is how long a node is shown that has gone without a goodbye.
@@ -65,16 +65,16 @@ func (f *failures) now() time.Time {
 
 func (f *failures) count() int { return len(f.at(f.now())) }
 
-// Failed lists the members that are shown as failed (rpc.Roster).
-func (r *running) Failed() (list []rpc.FailedMember) {
+// Failed lists the members that are shown as failed (admin.Roster).
+func (r *running) Failed() (list []admin.FailedMember) {
 	now := r.failures.now()
 	for _, f := range r.failures.at(now) {
-		list = append(list, rpc.FailedMember{Member: f.member, Ago: now.Sub(f.at)})
+		list = append(list, admin.FailedMember{Member: f.member, Ago: now.Sub(f.at)})
 	}
 	return list
 }
 
-// Version is that of the program of m (rpc.Roster).
+// Version is that of the program of m (admin.Roster).
 func (r *running) Version(m cluster.Member) string {
 	if m.Boot == r.member.Boot {
 		return version()

@@ -29,6 +29,7 @@ import (
 	"penstock/rpc/door"
 	"penstock/rpc/envoy"
 	"penstock/rpc/history"
+	"penstock/rpc/overview"
 	"penstock/rpc/peer"
 )
 
@@ -50,7 +51,7 @@ type running struct {
 	audit   *audit.Log
 	catalog *catalog.Catalog // of limits that are put
 	history *history.Recorder
-	page    *rpc.Overview
+	page    *overview.Overview
 
 	auditFile *os.File // nil without --audit-log
 	data      *dataDir // nil without --data-dir

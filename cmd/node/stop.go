@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"penstock/cluster"
-	"penstock/rpc"
+	"penstock/rpc/admin"
 )
 
 // stop takes the node out: the others stop asking it, then the doors close, then it is gone. For
@@ -81,7 +81,7 @@ func (r *running) drain(ctx context.Context) error {
 		others--
 	}
 	if r.gossip == nil || others < 1 {
-		return rpc.ErrNobodyElse
+		return admin.ErrNobodyElse
 	}
 	if !r.draining.Swap(true) {
 		r.log.Warn("draining: this node hands over what it holds, and goes on without it until " +
@@ -93,7 +93,7 @@ func (r *running) drain(ctx context.Context) error {
 	for r.node.Held() > 0 {
 		if r.node.View().Active() == 0 { // the others leave as well: somebody has to stay
 			r.draining.Store(false)
-			return errors.Join(rpc.ErrNobodyElse, r.gossip.SetState(cluster.StateActive))
+			return errors.Join(admin.ErrNobodyElse, r.gossip.SetState(cluster.StateActive))
 		}
 		if ctx.Err() != nil {
 			return fmt.Errorf("drain: %d partitions are not handed over yet; that goes on: %w",

@@ -23,9 +23,9 @@ import (
 	"penstock/cluster"
 	"penstock/limiter"
 	"penstock/limiter/policy"
-	"penstock/rpc"
 	"penstock/rpc/clock"
 	"penstock/rpc/peer"
+	"penstock/rpc/web"
 )
 
 // node is a Penstock by itself, with the limits of the nginx example.
@@ -55,7 +55,7 @@ func node(t *testing.T) http.Handler {
 	}
 	n.SetView(view)
 	n.SetLimits(set.Limits)
-	return rpc.NewHTTP(rpc.HTTPConfig{
+	return web.New(web.Config{
 		Node:           n,
 		TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")},
 	})

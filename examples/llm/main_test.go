@@ -11,9 +11,9 @@ import (
 
 	"penstock/cluster"
 	"penstock/limiter"
-	"penstock/rpc"
 	"penstock/rpc/client"
 	"penstock/rpc/clock"
+	"penstock/rpc/native"
 	"penstock/rpc/peer"
 )
 
@@ -53,7 +53,7 @@ func node(t *testing.T) *client.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := rpc.NewServer(rpc.ServerConfig{Node: n, Clock: clock})
+	s := native.NewServer(native.Config{Node: n, Clock: clock})
 	go s.Serve(l)
 	t.Cleanup(s.Stop)
 	c, err := client.New(client.Config{Targets: []string{l.Addr().String()}})

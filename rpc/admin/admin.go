@@ -1,4 +1,4 @@
-package rpc
+package admin
 
 import (
 	"context"
@@ -17,8 +17,8 @@ import (
 	"penstock/rpc/history"
 )
 
-// adminConfig makes penstock.v1.Admin. Node is required, and so is Catalog for calls about limits.
-type adminConfig struct {
+// Config makes penstock.v1.Admin. Node is required, and so is Catalog for calls about limits.
+type Config struct {
 	Node     *cluster.Node
 	Drain    func(context.Context) error // nil: the node cannot be drained
 	Audit    *audit.Log                  // nil: nothing is recorded
@@ -27,8 +27,8 @@ type adminConfig struct {
 	Recorder *history.Recorder // nil: it is not known which keys are asked for
 }
 
-// admin is penstock.v1.Admin.
-type admin struct {
+// Service is penstock.v1.Admin.
+type Service struct {
 	penstockv1.UnimplementedAdminServer
 	node     *cluster.Node
 	drain    func(context.Context) error
@@ -38,24 +38,25 @@ type admin struct {
 	recorder *history.Recorder
 }
 
-func newAdmin(c adminConfig) *admin {
-	return &admin{
+// New makes the service.
+func New(c Config) *Service {
+	return &Service{
 		node: c.Node, drain: c.Drain, audit: c.Audit,
 		roster: c.Roster, catalog: c.Catalog, recorder: c.Recorder,
 	}
 }
 
 // Members lists the nodes that this node knows, and those that have failed lately.
-func (a *admin) Members(context.Context,
+func (a *Service) Members(context.Context,
 	*penstockv1.MembersRequest,
 ) (*penstockv1.MembersResponse, error) {
 	v := a.node.View()
 	if v == nil {
 		return nil, door.StatusError(cluster.ErrNoView)
 	}
-	out := &penstockv1.MembersResponse{Ring: ringName(v), LimitsDisagreeing: disagreeing(a.node)}
-	for _, k := range knownMembers(a.node, v, a.roster) {
-		out.Members = append(out.Members, k.message())
+	out := &penstockv1.MembersResponse{Ring: RingName(v), LimitsDisagreeing: Disagreeing(a.node)}
+	for _, k := range KnownMembers(a.node, v, a.roster) {
+		out.Members = append(out.Members, k.Message())
 	}
 	return out, nil
 }
@@ -78,8 +79,8 @@ func hashText(hash uint64) string {
 	return fmt.Sprintf("%016x", hash)
 }
 
-// disagreeing are the names of the members with other limits than n.
-func disagreeing(n *cluster.Node) []string {
+// Disagreeing are the names of the members with other limits than n.
+func Disagreeing(n *cluster.Node) []string {
 	names := []string{}
 	for _, m := range n.Disagreeing() {
 		names = append(names, m.ID)
@@ -88,7 +89,7 @@ func disagreeing(n *cluster.Node) []string {
 }
 
 // Ring names the owner and the heir of a key.
-func (a *admin) Ring(_ context.Context,
+func (a *Service) Ring(_ context.Context,
 	in *penstockv1.RingRequest,
 ) (*penstockv1.RingResponse, error) {
 	if len(in.Key) < cluster.MinKey || len(in.Key) > cluster.MaxKey {
@@ -99,32 +100,33 @@ func (a *admin) Ring(_ context.Context,
 	if v == nil {
 		return nil, door.StatusError(cluster.ErrNoView)
 	}
-	p := locate(v, string(in.Key))
+	p := Locate(v, string(in.Key))
 	return &penstockv1.RingResponse{
-		Owner: p.owner, Heir: p.heir, Partition: int32(p.partition),
-		Ring: ringName(v),
+		Owner: p.Owner, Heir: p.Heir, Partition: int32(p.Partition),
+		Ring: RingName(v),
 	}, nil
 }
 
-// place is where a key lives.
-type place struct {
-	partition   int
-	owner, heir string // empty if there is none
+// Place is where a key lives.
+type Place struct {
+	Partition   int
+	Owner, Heir string // empty if there is none
 }
 
-func locate(v *cluster.View, key string) place {
+// Locate finds where a key lives.
+func Locate(v *cluster.View, key string) Place {
 	hash := limiter.Hash(key)
-	p := place{partition: ring.Partition(hash)}
+	p := Place{Partition: ring.Partition(hash)}
 	if v.Ring == nil {
 		return p
 	}
 	names := v.Ring.Members()
-	p.owner = names[v.Ring.Owner(p.partition)]
-	if heir, ok := v.Ring.Heir(p.partition); ok {
-		p.heir = names[heir]
+	p.Owner = names[v.Ring.Owner(p.Partition)]
+	if heir, ok := v.Ring.Heir(p.Partition); ok {
+		p.Heir = names[heir]
 	}
 	return p
 }
 
-// ringName is the hash of v's ring, as people and doors write it.
-func ringName(v *cluster.View) string { return fmt.Sprintf("%016x", v.RingHash()) }
+// RingName is the hash of v's ring, as people and doors write it.
+func RingName(v *cluster.View) string { return fmt.Sprintf("%016x", v.RingHash()) }

@@ -1,4 +1,4 @@
-package rpc
+package admin
 
 import (
 	"errors"
@@ -6,12 +6,13 @@ import (
 	"penstock/cluster"
 	"penstock/limiter"
 	penstockv1 "penstock/proto/penstock/v1"
+	"penstock/rpc/notation"
 )
 
-// candidateJSON is a candidate as GET /v1/limits shows it: its rule, and how its answers compare
+// CandidateJSON is a candidate as GET /v1/limits shows it: its rule, and how its answers compare
 // with those of its limit at this node's doors.
-type candidateJSON struct {
-	inlineJSON
+type CandidateJSON struct {
+	notation.LimitJSON
 	Overrides    int    `json:"overrides"`
 	Allowed      uint64 `json:"allowed"`
 	Denied       uint64 `json:"denied"`
@@ -20,14 +21,14 @@ type candidateJSON struct {
 	Unknown      uint64 `json:"unknown"`
 }
 
-// newCandidateJSON is nil if l has no candidate.
-func newCandidateJSON(l *limiter.Limit, t cluster.CandidateTally) *candidateJSON {
+// NewCandidateJSON is nil if l has no candidate.
+func NewCandidateJSON(l *limiter.Limit, t cluster.CandidateTally) *CandidateJSON {
 	c := l.Candidate()
 	if c == nil {
 		return nil
 	}
-	return &candidateJSON{
-		inlineJSON: newInlineJSON(&c.Spec), Overrides: len(c.Overrides()),
+	return &CandidateJSON{
+		LimitJSON: notation.NewLimitJSON(&c.Spec), Overrides: len(c.Overrides()),
 		Allowed: t.Allowed, Denied: t.Denied, Unknown: t.Unknown,
 		NewlyDenied: t.NewlyDenied, NewlyAllowed: t.NewlyAllowed,
 	}
@@ -40,14 +41,14 @@ func candidateMessage(l *limiter.Limit, t cluster.CandidateTally) *penstockv1.Ca
 		return nil
 	}
 	return &penstockv1.Candidate{
-		Limit: limitMessage(&c.Spec), Overrides: int32(len(c.Overrides())),
+		Limit: notation.LimitMessage(&c.Spec), Overrides: int32(len(c.Overrides())),
 		Allowed: t.Allowed, Denied: t.Denied, Unknown: t.Unknown,
 		NewlyDenied: t.NewlyDenied, NewlyAllowed: t.NewlyAllowed,
 	}
 }
 
-// underCandidate says in err that the field is the candidate's.
-func underCandidate(err error) error {
+// UnderCandidate says in err that the field is the candidate's.
+func UnderCandidate(err error) error {
 	var spec *limiter.SpecError
 	var input *cluster.InputError
 	switch {

@@ -1,4 +1,4 @@
-package rpc
+package admin
 
 import (
 	"context"
@@ -12,10 +12,11 @@ import (
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/rpc/audit"
 	"penstock/rpc/door"
+	"penstock/rpc/notation"
 )
 
 // Credit gives units back to a key, on an operator's word, and records it.
-func (a *admin) Credit(
+func (a *Service) Credit(
 	ctx context.Context, in *penstockv1.CreditRequest,
 ) (*penstockv1.CreditResponse, error) {
 	if in.Units < 1 || in.Units > limiter.MaxLimit {
@@ -47,5 +48,5 @@ func (a *admin) Credit(
 			Remaining: before[0].Remaining,
 		}, After: door.KeyCount{Remaining: after[0].Remaining},
 	})
-	return &penstockv1.CreditResponse{Decision: encode(after)[0]}, nil
+	return &penstockv1.CreditResponse{Decision: notation.Decisions(after)[0]}, nil
 }

@@ -1,4 +1,4 @@
-package rpc
+package admin
 
 import (
 	"context"
@@ -13,16 +13,17 @@ import (
 	"penstock/rpc/door"
 )
 
-const holdsDefault = 100
+const HoldsDefault = 100
 
-// openHolds are the open holds of a node.
-type openHolds struct {
+// OpenHolds are the open holds of a node.
+type OpenHolds struct {
 	Node  string     `json:"node"`
-	Holds []openHold `json:"holds"`
+	Holds []OpenHold `json:"holds"`
 	There int        `json:"there"` // also those that are not listed
 }
 
-type openHold struct {
+// OpenHold is one of them.
+type OpenHold struct {
 	Limit  string `json:"name"`
 	Key    string `json:"key"` // bytes that are no UTF-8 are written as U+FFFD
 	Holder string `json:"holder"`
@@ -38,7 +39,8 @@ func elsewhere(node string) error {
 	}
 }
 
-func listHolds(n *cluster.Node, f limiter.HoldFilter, count int) (out openHolds, err error) {
+// ListHolds lists the holds that this node keeps, at most count of those that f lets through.
+func ListHolds(n *cluster.Node, f limiter.HoldFilter, count int) (out OpenHolds, err error) {
 	switch {
 	case len(f.Key) > cluster.MaxKey:
 		return out, &cluster.InputError{Field: "key", Reason: fmt.Sprintf("has %d bytes; at most %d are accepted", len(f.Key), cluster.MaxKey)}
@@ -49,20 +51,20 @@ func listHolds(n *cluster.Node, f limiter.HoldFilter, count int) (out openHolds,
 	if other != "" {
 		return out, elsewhere(other)
 	}
-	out = openHolds{Node: n.ID(), Holds: make([]openHold, len(list)), There: there}
+	out = OpenHolds{Node: n.ID(), Holds: make([]OpenHold, len(list)), There: there}
 	for i, h := range list {
-		out.Holds[i] = openHold{h.Limit, h.Key, h.Holder, h.Units, door.Millis(h.Left)}
+		out.Holds[i] = OpenHold{h.Limit, h.Key, h.Holder, h.Units, door.Millis(h.Left)}
 	}
 	return out, nil
 }
 
 // Holds lists open holds.
-func (a *admin) Holds(_ context.Context, in *penstockv1.HoldsRequest) (*penstockv1.HoldsResponse, error) {
-	count, err := readCount(int64(in.Count), holdsDefault)
+func (a *Service) Holds(_ context.Context, in *penstockv1.HoldsRequest) (*penstockv1.HoldsResponse, error) {
+	count, err := readCount(int64(in.Count), HoldsDefault)
 	if err != nil {
 		return nil, door.StatusError(err)
 	}
-	list, err := listHolds(a.node, limiter.HoldFilter{Limit: in.Limit, Key: string(in.Key), Holder: in.Holder}, count)
+	list, err := ListHolds(a.node, limiter.HoldFilter{Limit: in.Limit, Key: string(in.Key), Holder: in.Holder}, count)
 	if err != nil {
 		return nil, door.StatusError(err)
 	}

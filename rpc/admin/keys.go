@@ -1,4 +1,4 @@
-package rpc
+package admin
 
 import (
 	"cmp"
@@ -17,13 +17,13 @@ import (
 
 // Bounds of lists of keys.
 const (
-	maxListed   = 1000
-	topDefault  = 20
-	keysDefault = 100
+	MaxListed   = 1000
+	TopDefault  = 20
+	KeysDefault = 100
 )
 
-// keyState is what a key has used of a limit.
-type keyState struct {
+// KeyState is what a key has used of a limit.
+type KeyState struct {
 	Key          string `json:"key"` // bytes that are no UTF-8 are written as U+FFFD
 	Limit        string `json:"name"`
 	Most         int64  `json:"limit"`
@@ -31,51 +31,52 @@ type keyState struct {
 	ResetAfterMs int64  `json:"reset_after_ms"`
 }
 
-func newKeyState(l *limiter.Limit, key string, d *limiter.Decision) keyState {
-	return keyState{
+// NewKeyState is what d, a look at key, says of it.
+func NewKeyState(l *limiter.Limit, key string, d *limiter.Decision) KeyState {
+	return KeyState{
 		Key: key, Limit: l.Name, Most: d.Limit, Used: d.Limit - d.Remaining,
 		ResetAfterMs: door.Millis(d.ResetAfter),
 	}
 }
 
-func (k *keyState) message() *penstockv1.KeyState {
+func (k *KeyState) message() *penstockv1.KeyState {
 	return &penstockv1.KeyState{
 		Key: []byte(k.Key), LimitName: k.Limit, Limit: k.Most, Used: k.Used,
 		ResetAfterMs: k.ResetAfterMs,
 	}
 }
 
-// foundKeys are keys that a node has found in its table.
-type foundKeys struct {
-	Keys []keyState `json:"keys"`
+// FoundKeys are keys that a node has found in its table.
+type FoundKeys struct {
+	Keys []KeyState `json:"keys"`
 	Seen int64      `json:"seen"` // that were looked at
 	// there may be more, or the caller would not wait until all keys had been looked at
 	Partial bool `json:"partial"`
 }
 
-// topKeys are the keys that have used most.
-type topKeys struct {
+// TopKeys are the keys that have used most.
+type TopKeys struct {
 	Node string `json:"node"`
-	foundKeys
+	FoundKeys
 }
 
-// byUse puts the key first that has used most.
-func byUse(a, b keyState) int {
+// ByUse puts the key first that has used most.
+func ByUse(a, b KeyState) int {
 	if a.Used != b.Used {
 		return cmp.Compare(b.Used, a.Used)
 	}
 	return cmp.Or(strings.Compare(a.Limit, b.Limit), strings.Compare(a.Key, b.Key))
 }
 
-// top looks at all keys that node decides for, and returns those that have used most. It keeps
+// Top looks at all keys that node decides for, and returns those that have used most. It keeps
 // twice as many as it returns, so it needs no memory for the others; and it leaves out at once what
 // comes after the last that is to be returned, so it sorts seldom.
-func top(ctx context.Context, node *cluster.Node, count int, limit string) topKeys {
-	out := topKeys{node.ID(), foundKeys{Keys: []keyState{}}}
-	var last keyState
+func Top(ctx context.Context, node *cluster.Node, count int, limit string) TopKeys {
+	out := TopKeys{node.ID(), FoundKeys{Keys: []KeyState{}}}
+	var last KeyState
 	full := false // last is set
 	most := func() {
-		slices.SortFunc(out.Keys, byUse)
+		slices.SortFunc(out.Keys, ByUse)
 		out.Keys = out.Keys[:min(count, len(out.Keys))]
 		if full = len(out.Keys) == count; full {
 			last = out.Keys[count-1]
@@ -85,13 +86,13 @@ func top(ctx context.Context, node *cluster.Node, count int, limit string) topKe
 		if out.Partial = ctx.Err() != nil; out.Partial {
 			break
 		}
-		from, more = node.Keys("", from, maxListed,
+		from, more = node.Keys("", from, MaxListed,
 			func(l *limiter.Limit, key string, d limiter.Decision) {
 				if out.Seen++; limit != "" && l.Name != limit {
 					return
 				}
-				k := newKeyState(l, key, &d)
-				if full && byUse(k, last) > 0 {
+				k := NewKeyState(l, key, &d)
+				if full && ByUse(k, last) > 0 {
 					return
 				}
 				if out.Keys = append(out.Keys, k); len(out.Keys) >= 2*count {
@@ -108,24 +109,24 @@ func readCount(n int64, usual int) (int, error) {
 	if n == 0 {
 		return usual, nil
 	}
-	if n < 1 || n > maxListed {
+	if n < 1 || n > MaxListed {
 		return 0, &cluster.InputError{
 			Field:  "count",
-			Reason: fmt.Sprintf("is %d; 1 to %d are accepted", n, maxListed),
+			Reason: fmt.Sprintf("is %d; 1 to %d are accepted", n, MaxListed),
 		}
 	}
 	return int(n), nil
 }
 
 // Top lists the keys that have used most, and those that were asked for most.
-func (a *admin) Top(ctx context.Context,
+func (a *Service) Top(ctx context.Context,
 	in *penstockv1.TopRequest,
 ) (*penstockv1.TopResponse, error) {
-	count, err := readCount(int64(in.Count), topDefault)
-	if err == nil && (in.Asked < 0 || in.Asked > maxListed) {
+	count, err := readCount(int64(in.Count), TopDefault)
+	if err == nil && (in.Asked < 0 || in.Asked > MaxListed) {
 		err = &cluster.InputError{
 			Field:  "asked",
-			Reason: fmt.Sprintf("is %d; 0 to %d are accepted", in.Asked, maxListed),
+			Reason: fmt.Sprintf("is %d; 0 to %d are accepted", in.Asked, MaxListed),
 		}
 	}
 	if err != nil {
@@ -133,7 +134,7 @@ func (a *admin) Top(ctx context.Context,
 	}
 	ctx, cancel := leaveTime(ctx, time.Now())
 	defer cancel()
-	t, s := top(ctx, a.node, count, in.Limit), a.node.Stats()
+	t, s := Top(ctx, a.node, count, in.Limit), a.node.Stats()
 	out := &penstockv1.TopResponse{
 		Node: t.Node, Seen: t.Seen, Partial: t.Partial, Boot: a.node.Boot(),
 		Allowed: s.Allowed(), Denied: s.Denied(), Degraded: s.Degraded.Load(),
@@ -172,10 +173,10 @@ func askedKeys(l history.HeavyList) *penstockv1.AskedKeys {
 }
 
 // Keys lists a page of keys.
-func (a *admin) Keys(ctx context.Context,
+func (a *Service) Keys(ctx context.Context,
 	in *penstockv1.KeysRequest,
 ) (*penstockv1.KeysResponse, error) {
-	count, err := readCount(int64(in.Count), keysDefault)
+	count, err := readCount(int64(in.Count), KeysDefault)
 	var from limiter.Cursor
 	switch {
 	case err != nil:
@@ -196,7 +197,7 @@ func (a *admin) Keys(ctx context.Context,
 	for more && len(out.Keys) < count && ctx.Err() == nil {
 		from, more = a.node.Keys(string(in.Prefix), from, count-len(out.Keys),
 			func(l *limiter.Limit, key string, d limiter.Decision) {
-				k := newKeyState(l, key, &d)
+				k := NewKeyState(l, key, &d)
 				out.Keys = append(out.Keys, k.message())
 			})
 	}

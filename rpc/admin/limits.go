@@ -1,4 +1,4 @@
-package rpc
+package admin
 
 import (
 	"context"
@@ -11,24 +11,25 @@ import (
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/rpc/audit"
 	"penstock/rpc/door"
+	"penstock/rpc/notation"
 )
 
 // recordLimit records that a limit was put or deleted; nil: there is none.
 func recordLimit(r door.Recorder, action, name string, before, after *limiter.Limit) {
 	e := audit.Entry{Action: action, Target: name}
 	if before != nil {
-		e.Before = recordedLimit{newInlineJSON(&before.Spec), newWordsJSON(&before.Spec)}
+		e.Before = recordedLimit{notation.NewLimitJSON(&before.Spec), notation.NewWordsJSON(&before.Spec)}
 	}
 	if after != nil {
-		e.After = recordedLimit{newInlineJSON(&after.Spec), newWordsJSON(&after.Spec)}
+		e.After = recordedLimit{notation.NewLimitJSON(&after.Spec), notation.NewWordsJSON(&after.Spec)}
 	}
 	r.Add(e)
 }
 
 // recordedLimit is a limit as records of changes have it.
 type recordedLimit struct {
-	inlineJSON
-	wordsJSON
+	notation.LimitJSON
+	notation.WordsJSON
 }
 
 // ErrNobodyElse says that a node cannot be drained.
@@ -38,18 +39,18 @@ var ErrNobodyElse error = &door.Fault{
 }
 
 // Drain takes the node out.
-func (a *admin) Drain(
+func (a *Service) Drain(
 	ctx context.Context,
 	_ *penstockv1.DrainRequest,
 ) (*penstockv1.DrainResponse, error) {
-	if err := drained(ctx, door.RecorderOf(ctx, a.audit), a.drain); err != nil {
+	if err := DrainNode(ctx, door.RecorderOf(ctx, a.audit), a.drain); err != nil {
 		return nil, door.StatusError(err)
 	}
 	return &penstockv1.DrainResponse{Node: a.node.ID()}, nil
 }
 
-// drained calls how, which may be nil.
-func drained(ctx context.Context, rec door.Recorder, how func(context.Context) error) error {
+// DrainNode takes a node out by how, which may be nil, and records it.
+func DrainNode(ctx context.Context, rec door.Recorder, how func(context.Context) error) error {
 	if how == nil {
 		return ErrNobodyElse
 	}
@@ -59,17 +60,18 @@ func drained(ctx context.Context, rec door.Recorder, how func(context.Context) e
 }
 
 // Recover has the node go on without the voters that it has lost.
-func (a *admin) Recover(
+func (a *Service) Recover(
 	ctx context.Context,
 	_ *penstockv1.RecoverRequest,
 ) (*penstockv1.RecoverResponse, error) {
-	if err := recovered(door.RecorderOf(ctx, a.audit), a.node); err != nil {
+	if err := RecoverNode(door.RecorderOf(ctx, a.audit), a.node); err != nil {
 		return nil, door.StatusError(err)
 	}
 	return &penstockv1.RecoverResponse{Node: a.node.ID()}, nil
 }
 
-func recovered(rec door.Recorder, n *cluster.Node) error {
+// RecoverNode has the node go on without the voters that it has lost, and records it.
+func RecoverNode(rec door.Recorder, n *cluster.Node) error {
 	err := n.Membership().Recover()
 	rec.Done("recover", err)
 	return err

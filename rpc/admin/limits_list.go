@@ -1,4 +1,4 @@
-package rpc
+package admin
 
 import (
 	"context"
@@ -8,17 +8,19 @@ import (
 	"penstock/cluster"
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/rpc/catalog"
+	"penstock/rpc/notation"
 )
 
-// namedLimits are the limits of a node.
-type namedLimits struct {
+// NamedLimits are the limits of a node.
+type NamedLimits struct {
 	Node   string       `json:"node"`
-	Limits []namedLimit `json:"limits"`
+	Limits []NamedLimit `json:"limits"`
 }
 
-type namedLimit struct {
-	inlineJSON
-	wordsJSON
+// NamedLimit is a limit with its counts.
+type NamedLimit struct {
+	notation.LimitJSON
+	notation.WordsJSON
 	Put       bool `json:"put"` // at all nodes, and not by a file
 	Overrides int  `json:"overrides"`
 
@@ -34,11 +36,11 @@ type namedLimit struct {
 	Lower   uint64 `json:"deprioritized,omitzero"` // on_deny: deprioritize
 	Delayed uint64 `json:"delayed,omitzero"`       // admitted, and told to wait first
 
-	Candidate *candidateJSON `json:"candidate,omitempty"`
+	Candidate *CandidateJSON `json:"candidate,omitempty"`
 }
 
-// count adds up the checks of the limit, however they were decided.
-func (row *namedLimit) count(t cluster.LimitTally) {
+// Count adds up the checks of the limit, however they were decided.
+func (row *NamedLimit) Count(t cluster.LimitTally) {
 	for source := range t.Checks[cluster.OutcomeAllowed] {
 		row.Allowed += t.Checks[cluster.OutcomeAllowed][source]
 		row.Denied += t.Checks[cluster.OutcomeDenied][source]
@@ -50,7 +52,7 @@ func (row *namedLimit) count(t cluster.LimitTally) {
 }
 
 // Limits lists the named limits.
-func (a *admin) Limits(
+func (a *Service) Limits(
 	context.Context,
 	*penstockv1.LimitsRequest,
 ) (*penstockv1.LimitsResponse, error) {
@@ -59,7 +61,7 @@ func (a *admin) Limits(
 	for _, name := range slices.Sorted(maps.Keys(limits)) {
 		l := limits[name]
 		row := &penstockv1.NamedLimit{
-			Limit: limitMessage(
+			Limit: notation.LimitMessage(
 				&l.Spec,
 			), Put: a.node.IsPut(name), Overrides: int32(len(l.Overrides())),
 			Definition: catalog.Format(l),

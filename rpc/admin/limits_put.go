@@ -1,4 +1,4 @@
-package rpc
+package admin
 
 import (
 	"context"
@@ -13,10 +13,11 @@ import (
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/rpc/catalog"
 	"penstock/rpc/door"
+	"penstock/rpc/notation"
 )
 
-// change is one change of the limits of the whole cluster, by one client.
-type change struct {
+// Change is one change of the limits of the whole cluster, by one client.
+type Change struct {
 	ctx     context.Context
 	catalog *catalog.Catalog
 	node    *cluster.Node
@@ -24,18 +25,19 @@ type change struct {
 	version string // that the client expects; empty: any
 }
 
-func newChange(ctx context.Context, c *catalog.Catalog, n *cluster.Node, rec door.Recorder,
+// NewChange makes a change by the client of rec.
+func NewChange(ctx context.Context, c *catalog.Catalog, n *cluster.Node, rec door.Recorder,
 	version string,
-) change {
-	return change{ctx, c, n, rec, version}
+) Change {
+	return Change{ctx, c, n, rec, version}
 }
 
-func (a *admin) change(ctx context.Context, version string) change {
-	return newChange(ctx, a.catalog, a.node, door.RecorderOf(ctx, a.audit), version)
+func (a *Service) change(ctx context.Context, version string) Change {
+	return NewChange(ctx, a.catalog, a.node, door.RecorderOf(ctx, a.audit), version)
 }
 
 // expected is nil if any version will do.
-func (c change) expected() (*catalog.Version, error) {
+func (c Change) expected() (*catalog.Version, error) {
 	if c.version == "" {
 		return nil, nil
 	}
@@ -51,22 +53,22 @@ func readVersion(field, text string) (catalog.Version, error) {
 	return v, nil
 }
 
-// put gives all nodes a limit.
-func (c change) put(l *limiter.Limit) (catalog.Outcome, error) {
+// Put gives all nodes a limit.
+func (c Change) Put(l *limiter.Limit) (catalog.Outcome, error) {
 	return c.do("put limit", l.Name, func(v *catalog.Version) (catalog.Outcome, error) {
 		return c.catalog.Put(c.ctx, c.rec.Who.Who(), l, v)
 	})
 }
 
-// remove takes a limit away that was put.
-func (c change) remove(name string) (catalog.Outcome, error) {
+// Remove takes a limit away that was put.
+func (c Change) Remove(name string) (catalog.Outcome, error) {
 	return c.do("delete limit", name, func(v *catalog.Version) (catalog.Outcome, error) {
 		return c.catalog.Delete(c.ctx, c.rec.Who.Who(), name, v)
 	})
 }
 
-// rollback puts a limit as it was.
-func (c change) rollback(name, to string) (catalog.Outcome, error) {
+// Rollback puts a limit as it was.
+func (c Change) Rollback(name, to string) (catalog.Outcome, error) {
 	version, err := readVersion("to", to)
 	if err != nil {
 		return catalog.Outcome{}, err
@@ -76,8 +78,8 @@ func (c change) rollback(name, to string) (catalog.Outcome, error) {
 	})
 }
 
-// promote puts the candidate of a limit in the limit's place.
-func (c change) promote(name string) (catalog.Outcome, error) {
+// Promote puts the candidate of a limit in the limit's place.
+func (c Change) Promote(name string) (catalog.Outcome, error) {
 	before := c.node.Limits()[name]
 	if before == nil {
 		return catalog.Outcome{}, said(catalog.ErrNotPut)
@@ -98,7 +100,7 @@ func (c change) promote(name string) (catalog.Outcome, error) {
 }
 
 // do makes a change, and records it.
-func (c change) do(
+func (c Change) do(
 	action, name string, how func(*catalog.Version) (catalog.Outcome, error),
 ) (catalog.Outcome, error) {
 	expected, err := c.expected()
@@ -113,8 +115,8 @@ func (c change) do(
 	return out, said(err)
 }
 
-// checked is the limit of s with its overrides, and with a candidate if tried is not nil.
-func checked(
+// CheckedLimit is the limit of s with its overrides, and with a candidate if tried is not nil.
+func CheckedLimit(
 	s limiter.Spec, overrides []limiter.Override, tried *limiter.Spec,
 ) (*limiter.Limit, error) {
 	if s.Name == "" {
@@ -133,13 +135,13 @@ func checked(
 	l, err := limiter.New(s, overrides...)
 	if err == nil && tried != nil {
 		l, err = l.WithCandidate(*tried, overrides...)
-		err = underCandidate(err)
+		err = UnderCandidate(err)
 	}
-	return l, underLimit(err)
+	return l, UnderLimit(err)
 }
 
-// underLimit says in err that the field is one of a limit.
-func underLimit(err error) error {
+// UnderLimit says in err that the field is one of a limit.
+func UnderLimit(err error) error {
 	var spec *limiter.SpecError
 	if errors.As(err, &spec) {
 		return &cluster.InputError{Field: "limit." + spec.Field, Reason: spec.Reason}
@@ -167,20 +169,20 @@ func limitOf(in *penstockv1.PutLimitRequest) (*limiter.Limit, error) {
 	}
 	var tried *limiter.Spec
 	if in.Candidate != nil {
-		s := inlineSpec(in.Candidate)
+		s := notation.ReadLimit(in.Candidate)
 		tried = &s
 	}
-	return checked(inlineSpec(in.Limit), nil, tried)
+	return CheckedLimit(notation.ReadLimit(in.Limit), nil, tried)
 }
 
 // PutLimit makes or replaces one.
-func (a *admin) PutLimit(
+func (a *Service) PutLimit(
 	ctx context.Context, in *penstockv1.PutLimitRequest,
 ) (*penstockv1.PutLimitResponse, error) {
 	l, err := limitOf(in)
 	var out catalog.Outcome
 	if err == nil {
-		out, err = a.change(ctx, in.Version).put(l)
+		out, err = a.change(ctx, in.Version).Put(l)
 	}
 	if err != nil {
 		return nil, door.StatusError(err)
@@ -192,10 +194,10 @@ func (a *admin) PutLimit(
 }
 
 // DeleteLimit takes one away.
-func (a *admin) DeleteLimit(
+func (a *Service) DeleteLimit(
 	ctx context.Context, in *penstockv1.DeleteLimitRequest,
 ) (*penstockv1.DeleteLimitResponse, error) {
-	out, err := a.change(ctx, in.Version).remove(in.Name)
+	out, err := a.change(ctx, in.Version).Remove(in.Name)
 	if err != nil {
 		return nil, door.StatusError(err)
 	}
@@ -206,10 +208,10 @@ func (a *admin) DeleteLimit(
 }
 
 // PromoteLimit puts the candidate of a limit in the limit's place.
-func (a *admin) PromoteLimit(
+func (a *Service) PromoteLimit(
 	ctx context.Context, in *penstockv1.PromoteLimitRequest,
 ) (*penstockv1.PromoteLimitResponse, error) {
-	out, err := a.change(ctx, in.Version).promote(in.Name)
+	out, err := a.change(ctx, in.Version).Promote(in.Name)
 	if err != nil {
 		return nil, door.StatusError(err)
 	}
@@ -220,10 +222,10 @@ func (a *admin) PromoteLimit(
 }
 
 // RollbackLimit puts a limit as it was.
-func (a *admin) RollbackLimit(
+func (a *Service) RollbackLimit(
 	ctx context.Context, in *penstockv1.RollbackLimitRequest,
 ) (*penstockv1.RollbackLimitResponse, error) {
-	out, err := a.change(ctx, in.Version).rollback(in.Name, in.To)
+	out, err := a.change(ctx, in.Version).Rollback(in.Name, in.To)
 	if err != nil {
 		return nil, door.StatusError(err)
 	}
@@ -234,7 +236,7 @@ func (a *admin) RollbackLimit(
 }
 
 // LimitHistory lists the changes.
-func (a *admin) LimitHistory(
+func (a *Service) LimitHistory(
 	_ context.Context, in *penstockv1.LimitHistoryRequest,
 ) (*penstockv1.LimitHistoryResponse, error) {
 	out := &penstockv1.LimitHistoryResponse{Node: a.node.ID()}

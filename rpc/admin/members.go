@@ -1,4 +1,4 @@
-package rpc
+package admin
 
 import (
 	"fmt"
@@ -25,8 +25,8 @@ type FailedMember struct {
 // stateFailed is the state of such a member. It is in no View, so it is none of cluster's states.
 const stateFailed = "failed"
 
-// memberJSON is a node as /v1/members shows it.
-type memberJSON struct {
+// MemberJSON is a node as /v1/members shows it.
+type MemberJSON struct {
 	Name     string   `json:"name"`
 	State    string   `json:"state"`
 	Role     string   `json:"role"`
@@ -43,18 +43,18 @@ type memberJSON struct {
 	FailedAgo *int64 `json:"failed_ago_ms,omitempty"` // of one that has failed
 }
 
-// knownMember is a member with what is shown of it.
-type knownMember struct {
+// KnownMember is a member with what is shown of it.
+type KnownMember struct {
 	cluster.Member
 	state, version, limits string
 	self                   bool
 	failedAgo              *int64 // milliseconds; of one that has failed
 }
 
-// knownMembers are the members of v, and after them those that have failed lately. r may be nil.
-func knownMembers(n *cluster.Node, v *cluster.View, r Roster) (list []knownMember) {
+// KnownMembers are the members of v, and after them those that have failed lately. r may be nil.
+func KnownMembers(n *cluster.Node, v *cluster.View, r Roster) (list []KnownMember) {
 	for i, m := range v.Members {
-		k := knownMember{
+		k := KnownMember{
 			Member: m,
 			state:  m.State.String(),
 			limits: limitsHash(n, v, i),
@@ -73,7 +73,7 @@ func knownMembers(n *cluster.Node, v *cluster.View, r Roster) (list []knownMembe
 			continue // it is just coming back
 		}
 		ago := f.Ago.Milliseconds()
-		list = append(list, knownMember{
+		list = append(list, KnownMember{
 			Member: f.Member, state: stateFailed, version: r.Version(f.Member),
 			limits: hashText(f.Limits), failedAgo: &ago,
 		})
@@ -81,8 +81,9 @@ func knownMembers(n *cluster.Node, v *cluster.View, r Roster) (list []knownMembe
 	return list
 }
 
-func (k *knownMember) json() memberJSON {
-	return memberJSON{
+// JSON is the member as pages show it.
+func (k *KnownMember) JSON() MemberJSON {
+	return MemberJSON{
 		Name: k.ID, State: k.state, Role: k.Role.String(), Version: k.version, Peer: k.PeerAddr,
 		GRPC: k.GRPCAddr, HTTP: k.HTTPAddr,
 		Boot: fmt.Sprintf(
@@ -92,7 +93,8 @@ func (k *knownMember) json() memberJSON {
 	}
 }
 
-func (k *knownMember) message() *penstockv1.Member {
+// Message is the member as calls name it.
+func (k *KnownMember) Message() *penstockv1.Member {
 	return &penstockv1.Member{
 		Name: k.ID, State: k.state, Role: k.Role.String(), Version: k.version,
 		PeerAddress: k.PeerAddr, GrpcAddress: k.GRPCAddr,
@@ -101,8 +103,8 @@ func (k *knownMember) message() *penstockv1.Member {
 	}
 }
 
-// epochOf is the number of the list of members that a node goes by; 0: it goes by none.
-func epochOf(n *cluster.Node) uint64 {
+// EpochOf is the number of the list of members that a node goes by; 0: it goes by none.
+func EpochOf(n *cluster.Node) uint64 {
 	if c := n.Agreed(); c != nil {
 		return c.Epoch.Number
 	}

@@ -1,4 +1,4 @@
-package rpc
+package admin
 
 import (
 	"strings"
@@ -7,9 +7,9 @@ import (
 	"penstock/rpc/access"
 )
 
-// methodRights are the rights that methods of penstock.v1.Admin need. One that is not listed needs
+// MethodRights are the rights that methods of penstock.v1.Admin need. One that is not listed needs
 // the right to write.
-var methodRights = map[string]access.Right{
+var MethodRights = map[string]access.Right{
 	penstockv1.Admin_Members_FullMethodName: access.Read,
 	penstockv1.Admin_Ring_FullMethodName:    access.Read,
 	penstockv1.Admin_Keys_FullMethodName:    access.Read,
@@ -20,13 +20,13 @@ var methodRights = map[string]access.Right{
 	penstockv1.Admin_LimitHistory_FullMethodName: access.Read,
 }
 
-// mayCall is nil if the client of t may call a method.
-func mayCall(t *access.Ticket, method string) error {
+// MayCall is nil if the client of t may call a method.
+func MayCall(t *access.Ticket, method string) error {
 	if !strings.HasPrefix(method, "/"+penstockv1.Admin_ServiceDesc.ServiceName+"/") {
 		_, err := t.Client()
 		return err
 	}
-	if right, listed := methodRights[method]; listed {
+	if right, listed := MethodRights[method]; listed {
 		return t.May(right)
 	}
 	return t.May(access.Write)

@@ -22,10 +22,10 @@ import (
 	"penstock/limiter"
 	"penstock/limiter/rules"
 	penstockv1 "penstock/proto/penstock/v1"
-	"penstock/rpc"
 	"penstock/rpc/client"
 	"penstock/rpc/clock"
 	"penstock/rpc/door"
+	"penstock/rpc/native"
 	"penstock/rpc/peer"
 )
 
@@ -80,7 +80,7 @@ func serveNode(t testing.TB, id string) (*door.Server, string) {
 	node.Start()
 	t.Cleanup(node.Stop)
 	l := listen(t)
-	s := rpc.NewServer(rpc.ServerConfig{Node: node, Clock: clock})
+	s := native.NewServer(native.Config{Node: node, Clock: clock})
 	go s.Serve(l)
 	t.Cleanup(s.Stop)
 	return s, l.Addr().String()

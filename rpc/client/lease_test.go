@@ -21,9 +21,9 @@ import (
 	"penstock/limiter"
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/ring"
-	"penstock/rpc"
 	"penstock/rpc/client"
 	"penstock/rpc/clock"
+	"penstock/rpc/native"
 	"penstock/rpc/peer"
 )
 
@@ -81,7 +81,7 @@ func serveCluster(t testing.TB, nodes int, units int64) []entry {
 		t.Cleanup(peers.Close)
 		all[i] = entry{
 			node: node,
-			addr: serve(rpc.NewServer(rpc.ServerConfig{Node: node, Clock: clock})),
+			addr: serve(native.NewServer(native.Config{Node: node, Clock: clock})),
 		}
 		members[i] = cluster.Member{
 			ID: id, Boot: boot, State: cluster.StateActive, GRPCAddr: all[i].addr,
@@ -233,7 +233,7 @@ func TestLeaseOfTheVanishedRunsOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	own := rpc.NewServer(rpc.ServerConfig{Node: all[0].node, Clock: clock.New()})
+	own := native.NewServer(native.Config{Node: all[0].node, Clock: clock.New()})
 	go own.Serve(l)
 	t.Cleanup(own.Stop)
 	plain := newClient(t, all[0].addr)

@@ -1,4 +1,4 @@
-package rpc
+package door
 
 import (
 	"fmt"
@@ -8,12 +8,11 @@ import (
 	"penstock/limiter"
 	"penstock/limiter/rules"
 	"penstock/rpc/access"
-	"penstock/rpc/door"
 )
 
-// checkRuled decides on a request by what is known of it. each has what all its items have: cost,
+// CheckRuled decides on a request by what is known of it. each has what all its items have: cost,
 // terms, and the ID of the first.
-func checkRuled(n *cluster.Node, who *access.Ticket, attributes map[string]string,
+func CheckRuled(n *cluster.Node, who *access.Ticket, attributes map[string]string,
 	each *cluster.Item, deadline limiter.Instant,
 ) (rules.Match, []cluster.Decision, error) {
 	request, m, err := n.Match(attributes, each.Cost)
@@ -24,7 +23,7 @@ func checkRuled(n *cluster.Node, who *access.Ticket, attributes map[string]strin
 	if len(out) == 0 {
 		return m, out, nil
 	}
-	if err := door.Permit(who, request); err != nil {
+	if err := Permit(who, request); err != nil {
 		return m, nil, err
 	}
 	request.Deadline, request.Items[0].ID = deadline, each.ID
@@ -34,8 +33,8 @@ func checkRuled(n *cluster.Node, who *access.Ticket, attributes map[string]strin
 	return m, out, n.Check(request, out)
 }
 
-// ofRules says an error of Node.Check without the items, which the caller has not made.
-func ofRules(err error) error {
+// RulesError says an error of Node.Check without the items, which the caller has not made.
+func RulesError(err error) error {
 	if input, ok := err.(*cluster.InputError); ok && strings.HasPrefix(input.Field, "items") {
 		return &cluster.InputError{
 			Field:  "attributes",

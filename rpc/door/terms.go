@@ -1,34 +1,33 @@
-package rpc
+package door
 
 import (
 	"fmt"
 
 	"penstock/cluster"
 	"penstock/limiter"
-	"penstock/rpc/door"
 )
 
-// terms are what an item asks for besides a cost, as doors read it.
-type terms struct {
-	report, drain, strict bool
-	atMs, maxDelayMs      *int64 // nil: not said
+// Terms are what an item asks for besides a cost, as doors read it.
+type Terms struct {
+	Report, Drain, Strict bool
+	AtMs, MaxDelayMs      *int64 // nil: not said
 }
 
-// readTerms checks what the i-th item asks for. Whether its limit has that, Node.Check says.
-func readTerms(i int, in terms) (cluster.Terms, error) {
-	t := cluster.Terms{Report: in.report, Drain: in.drain, Strict: in.strict}
-	if in.maxDelayMs != nil {
-		t.Bounded, t.MaxDelay = true, door.FromMillis(*in.maxDelayMs)
+// ReadTerms checks what the i-th item asks for. Whether its limit has that, Node.Check says.
+func ReadTerms(i int, in Terms) (cluster.Terms, error) {
+	t := cluster.Terms{Report: in.Report, Drain: in.Drain, Strict: in.Strict}
+	if in.MaxDelayMs != nil {
+		t.Bounded, t.MaxDelay = true, FromMillis(*in.MaxDelayMs)
 	}
-	if in.atMs == nil {
+	if in.AtMs == nil {
 		return t, nil
 	}
-	if *in.atMs < 0 {
+	if *in.AtMs < 0 {
 		return t, &cluster.InputError{
 			Field:  fmt.Sprintf("items[%d].at_ms", i),
-			Reason: fmt.Sprintf("is %d; give milliseconds since 1970", *in.atMs),
+			Reason: fmt.Sprintf("is %d; give milliseconds since 1970", *in.AtMs),
 		}
 	}
-	t.Timed, t.At = true, limiter.Millis(*in.atMs)
+	t.Timed, t.At = true, limiter.Millis(*in.AtMs)
 	return t, nil
 }

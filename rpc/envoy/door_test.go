@@ -27,8 +27,9 @@ import (
 	"penstock/cluster"
 	"penstock/limiter"
 	"penstock/limiter/policy"
-	"penstock/rpc"
 	"penstock/rpc/clock"
+	"penstock/rpc/native"
+	"penstock/rpc/web"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -246,9 +247,9 @@ func TestErrors(t *testing.T) {
 // TestOverTheWire asks as an Envoy does, at the listener that all gRPC clients use.
 func TestOverTheWire(t *testing.T) {
 	door, _ := alone(t, perUser+"response_headers: true\n")
-	server := rpc.NewServer(rpc.ServerConfig{
+	server := native.NewServer(native.Config{
 		Node: door.node, Clock: clock.New(),
-		Doors: []rpc.Door{door}, AuthToken: "secret",
+		Doors: []native.Door{door}, AuthToken: "secret",
 	})
 	l := bufconn.Listen(1 << 16)
 	go server.Serve(l)
@@ -298,7 +299,7 @@ func (bearer) RequireTransportSecurity() bool { return false }
 
 // post asks the HTTP door of a node, which has POST /json.
 func post(door *Door, path, body string) *httptest.ResponseRecorder {
-	h := rpc.NewHTTP(rpc.HTTPConfig{
+	h := web.New(web.Config{
 		Node:  door.node,
 		Doors: map[string]http.Handler{"POST /json": door},
 	})

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"penstock/cluster"
-	"penstock/rpc"
+	"penstock/rpc/web"
 )
 
 // maxBody bounds a request in JSON.
@@ -38,22 +38,22 @@ func (d *Door) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 			Field:  "body",
 			Reason: fmt.Sprintf("has more than %d bytes", large.Limit),
 		}
-	} else if !errors.Is(err, rpc.ErrBodies) {
+	} else if !errors.Is(err, web.ErrBodies) {
 		err = &cluster.InputError{Field: "body", Reason: err.Error()}
 	}
 	if err != nil {
 		d.failed.Add(1)
-		rpc.WriteError(rw, err)
+		web.WriteError(rw, err)
 		return
 	}
 	out, err := d.decide(peer.NewContext(r.Context(), &peer.Peer{Addr: remote(r.RemoteAddr)}), in)
 	if err != nil {
-		rpc.WriteError(rw, err)
+		web.WriteError(rw, err)
 		return
 	}
 	text, err := protojson.Marshal(out)
 	if err != nil {
-		rpc.WriteError(rw, err)
+		web.WriteError(rw, err)
 		return
 	}
 	rw.Header().Set("Content-Type", "application/json")

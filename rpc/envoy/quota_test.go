@@ -20,8 +20,8 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"penstock/cluster"
-	"penstock/rpc"
 	"penstock/rpc/clock"
+	"penstock/rpc/native"
 )
 
 const quotaLimits = `
@@ -293,9 +293,9 @@ func TestQuotaWithoutLeaseAndIdle(t *testing.T) {
 // use; what is wrong ends its stream, and so does the end of the node.
 func TestQuotaOverTheWire(t *testing.T) {
 	door, _ := alone(t, quotaLimits)
-	server := rpc.NewServer(rpc.ServerConfig{
+	server := native.NewServer(native.Config{
 		Node: door.node, Clock: clock.New(),
-		Doors: []rpc.Door{door},
+		Doors: []native.Door{door},
 	})
 	l := bufconn.Listen(1 << 16)
 	go server.Serve(l)

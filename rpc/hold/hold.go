@@ -1,4 +1,4 @@
-package rpc
+package hold
 
 import (
 	"crypto/rand"
@@ -29,8 +29,8 @@ const (
 	maxToken = 4096
 )
 
-// holdToken is the id of the hold that was opened for it under an ID (cluster.Decision.ID).
-func holdToken(it *cluster.Item, id cluster.ID) string {
+// Token is the id of the hold that was opened for it under an ID (cluster.Decision.ID).
+func Token(it *cluster.Item, id cluster.ID) string {
 	b := wire.AppendFixed(nil, tokenOrigin, id.Origin)
 	b = wire.AppendFixed(b, tokenSequence, id.Sequence)
 	if it.Inline != nil {
@@ -97,8 +97,8 @@ func tokenInlineLimit(b []byte, inlines *door.Inlines) (*limiter.Limit, error) {
 	return l.OrNil(), err
 }
 
-// randomID is an id that nobody can guess.
-func randomID() cluster.ID {
+// RandomID is an id that nobody can guess.
+func RandomID() cluster.ID {
 	var b [16]byte
 	rand.Read(b[:]) // never fails: it would end the process
 	return cluster.ID{
@@ -107,9 +107,9 @@ func randomID() cluster.ID {
 	}
 }
 
-// reserve makes a reservation of items: all or none. It returns their ids, empty where nothing is
+// Reserve makes a reservation of items: all or none. It returns their ids, empty where nothing is
 // set aside.
-func reserve(n *cluster.Node, who *access.Ticket, r *cluster.Request, out []cluster.Decision,
+func Reserve(n *cluster.Node, who *access.Ticket, r *cluster.Request, out []cluster.Decision,
 	ttlMs int64, holder string,
 ) (ids []string, allowed bool, err error) {
 	r.Atomic = true
@@ -118,7 +118,7 @@ func reserve(n *cluster.Node, who *access.Ticket, r *cluster.Request, out []clus
 		it := &r.Items[i]
 		it.Op, it.Hold = cluster.OpReserve, terms
 		if it.ID == (cluster.ID{}) {
-			it.ID = randomID()
+			it.ID = RandomID()
 		}
 	}
 	if err := door.Permit(who, r); err != nil {
@@ -129,7 +129,7 @@ func reserve(n *cluster.Node, who *access.Ticket, r *cluster.Request, out []clus
 	}
 	allowed = true
 	for i := range out {
-		if err := holdError(cluster.OpReserve, &out[i]); err != nil {
+		if err := Refusal(cluster.OpReserve, &out[i]); err != nil {
 			return nil, false, err
 		}
 		allowed = allowed && out[i].Allowed
@@ -137,14 +137,14 @@ func reserve(n *cluster.Node, who *access.Ticket, r *cluster.Request, out []clus
 	ids = make([]string, len(out))
 	for i := range out {
 		if allowed && out[i].Hold == limiter.HoldOpen {
-			ids[i] = holdToken(&r.Items[i], out[i].ID)
+			ids[i] = Token(&r.Items[i], out[i].ID)
 		}
 	}
 	return ids, allowed, nil
 }
 
-// atHold settles or extends the hold of that id.
-func atHold(n *cluster.Node, rec door.Recorder, inlines *door.Inlines, id string, op cluster.Op,
+// SettleOrExtend settles or extends the hold of that id.
+func SettleOrExtend(n *cluster.Node, rec door.Recorder, inlines *door.Inlines, id string, op cluster.Op,
 	actual, ttlMs int64, holder string, deadline limiter.Instant,
 ) (d cluster.Decision, err error) {
 	it, err := readToken(id, inlines)
@@ -161,7 +161,7 @@ func atHold(n *cluster.Node, rec door.Recorder, inlines *door.Inlines, id string
 	if err := n.Check(r, out[:]); err != nil {
 		return d, atHoldError(err)
 	}
-	err = holdError(op, &out[0])
+	err = Refusal(op, &out[0])
 	if err == nil && op == cluster.OpSettle {
 		rec.Settled(&it, &out[0])
 	}
@@ -222,16 +222,18 @@ var holdFaults = map[limiter.HoldState]*door.Fault{
 	),
 }
 
-// HoldError is what a client is told if d, the answer to op, says that there is no hold, or not any
+// StatusError is what a client is told if d, the answer to op, says that there is no hold, or not any
 // more; nil if there is one, or a denial.
-func HoldError(op cluster.Op, d *cluster.Decision) error {
-	if err := holdError(op, d); err != nil {
+func StatusError(op cluster.Op, d *cluster.Decision) error {
+	if err := Refusal(op, d); err != nil {
 		return door.StatusError(err)
 	}
 	return nil
 }
 
-func holdError(op cluster.Op, d *cluster.Decision) error {
+// Refusal is nil if d, the answer to op, says that there is a hold, or a denial; else it is the fault
+// that a client is told.
+func Refusal(op cluster.Op, d *cluster.Decision) error {
 	switch {
 	case op != cluster.OpReserve && d.Source == cluster.SourceFallback &&
 		d.Hold == limiter.HoldNone:

@@ -1,4 +1,4 @@
-package rpc
+package hold
 
 import (
 	"testing"
@@ -18,12 +18,12 @@ func TestHoldsWithoutWhoKeepsThem(t *testing.T) {
 		limiter.HoldRanOut: holdFaults[limiter.HoldRanOut],
 	} {
 		alone.Hold = state
-		if err := holdError(cluster.OpSettle, &alone); err != want {
+		if err := Refusal(cluster.OpSettle, &alone); err != want {
 			t.Errorf("hold %d: %v", state, err)
 		}
 	}
 	alone.Hold = limiter.HoldNone
-	if err := holdError(cluster.OpReserve, &alone); err != nil {
+	if err := Refusal(cluster.OpReserve, &alone); err != nil {
 		t.Errorf("a reservation of an older owner's key: %v", err)
 	}
 }
@@ -37,8 +37,8 @@ func FuzzHoldToken(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Add(holdToken(&cluster.Item{Limit: "tokens", Key: "k"}, cluster.ID{Origin: 1, Sequence: 2}))
-	f.Add(holdToken(&cluster.Item{Inline: l, Key: "\x00\xff"}, cluster.ID{Origin: 1, Sequence: 2}))
+	f.Add(Token(&cluster.Item{Limit: "tokens", Key: "k"}, cluster.ID{Origin: 1, Sequence: 2}))
+	f.Add(Token(&cluster.Item{Inline: l, Key: "\x00\xff"}, cluster.ID{Origin: 1, Sequence: 2}))
 	f.Add("")
 	f.Fuzz(func(t *testing.T, token string) {
 		var inlines door.Inlines
@@ -50,7 +50,7 @@ func FuzzHoldToken(f *testing.F) {
 			return
 		}
 		it.ID = it.Hold.ID
-		again, err := readToken(holdToken(&it, it.ID), &inlines)
+		again, err := readToken(Token(&it, it.ID), &inlines)
 		if err != nil || again.Key != it.Key || again.Limit != it.Limit ||
 			again.Inline != it.Inline || *again.Hold != *it.Hold {
 			t.Fatalf("%q became %+v, %v; was %+v", token, again, err, it)

@@ -1,4 +1,4 @@
-package rpc
+package native
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/rpc/access"
+	"penstock/rpc/admin"
 	"penstock/rpc/door"
 	"penstock/rpc/fair"
 )
@@ -39,7 +40,7 @@ func (a *admit) handle(ctx context.Context, call *tap.Info) (context.Context, er
 		if ticket == nil {
 			return nil, door.StatusError(access.ErrUnknown)
 		}
-		if err := mayCall(ticket, call.FullMethodName); err != nil {
+		if err := admin.MayCall(ticket, call.FullMethodName); err != nil {
 			return nil, door.StatusError(err)
 		}
 		ctx = access.With(ctx, ticket)

@@ -1,4 +1,4 @@
-package rpc
+package native
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"penstock/limiter"
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/rpc/door"
+	"penstock/rpc/notation"
 	"penstock/rpc/wire"
 )
 
@@ -124,7 +125,7 @@ func (c *checkCall) write(codec wire.Codec) (mem.BufferSlice, error) {
 
 // response is the answer as the generated code has it.
 func (c *checkCall) response() *penstockv1.CheckResponse {
-	return &penstockv1.CheckResponse{Decisions: encode(c.out), Verdict: c.verdict}
+	return &penstockv1.CheckResponse{Decisions: notation.Decisions(c.out), Verdict: c.verdict}
 }
 
 // registerRateLimiter registers r as penstock.v1.RateLimiter. Checks do not go by way of the

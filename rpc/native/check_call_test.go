@@ -1,4 +1,4 @@
-package rpc
+package native
 
 import (
 	"fmt"
@@ -19,19 +19,19 @@ import (
 func TestCheckCallIsUsedAgain(t *testing.T) {
 	codec := wire.NewCodec()
 	door := &rateLimiter{
-		node: rpctest.Alone(t, perHour), clock: clock.New(),
+		node: rpctest.Alone(t, rpctest.PerHour), clock: clock.New(),
 		inlines: new(door.Inlines),
 	}
 	used := new(checkCall)
 	item := func(key string, cost int64) *penstockv1.Item {
-		return &penstockv1.Item{Limit: perHour.Name, Key: []byte(key), Cost: new(cost)}
+		return &penstockv1.Item{Limit: rpctest.PerHour.Name, Key: []byte(key), Cost: new(cost)}
 	}
 	id := item("id", 1)
 	id.Id = &penstockv1.RequestId{Origin: 7, Sequence: 1}
 	for round, in := range []*penstockv1.CheckRequest{
 		{Items: []*penstockv1.Item{item("a", 1), id, item("b", 2)}},
-		{Items: []*penstockv1.Item{{Limit: perHour.Name, Key: []byte("a")}, {
-			Limit: perHour.Name,
+		{Items: []*penstockv1.Item{{Limit: rpctest.PerHour.Name, Key: []byte("a")}, {
+			Limit: rpctest.PerHour.Name,
 			Key:   []byte("c"), Id: &penstockv1.RequestId{Sequence: 3},
 		}, item("a", 0)}},
 		// the library reads this
@@ -39,7 +39,7 @@ func TestCheckCallIsUsedAgain(t *testing.T) {
 		{Items: []*penstockv1.Item{item("e", 1)}},
 		// and this
 		{Items: []*penstockv1.Item{{
-			Limit: perHour.Name, Key: []byte("a"), Report: true,
+			Limit: rpctest.PerHour.Name, Key: []byte("a"), Report: true,
 			Cost: new(int64(1)),
 		}}},
 		{Items: []*penstockv1.Item{item("a", 1)}},

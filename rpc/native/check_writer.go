@@ -1,4 +1,4 @@
-package rpc
+package native
 
 import (
 	"google.golang.org/protobuf/encoding/protowire"
@@ -6,6 +6,7 @@ import (
 	"penstock/cluster"
 	"penstock/limiter"
 	"penstock/rpc/door"
+	"penstock/rpc/notation"
 	"penstock/rpc/wire"
 )
 
@@ -51,7 +52,7 @@ func (w *checkWriter) decision(d *cluster.Decision) {
 	} else {
 		w.B = append(w.B, w.B[w.from:w.to]...)
 	}
-	w.Number(9, int64(encodeSource(d.Source)))
+	w.Number(9, int64(notation.Source(d.Source)))
 	if d.Degraded || d.Bound != 0 || d.Shadow {
 		w.Bool(10, d.Degraded)
 		w.Number(11, d.Bound)

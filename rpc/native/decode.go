@@ -1,4 +1,4 @@
-package rpc
+package native
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"penstock/cluster"
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/rpc/door"
+	"penstock/rpc/notation"
 	"penstock/rpc/wire"
 )
 
@@ -31,9 +32,9 @@ func (c *checkCall) decode(in []*penstockv1.Item, op cluster.Op, inlines *door.I
 			to.ID = cluster.ID{Origin: it.Id.Origin, Sequence: it.Id.Sequence}
 		}
 		var err error
-		if to.Terms, err = readTerms(i, terms{
-			report: it.Report, drain: it.Drain, strict: it.Strict,
-			atMs: it.AtMs, maxDelayMs: it.MaxDelayMs,
+		if to.Terms, err = door.ReadTerms(i, door.Terms{
+			Report: it.Report, Drain: it.Drain, Strict: it.Strict,
+			AtMs: it.AtMs, MaxDelayMs: it.MaxDelayMs,
 		}); err != nil {
 			return err
 		}
@@ -45,9 +46,9 @@ func (c *checkCall) decode(in []*penstockv1.Item, op cluster.Op, inlines *door.I
 				}
 			}
 			if op == cluster.OpTake {
-				to.Inline, err = inlines.Bring(inlineSpec(it.Inline), c.from)
+				to.Inline, err = inlines.Bring(notation.ReadLimit(it.Inline), c.from)
 			} else {
-				to.Inline, err = inlines.Get(inlineSpec(it.Inline), c.from)
+				to.Inline, err = inlines.Get(notation.ReadLimit(it.Inline), c.from)
 			}
 			if err != nil {
 				return door.InlineError(i, err)

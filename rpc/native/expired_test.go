@@ -1,4 +1,4 @@
-package rpc
+package native
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 
 // Promise: with a deadline that had passed nothing is charged.
 func TestExpiredRequestIsNotCharged(t *testing.T) {
-	node := rpctest.Alone(t, perHour)
+	node := rpctest.Alone(t, rpctest.PerHour)
 	door := &rateLimiter{node: node, clock: clock.New(), inlines: new(door.Inlines)}
 	ctx, cancel := context.WithDeadline(context.Background(), time.Now())
 	defer cancel()

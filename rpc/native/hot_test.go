@@ -1,4 +1,4 @@
-package rpc
+package native
 
 import (
 	"math"
@@ -16,6 +16,7 @@ import (
 	"penstock/limiter"
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/rpc/door"
+	"penstock/rpc/notation"
 	"penstock/rpc/rpctest"
 	"penstock/rpc/wire"
 )
@@ -90,7 +91,7 @@ func decisions(n int, number int64, text string) []cluster.Decision {
 
 // TestEveryFieldIsEncoded: a Decision of the protocol says all that it can.
 func TestEveryFieldIsEncoded(t *testing.T) {
-	all := encode(decisions(7, int64(time.Hour)+1, "alice"))
+	all := notation.Decisions(decisions(7, int64(time.Hour)+1, "alice"))
 	fields := all[0].ProtoReflect().Descriptor().Fields()
 	for i := range fields.Len() {
 		says := func(d *penstockv1.Decision) bool { return d.ProtoReflect().Has(fields.Get(i)) }

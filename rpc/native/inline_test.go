@@ -1,4 +1,4 @@
-package rpc
+package native
 
 import (
 	"encoding/json"
@@ -17,7 +17,9 @@ import (
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/rpc/clock"
 	"penstock/rpc/door"
+	"penstock/rpc/notation"
 	"penstock/rpc/rpctest"
+	"penstock/rpc/web"
 )
 
 // notInline are the fields of a Spec that no client sends, and why.
@@ -84,7 +86,7 @@ func TestInlineFieldsOfGRPC(t *testing.T) {
 		default:
 			t.Fatalf("%s: is a %v, which this test does not know", f.Name(), f.Kind())
 		}
-		changed[string(f.Name())] = differing(inlineSpec(&penstockv1.InlineLimit{}), inlineSpec(in))
+		changed[string(f.Name())] = differing(notation.ReadLimit(&penstockv1.InlineLimit{}), notation.ReadLimit(in))
 	}
 	checkInline(t, "gRPC", changed)
 }
@@ -96,11 +98,11 @@ func TestInlineEnums(t *testing.T) {
 		0, limiter.Minutes, limiter.Hours, limiter.Days,
 		limiter.Weeks, limiter.Months, limiter.Years,
 	} {
-		if got := inlineSpec(&penstockv1.InlineLimit{Calendar: penstockv1.Calendar(i)}).Calendar; got != want {
+		if got := notation.ReadLimit(&penstockv1.InlineLimit{Calendar: penstockv1.Calendar(i)}).Calendar; got != want {
 			t.Errorf("%v is %v", penstockv1.Calendar(i), got)
 		}
 	}
-	s := inlineSpec(&penstockv1.InlineLimit{
+	s := notation.ReadLimit(&penstockv1.InlineLimit{
 		Consistency: penstockv1.Consistency_CONSISTENCY_REPLICATED,
 		OnPartition: penstockv1.OnPartition_ON_PARTITION_OPEN,
 		OnDeny:      penstockv1.OnDeny_ON_DENY_SHADOW, OnError: penstockv1.OnError_ON_ERROR_ALLOW,
@@ -125,7 +127,7 @@ func TestInlineEnums(t *testing.T) {
 	} {
 		in.Name, in.Algorithm, in.Limit, in.PerMs = "x",
 			penstockv1.Algorithm_ALGORITHM_FIXED_WINDOW, 1, 1000
-		if _, err := limiter.New(inlineSpec(in)); err == nil {
+		if _, err := limiter.New(notation.ReadLimit(in)); err == nil {
 			t.Errorf("%v was accepted", in)
 		}
 	}
@@ -133,8 +135,8 @@ func TestInlineEnums(t *testing.T) {
 
 // TestInlineFieldsOfJSON holds the inline limits of POST /v1/check and limiter.Spec together.
 func TestInlineFieldsOfJSON(t *testing.T) {
-	base := inlineJSON{Algorithm: "fixed_window", Per: "1m"}
-	plain, err := base.spec()
+	base := notation.LimitJSON{Algorithm: "fixed_window", Per: "1m"}
+	plain, err := base.Spec()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +147,7 @@ func TestInlineFieldsOfJSON(t *testing.T) {
 		"spread": "7%", "max_delay": "2s",
 	}
 	changed := map[string][]string{}
-	kind := reflect.TypeFor[inlineJSON]()
+	kind := reflect.TypeFor[notation.LimitJSON]()
 	for i := range kind.NumField() {
 		name := firstWord(kind.Field(i).Tag.Get("json"))
 		in := base
@@ -161,7 +163,7 @@ func TestInlineFieldsOfJSON(t *testing.T) {
 		default:
 			f.SetInt(7)
 		}
-		s, err := in.spec()
+		s, err := in.Spec()
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -169,7 +171,7 @@ func TestInlineFieldsOfJSON(t *testing.T) {
 	}
 	checkInline(t, "JSON", changed)
 
-	for _, in := range []inlineJSON{
+	for _, in := range []notation.LimitJSON{
 		{OnError: "x"},
 		{Consistency: "x"},
 		{Replication: "x"},
@@ -179,7 +181,7 @@ func TestInlineFieldsOfJSON(t *testing.T) {
 		{Anchor: "x"},
 	} {
 		in.Algorithm, in.Per = "gcra", "1m"
-		if _, err := in.spec(); err == nil ||
+		if _, err := in.Spec(); err == nil ||
 			!strings.Contains(err.Error(), "is unknown; there is: ") {
 			t.Errorf("%+v: %v", in, err)
 		}
@@ -189,7 +191,7 @@ func TestInlineFieldsOfJSON(t *testing.T) {
 // TestInlineBadInput: both doors refuse a bad limit with the name of the field, what it was and
 // what is accepted.
 func TestInlineBadInput(t *testing.T) {
-	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t)})
+	h := web.New(web.Config{Node: rpctest.Alone(t)})
 	s := &rateLimiter{node: rpctest.Alone(t), clock: clock.New(), inlines: new(door.Inlines)}
 	const fixed = `"algorithm":"fixed_window","limit":1,"per":"1m"`
 	for _, c := range []struct {
@@ -265,13 +267,13 @@ func TestInlineBadInput(t *testing.T) {
 // have no name of their own, of which none takes the place of another.
 func TestDoorsSayOverrides(t *testing.T) {
 	node := rpctest.Alone(t)
-	demo, err := limiter.New(perHour, limiter.Override{Key: "plan:pro/*", Limit: 50},
+	demo, err := limiter.New(rpctest.PerHour, limiter.Override{Key: "plan:pro/*", Limit: 50},
 		limiter.Override{Key: "10.0.0.0/8", Unlimited: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	node.SetLimits(cluster.Limits{"demo": demo})
-	h := NewHTTP(HTTPConfig{Node: node})
+	h := web.New(web.Config{Node: node})
 	s := &rateLimiter{node: node, clock: clock.New(), inlines: new(door.Inlines)}
 	ask := func(items ...*penstockv1.Item) []*penstockv1.Decision {
 		t.Helper()
@@ -299,7 +301,7 @@ func TestDoorsSayOverrides(t *testing.T) {
 		t.Errorf("gRPC: %v", d)
 	}
 
-	changed := perHour
+	changed := rpctest.PerHour
 	changed.Algorithm, changed.Anchor = limiter.GCRA, limiter.Epoch
 	l, err := limiter.New(changed)
 	if err != nil {
@@ -315,7 +317,7 @@ func TestDoorsSayOverrides(t *testing.T) {
 		t.Errorf("gRPC: %v", d)
 	}
 	for i, name := range []string{"mine", "mine", "", ""} {
-		in := inline(func(in *penstockv1.InlineLimit) { in.Name, in.PerMs = name, 60_000<<(i%2) })
+		in := rpctest.Inline(func(in *penstockv1.InlineLimit) { in.Name, in.PerMs = name, 60_000<<(i%2) })
 		if d := ask(&penstockv1.Item{Inline: in, Key: []byte("bob")}); d[0].Restarted != (i == 1) {
 			t.Errorf("inline %d: %v", i, d)
 		}

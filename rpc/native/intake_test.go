@@ -1,4 +1,4 @@
-package rpc
+package native
 
 import (
 	"bytes"
@@ -100,9 +100,9 @@ func (c *rawClient) ended() (stream uint32, err error) {
 }
 
 // newOpenDoor serves a door for clients to a node that is alone.
-func newOpenDoor(t testing.TB, c ServerConfig) (address string, in *intake) {
+func newOpenDoor(t testing.TB, c Config) (address string, in *intake) {
 	t.Helper()
-	c.Node, c.Clock = rpctest.Alone(t, perHour), clock.New()
+	c.Node, c.Clock = rpctest.Alone(t, rpctest.PerHour), clock.New()
 	c.Metrics = door.NewMetrics(c.Node)
 	s, in := newServer(c)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -120,7 +120,7 @@ func newOpenDoor(t testing.TB, c ServerConfig) (address string, in *intake) {
 func TestUnfinishedCallsAreBounded(t *testing.T) {
 	const room = 4 << 20
 	address, door := newOpenDoor(t,
-		ServerConfig{Unfinished: room, Logger: slog.New(slog.DiscardHandler)})
+		Config{Unfinished: room, Logger: slog.New(slog.DiscardHandler)})
 	honest := rpctest.Dial(t, address)
 	check := func() {
 		t.Helper()
@@ -162,7 +162,7 @@ func TestUnfinishedCallsAreBounded(t *testing.T) {
 
 // Promise: what is complete weighs nothing, whatever way a call ends.
 func TestCompleteCallsWeighNothing(t *testing.T) {
-	address, door := newOpenDoor(t, ServerConfig{})
+	address, door := newOpenDoor(t, Config{})
 	client := rpctest.Dial(t, address)
 	for i := range 200 {
 		ctx := rpctest.Patience(t)
@@ -227,7 +227,7 @@ func TestCompleteCallsWeighNothing(t *testing.T) {
 
 // Promise: without the token, nothing is kept of a call, however much of it is sent.
 func TestNothingIsKeptBeforeTheToken(t *testing.T) {
-	address, door := newOpenDoor(t, ServerConfig{AuthToken: "secret"})
+	address, door := newOpenDoor(t, Config{AuthToken: "secret"})
 	c := newRawClient(t, address)
 	for range 100 {
 		if err := c.half(checkMethod, 1<<20, 1000); err != nil {
@@ -265,7 +265,7 @@ func TestRequestsHaveADeadline(t *testing.T) {
 		t.Error("a stream has a deadline")
 	}
 
-	address, door := newOpenDoor(t, ServerConfig{})
+	address, door := newOpenDoor(t, Config{})
 	c := newRawClient(t, address)
 	if err := c.half("/penstock.v1.RateLimiter/CheckStream", 100, 10); err != nil {
 		t.Fatal(err)

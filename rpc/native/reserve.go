@@ -1,4 +1,4 @@
-package rpc
+package native
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 	"penstock/limiter"
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/rpc/door"
+	"penstock/rpc/hold"
+	"penstock/rpc/notation"
 )
 
 // Reserve opens holds.
@@ -24,12 +26,12 @@ func (s *rateLimiter) Reserve(ctx context.Context,
 	if in.Lease {
 		return s.lend(c, in)
 	}
-	ids, allowed, err := reserve(s.node, c.from.Ticket(), &c.request, c.out, in.TtlMs, in.Holder)
+	ids, allowed, err := hold.Reserve(s.node, c.from.Ticket(), &c.request, c.out, in.TtlMs, in.Holder)
 	if err != nil {
 		return nil, door.StatusError(err)
 	}
 	out := &penstockv1.ReserveResponse{Allowed: allowed, Holds: make([]*penstockv1.Hold, len(ids))}
-	for i, d := range encode(c.out) {
+	for i, d := range notation.Decisions(c.out) {
 		out.Holds[i] = &penstockv1.Hold{Id: ids[i], Decision: d}
 	}
 	return out, nil
@@ -45,7 +47,7 @@ func (s *rateLimiter) lend(c *checkCall,
 		it := &c.request.Items[i]
 		it.Op, it.Hold = cluster.OpLease, terms
 		if it.ID == (cluster.ID{}) {
-			it.ID = randomID()
+			it.ID = hold.RandomID()
 		}
 	}
 	if err := s.charge(c); err != nil {
@@ -56,15 +58,15 @@ func (s *rateLimiter) lend(c *checkCall,
 		given, d := new(penstockv1.Hold), &c.out[i]
 		switch {
 		case d.Hold == limiter.HoldOpen && d.Drained > 0:
-			given.Id, given.Units = holdToken(&c.request.Items[i], d.ID), d.Drained
+			given.Id, given.Units = hold.Token(&c.request.Items[i], d.ID), d.Drained
 		case d.Degraded: // it may have been set aside all the same: the client settles it
-			given.Id = holdToken(&c.request.Items[i], d.ID)
+			given.Id = hold.Token(&c.request.Items[i], d.ID)
 		}
 		d.Drained = 0
 		out.Allowed = out.Allowed && given.Units > 0
 		out.Holds[i] = given
 	}
-	for i, d := range encode(c.out) {
+	for i, d := range notation.Decisions(c.out) {
 		out.Holds[i].Decision = d
 	}
 	return out, nil
@@ -74,22 +76,22 @@ func (s *rateLimiter) lend(c *checkCall,
 func (s *rateLimiter) Settle(ctx context.Context,
 	in *penstockv1.SettleRequest,
 ) (*penstockv1.SettleResponse, error) {
-	d, err := atHold(s.node, door.RecorderOf(ctx, s.audit), s.inlines, in.Id, cluster.OpSettle,
+	d, err := hold.SettleOrExtend(s.node, door.RecorderOf(ctx, s.audit), s.inlines, in.Id, cluster.OpSettle,
 		in.Actual, 0, in.Holder, s.deadline(ctx))
 	if err != nil {
 		return nil, door.StatusError(err)
 	}
-	return &penstockv1.SettleResponse{Decision: encode([]cluster.Decision{d})[0]}, nil
+	return &penstockv1.SettleResponse{Decision: notation.Decisions([]cluster.Decision{d})[0]}, nil
 }
 
 // Extend is a sign of life.
 func (s *rateLimiter) Extend(ctx context.Context,
 	in *penstockv1.ExtendRequest,
 ) (*penstockv1.ExtendResponse, error) {
-	d, err := atHold(s.node, door.RecorderOf(ctx, s.audit), s.inlines, in.Id, cluster.OpExtend, 0,
+	d, err := hold.SettleOrExtend(s.node, door.RecorderOf(ctx, s.audit), s.inlines, in.Id, cluster.OpExtend, 0,
 		in.TtlMs, in.Holder, s.deadline(ctx))
 	if err != nil {
 		return nil, door.StatusError(err)
 	}
-	return &penstockv1.ExtendResponse{Decision: encode([]cluster.Decision{d})[0]}, nil
+	return &penstockv1.ExtendResponse{Decision: notation.Decisions([]cluster.Decision{d})[0]}, nil
 }

@@ -1,4 +1,4 @@
-package rpc
+package native
 
 import (
 	"penstock/cluster"
@@ -34,9 +34,9 @@ func (s *rateLimiter) checkMessage(deadline limiter.Instant, c *checkCall) error
 	each := &cluster.Item{
 		Cost: cost, ID: cluster.ID{Origin: in.Id.GetOrigin(), Sequence: in.Id.GetSequence()},
 	}
-	m, out, err := checkRuled(s.node, c.from.Ticket(), in.Attributes, each, deadline)
+	m, out, err := door.CheckRuled(s.node, c.from.Ticket(), in.Attributes, each, deadline)
 	if err != nil {
-		return ofRules(err)
+		return door.RulesError(err)
 	}
 	c.out, c.verdict = out, encodeVerdict(out)
 	c.verdict.Rules = m.Rules

@@ -1,4 +1,4 @@
-package rpc
+package native
 
 import (
 	"context"
@@ -22,6 +22,7 @@ import (
 	"penstock/rpc/clock"
 	"penstock/rpc/door"
 	"penstock/rpc/rpctest"
+	"penstock/rpc/web"
 	"penstock/rpc/wire"
 )
 
@@ -41,7 +42,7 @@ func ruled(t testing.TB) *cluster.Node {
 			Limit: 1, Per: time.Hour, DryRun: true,
 		},
 	)
-	setRules(t, n,
+	rpctest.SetRules(t, n,
 		rules.Rule{
 			Name: "api", Match: map[string][]string{"path": {"/api/*"}, "method": {"POST"}},
 			Apply: []rules.Apply{
@@ -64,7 +65,7 @@ func ruled(t testing.TB) *cluster.Node {
 // asked posts a body and returns the answer.
 func asked(t *testing.T, h http.Handler,
 	body string,
-) (answer decisionsJSON, code int, text string) {
+) (answer web.DecisionsJSON, code int, text string) {
 	t.Helper()
 	answered, text := rpctest.Page(h, "POST", "/v1/check", body)
 	code = answered.StatusCode
@@ -80,11 +81,11 @@ func asked(t *testing.T, h http.Handler,
 // refuse, and the largest wait.
 func TestAttributesAtTheHTTPDoor(t *testing.T) {
 	n := ruled(t)
-	h := NewHTTP(HTTPConfig{Node: n})
+	h := web.New(web.Config{Node: n})
 	const post = `{"attributes":{"path":"/api/login","method":"POST","header:x-user":"ann","ip":"10.0.0.1"}}`
 	left := func(limit, key string) int64 {
 		_, text := rpctest.Page(h, "GET", "/v1/peek?limit="+limit+"&key="+key, "")
-		var d decisionJSON
+		var d web.DecisionJSON
 		if err := json.Unmarshal([]byte(text), &d); err != nil {
 			t.Fatal(err)
 		}
@@ -144,7 +145,7 @@ func TestAttributesAtTheHTTPDoor(t *testing.T) {
 // Promise: bad attributes are errors that name the field, and charge nothing.
 func TestBadAttributes(t *testing.T) {
 	n := ruled(t)
-	h := NewHTTP(HTTPConfig{Node: n})
+	h := web.New(web.Config{Node: n})
 	long := strings.Repeat("x", cluster.MaxKey+1)
 	for _, c := range []struct{ body, want string }{
 		{
@@ -184,7 +185,7 @@ func TestBadAttributes(t *testing.T) {
 	if keys := n.Table().Stats().Keys; keys != 0 {
 		t.Errorf("%d keys were charged", keys)
 	}
-	bare := NewHTTP(HTTPConfig{Node: rpctest.Alone(t, specs...), Admin: true})
+	bare := web.New(web.Config{Node: rpctest.Alone(t, rpctest.Specs...), Admin: true})
 	if _, code, text := asked(t, bare, `{"attributes":{"path":"/"}}`); code != 404 ||
 		!strings.Contains(text, "this node has no rules") {
 		t.Error(text)
@@ -198,7 +199,7 @@ func TestBadAttributes(t *testing.T) {
 // Promise: proxies need name neither limit nor key, if rules do.
 func TestForwardAuthByRules(t *testing.T) {
 	n := ruled(t)
-	h := NewHTTP(HTTPConfig{Node: n})
+	h := web.New(web.Config{Node: n})
 	ask := func(query string, header ...string) *httptest.ResponseRecorder {
 		r := httptest.NewRequest("GET", "/v1/auth"+query, nil)
 		r.RemoteAddr = "192.0.2.7:1000"
@@ -215,7 +216,7 @@ func TestForwardAuthByRules(t *testing.T) {
 	}
 	for range 2 {
 		if rw := ask("", post...); rw.Code != 200 ||
-			written(rw.Result(), "RateLimit-Policy")[0] != `"login";q=2;w=3600, "per-ip";q=3;w=60` {
+			rpctest.Written(rw.Result(), "RateLimit-Policy")[0] != `"login";q=2;w=3600, "per-ip";q=3;w=60` {
 			t.Fatal(rw.Code, rw.Header(), rw.Body)
 		}
 	}

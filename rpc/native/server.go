@@ -1,4 +1,4 @@
-package rpc
+package native
 
 import (
 	"cmp"
@@ -18,6 +18,7 @@ import (
 	"penstock/limiter"
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/rpc/access"
+	"penstock/rpc/admin"
 	"penstock/rpc/audit"
 	"penstock/rpc/catalog"
 	"penstock/rpc/clock"
@@ -25,11 +26,12 @@ import (
 	"penstock/rpc/fair"
 	"penstock/rpc/gubernator"
 	"penstock/rpc/history"
+	"penstock/rpc/notation"
 	"penstock/rpc/wire"
 )
 
-// ServerConfig makes the gRPC door for clients. Node and Clock are required.
-type ServerConfig struct {
+// Config makes the gRPC door for clients. Node and Clock are required.
+type Config struct {
 	Node  *cluster.Node
 	Clock *clock.Clock // the node's
 	TLS   *tls.Config  // nil: plaintext. See ServerTLS
@@ -49,7 +51,7 @@ type ServerConfig struct {
 	// Audit records changes; nil: nothing does.
 	Audit *audit.Log
 	// Roster knows the versions of members, and those that have failed; nil: nothing does.
-	Roster Roster
+	Roster admin.Roster
 	// Catalog keeps the limits that are put into the whole cluster, shared by the doors of a node;
 	// nil: they are this door's alone.
 	Catalog *catalog.Catalog
@@ -89,13 +91,13 @@ const streamWorkers = 128
 
 // NewServer makes the gRPC door for clients: penstock.v1, pb.gubernator.V1, the further doors,
 // grpc.health.v1 and reflection.
-func NewServer(c ServerConfig) *door.Server {
+func NewServer(c Config) *door.Server {
 	s, _ := newServer(c)
 	return s
 }
 
 // newServer returns what weighs unfinished calls as well.
-func newServer(c ServerConfig) (*door.Server, *intake) {
+func newServer(c Config) (*door.Server, *intake) {
 	ending, inlines := make(chan struct{}), door.OrNew(c.Inlines, c.Node)
 	weighed := newIntake(cmp.Or(c.Unfinished, defaultUnfinished), cmp.Or(c.Logger, slog.Default()))
 	if c.Metrics != nil {
@@ -123,9 +125,9 @@ func newServer(c ServerConfig) (*door.Server, *intake) {
 		Seconds: c.Metrics.Checks("gubernator"),
 	})
 	if !c.AdminElsewhere {
-		penstockv1.RegisterAdminServer(s, newAdmin(adminConfig{
+		penstockv1.RegisterAdminServer(s, admin.New(admin.Config{
 			Node: c.Node, Drain: c.Drain, Audit: c.Audit,
-			Roster: c.Roster, Catalog: orAlone(c.Catalog, c.Node), Recorder: c.Recorder,
+			Roster: c.Roster, Catalog: catalog.OrAlone(c.Catalog, c.Node), Recorder: c.Recorder,
 		}))
 	}
 	for _, further := range c.Doors {
@@ -183,7 +185,7 @@ func (s *rateLimiter) Peek(ctx context.Context,
 	if err := s.decide(s.deadline(ctx), in.Items, false, cluster.OpPeek, c); err != nil {
 		return nil, door.StatusError(err)
 	}
-	return &penstockv1.PeekResponse{Decisions: encode(c.out)}, nil
+	return &penstockv1.PeekResponse{Decisions: notation.Decisions(c.out)}, nil
 }
 
 // Reset forgets keys.
@@ -195,7 +197,7 @@ func (s *rateLimiter) Reset(ctx context.Context,
 		return nil, door.StatusError(err)
 	}
 	door.RecorderOf(ctx, s.audit).Resets(c.request.Items, c.before, c.out)
-	return &penstockv1.ResetResponse{Decisions: encode(c.out)}, nil
+	return &penstockv1.ResetResponse{Decisions: notation.Decisions(c.out)}, nil
 }
 
 // deadline is ctx's deadline on the node's clock, or 0 if it has none.

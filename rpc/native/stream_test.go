@@ -1,4 +1,4 @@
-package rpc
+package native
 
 import (
 	"context"
@@ -50,7 +50,7 @@ func (b *burst) SendMsg(m any) error {
 // TestStreamKeepsFewGoroutines: after many requests at once a few goroutines wait for more, and
 // none when the stream has ended.
 func TestStreamKeepsFewGoroutines(t *testing.T) {
-	node := rpctest.Alone(t, perHour)
+	node := rpctest.Alone(t, rpctest.PerHour)
 	synctest.Test(t, func(t *testing.T) {
 		b := &burst{
 			ctx: t.Context(), left: 100, taken: make(chan struct{}),

@@ -1,4 +1,4 @@
-package rpc
+package native
 
 import (
 	"encoding/json"
@@ -12,6 +12,7 @@ import (
 	"penstock/rpc/clock"
 	"penstock/rpc/door"
 	"penstock/rpc/rpctest"
+	"penstock/rpc/web"
 )
 
 // Promise: what a request asks for besides a cost counts alike at all doors, a limit that has it
@@ -25,8 +26,8 @@ func TestTermsAtEachDoor(t *testing.T) {
 		Name: "session", Algorithm: limiter.TokenBucket,
 		Anchor: limiter.FirstHit, Limit: 5, Per: time.Minute, ClientTime: true, Sessions: true,
 	}
-	node := rpctest.Alone(t, visit, session, perHour)
-	h := NewHTTP(HTTPConfig{Node: node})
+	node := rpctest.Alone(t, visit, session, rpctest.PerHour)
+	h := web.New(web.Config{Node: node})
 	byGRPC := &rateLimiter{node: node, clock: clock.New(), inlines: new(door.Inlines)}
 	minute := time.Minute.Milliseconds()
 	for _, row := range []struct {
@@ -78,7 +79,7 @@ func TestTermsAtEachDoor(t *testing.T) {
 			t.Fatal(err)
 		}
 		d := out.Decisions[0]
-		got := []decisionJSON{{
+		got := []web.DecisionJSON{{
 			Allowed: d.Allowed, Remaining: d.Remaining, Drained: d.Drained,
 			SessionMs: d.SessionMs,
 		}}
@@ -87,16 +88,16 @@ func TestTermsAtEachDoor(t *testing.T) {
 			second(rpctest.Page(h, "POST", "/v1/check",
 				`{"key":"body","limit":"`+limit+`",`+row.json+`}`)),
 		} {
-			var d decisionJSON
+			var d web.DecisionJSON
 			if err := json.Unmarshal([]byte(text), &d); err != nil {
 				t.Fatal(err)
 			}
-			got = append(got, decisionJSON{
+			got = append(got, web.DecisionJSON{
 				Allowed: d.Allowed, Remaining: d.Remaining,
 				Drained: d.Drained, SessionMs: d.SessionMs,
 			})
 		}
-		want := decisionJSON{
+		want := web.DecisionJSON{
 			Allowed: row.allowed, Remaining: row.remaining, Drained: row.drained,
 			SessionMs: row.sessionMs,
 		}
@@ -117,7 +118,7 @@ func TestTermsAtEachDoor(t *testing.T) {
 			second(rpctest.Page(h, "GET", "/v1/check?limit=demo&key=k&"+row.query, "")),
 			second(rpctest.Page(h, "POST", "/v1/check", `{"limit":"demo","key":"k",`+row.json+`}`)),
 		} {
-			var p problem
+			var p web.Problem
 			if err := json.Unmarshal([]byte(answer), &p); err != nil || p.Status != 400 ||
 				p.Field != row.field || !strings.HasPrefix(p.Detail, row.field+": ") {
 				t.Errorf("%s: %s", row.query, answer)

@@ -1,4 +1,4 @@
-package rpc
+package notation
 
 import (
 	"penstock/cluster"
@@ -6,8 +6,8 @@ import (
 	"penstock/rpc/door"
 )
 
-// encode makes the decisions of a response.
-func encode(out []cluster.Decision) []*penstockv1.Decision {
+// Decisions makes the decisions of a response.
+func Decisions(out []cluster.Decision) []*penstockv1.Decision {
 	all := make([]*penstockv1.Decision, len(out))
 	for i := range out {
 		d := &out[i]
@@ -15,7 +15,7 @@ func encode(out []cluster.Decision) []*penstockv1.Decision {
 			Allowed: d.Allowed, Limit: d.Limit, Remaining: d.Remaining,
 			RetryAfterMs: door.Millis(d.RetryAfter), ResetAfterMs: door.Millis(d.ResetAfter),
 			DelayMs:   door.Millis(d.Delay),
-			LimitName: d.Rule.Name, Owner: d.Owner, Source: encodeSource(d.Source),
+			LimitName: d.Rule.Name, Owner: d.Owner, Source: Source(d.Source),
 			Degraded: d.Degraded, Bound: d.Bound, Shadow: d.Shadow,
 			Restarted: door.Restarted(d), Override: d.Rule.Override,
 			Drained: d.Drained, SessionMs: int64(d.Session),
@@ -36,6 +36,7 @@ func encodeDenial(d *cluster.Decision) *penstockv1.Denial {
 	}
 }
 
-func encodeSource(s cluster.Source) penstockv1.Source {
+// Source is the source of a decision as messages name it.
+func Source(s cluster.Source) penstockv1.Source {
 	return penstockv1.Source(s) + penstockv1.Source_SOURCE_OWNER
 }

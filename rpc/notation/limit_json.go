@@ -1,4 +1,4 @@
-package rpc
+package notation
 
 import (
 	"fmt"
@@ -9,8 +9,8 @@ import (
 	"penstock/limiter"
 )
 
-// inlineJSON is a limit that comes along, in the words of the limits' files.
-type inlineJSON struct {
+// LimitJSON is a limit that comes along, in the words of the limits' files.
+type LimitJSON struct {
 	Name          string `json:"name"`
 	Algorithm     string `json:"algorithm"`
 	Limit         int64  `json:"limit"`
@@ -51,8 +51,8 @@ var inlineWords = map[string][]string{
 	"unsettled":    {"charge", "release"},
 }
 
-// spec is in in the words of package limiter. Its errors are *limiter.SpecError.
-func (in *inlineJSON) spec() (s limiter.Spec, err error) {
+// Spec is in in the words of package limiter. Its errors are *limiter.SpecError.
+func (in *LimitJSON) Spec() (s limiter.Spec, err error) {
 	s = limiter.Spec{
 		Name: in.Name, Limit: in.Limit, Burst: in.Burst, CountRejected: in.CountRejected,
 		Refill: in.Refill, Strict: in.Strict, Drain: in.Drain, Buckets: in.Buckets,
@@ -112,9 +112,9 @@ func (in *inlineJSON) spec() (s limiter.Spec, err error) {
 	return s, nil
 }
 
-// newInlineJSON is s as inlineJSON.spec reads it.
-func newInlineJSON(s *limiter.Spec) inlineJSON {
-	out := inlineJSON{
+// NewLimitJSON is s as LimitJSON.Spec reads it.
+func NewLimitJSON(s *limiter.Spec) LimitJSON {
+	out := LimitJSON{
 		Name: s.Name, Algorithm: s.Algorithm.String(), Limit: s.Limit, Per: perText(s.Per),
 		Burst: s.Burst, CountRejected: s.CountRejected,
 		Refill: s.Refill, Strict: s.Strict, Drain: s.Drain, Buckets: s.Buckets, Lenient: s.Lenient,
@@ -159,15 +159,16 @@ func perText(d time.Duration) string {
 	return d.String()
 }
 
-// wordsJSON is what a limit of the cluster has beyond one that a request brings along: what a
+// WordsJSON is what a limit of the cluster has beyond one that a request brings along: what a
 // denial says over HTTP, and the name of its parent.
-type wordsJSON struct {
+type WordsJSON struct {
 	Status      int    `json:"status,omitzero"`
 	Body        string `json:"body,omitzero"`
 	ContentType string `json:"content_type,omitzero"`
 	Parent      string `json:"parent,omitzero"`
 }
 
-func newWordsJSON(s *limiter.Spec) wordsJSON {
-	return wordsJSON{s.Answers.Status, s.Answers.Body, s.Answers.ContentType, s.Parent}
+// NewWordsJSON is what s has of it.
+func NewWordsJSON(s *limiter.Spec) WordsJSON {
+	return WordsJSON{s.Answers.Status, s.Answers.Body, s.Answers.ContentType, s.Parent}
 }

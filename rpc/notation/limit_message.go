@@ -1,4 +1,4 @@
-package rpc
+package notation
 
 import (
 	"math"
@@ -8,8 +8,8 @@ import (
 	"penstock/rpc/door"
 )
 
-// limitMessage is s as inlineSpec reads it.
-func limitMessage(s *limiter.Spec) *penstockv1.InlineLimit {
+// LimitMessage is s as ReadLimit reads it.
+func LimitMessage(s *limiter.Spec) *penstockv1.InlineLimit {
 	out := &penstockv1.InlineLimit{
 		Name: s.Name, Algorithm: penstockv1.Algorithm(s.Algorithm), Limit: s.Limit,
 		PerMs: s.Per.Milliseconds(), Burst: s.Burst,
@@ -37,8 +37,8 @@ func limitMessage(s *limiter.Spec) *penstockv1.InlineLimit {
 	return out
 }
 
-// inlineSpec is in in the words of package limiter, which says what is wrong with it.
-func inlineSpec(in *penstockv1.InlineLimit) limiter.Spec {
+// ReadLimit is in in the words of package limiter, which says what is wrong with it.
+func ReadLimit(in *penstockv1.InlineLimit) limiter.Spec {
 	s := limiter.Spec{
 		Name:          in.Name,
 		Algorithm:     limiter.Algorithm(small(int32(in.Algorithm))),

@@ -1,4 +1,4 @@
-package rpc
+package overview
 
 import (
 	"cmp"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"penstock/cluster"
+	"penstock/rpc/admin"
 	"penstock/rpc/history"
 )
 
@@ -19,8 +20,8 @@ type totals struct {
 	Rows [][]uint64 `json:"rows"`
 }
 
-// rows adds up the samples of all nodes from a time on.
-func (o *Overview) rows(from int64, rough bool) totals {
+// Rows adds up the samples of all nodes from a time on.
+func (o *Overview) Rows(from int64, rough bool) totals {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	out := totals{Step: 1, Rows: [][]uint64{}}
@@ -57,8 +58,8 @@ func (o *Overview) rows(from int64, rough bool) totals {
 	return out
 }
 
-// happening is an event as all nodes together tell of it.
-type happening struct {
+// Happening is an event as all nodes together tell of it.
+type Happening struct {
 	Key     string           `json:"key"` // the same each time that it is told
 	Kind    string           `json:"kind"`
 	Node    string           `json:"node"`
@@ -73,8 +74,8 @@ type happening struct {
 	seen    []history.Failure
 }
 
-// version grows when one of the nodes says something new about the event.
-func (h *happening) version() int { return h.changed }
+// Version grows when one of the nodes says something new about the event.
+func (h *Happening) Version() int { return h.changed }
 
 // sharedKinds are the events that every node tells of.
 var sharedKinds = map[string]bool{
@@ -82,11 +83,11 @@ var sharedKinds = map[string]bool{
 	history.Failed: true, history.Restarted: true,
 }
 
-// happenings are the events of all nodes, those about one thing together, oldest first.
-func (o *Overview) happenings() []happening {
+// Happenings are the events of all nodes, those about one thing together, oldest first.
+func (o *Overview) Happenings() []Happening {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	at := map[string]*happening{}
+	at := map[string]*Happening{}
 	for boot, m := range o.nodes {
 		for i := range m.events {
 			e := &m.events[i]
@@ -96,7 +97,7 @@ func (o *Overview) happenings() []happening {
 			}
 			h := at[key]
 			if h == nil {
-				h = &happening{
+				h = &Happening{
 					Key: key, Kind: e.Kind, Node: e.Node, AtMs: e.AtMs, UntilMs: e.UntilMs,
 					Count: e.Count, Text: e.Text,
 				}
@@ -110,7 +111,7 @@ func (o *Overview) happenings() []happening {
 			}
 		}
 	}
-	out := make([]happening, 0, len(at))
+	out := make([]Happening, 0, len(at))
 	for _, h := range at {
 		slices.Sort(h.By)
 		if len(h.seen) > 0 {
@@ -119,7 +120,7 @@ func (o *Overview) happenings() []happening {
 		}
 		out = append(out, *h)
 	}
-	slices.SortFunc(out, func(a, b happening) int {
+	slices.SortFunc(out, func(a, b Happening) int {
 		return cmp.Or(cmp.Compare(a.AtMs, b.AtMs), strings.Compare(a.Key, b.Key))
 	})
 	return out
@@ -127,7 +128,7 @@ func (o *Overview) happenings() []happening {
 
 // nodeState is a node as the page shows it.
 type nodeState struct {
-	memberJSON
+	admin.MemberJSON
 	Answered bool   `json:"answered"`        // within the last rounds of asking
 	SilentMs int64  `json:"silent_ms"`       // since its last answer; −1: there is none
 	Pulse    *pulse `json:"pulse,omitempty"` // its last answer
@@ -147,19 +148,19 @@ type clusterState struct {
 	Agents      int         `json:"agents"` // that are there; 32 are asked at most
 }
 
-// state is how the cluster is.
-func (o *Overview) state(now time.Time, version string) clusterState {
+// State is how the cluster is.
+func (o *Overview) State(now time.Time, version string) clusterState {
 	n := o.Node
 	out := clusterState{
-		NowMs: now.UnixMilli(), Node: n.ID(), Ready: n.Ready(), Version: version, Epoch: epochOf(n),
-		Limits: len(n.Limits()), Disagreeing: disagreeing(n), Nodes: []nodeState{},
+		NowMs: now.UnixMilli(), Node: n.ID(), Ready: n.Ready(), Version: version, Epoch: admin.EpochOf(n),
+		Limits: len(n.Limits()), Disagreeing: admin.Disagreeing(n), Nodes: []nodeState{},
 	}
 	v := n.View()
 	if v == nil {
 		return out
 	}
-	out.Ring = ringName(v)
-	known := knownMembers(n, v, o.Roster)
+	out.Ring = admin.RingName(v)
+	known := admin.KnownMembers(n, v, o.Roster)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	agents := 0
@@ -170,10 +171,10 @@ func (o *Overview) state(now time.Time, version string) clusterState {
 				continue
 			}
 		}
-		s := nodeState{memberJSON: k.json(), SilentMs: -1}
+		s := nodeState{MemberJSON: k.JSON(), SilentMs: -1}
 		if m := o.nodes[k.Boot]; m != nil {
 			s.SilentMs = now.Sub(m.at).Milliseconds()
-			s.Answered = s.SilentMs < 3*gatherEvery.Milliseconds()
+			s.Answered = s.SilentMs < 3*GatherEvery.Milliseconds()
 			last := m.last
 			s.Pulse = &last
 		}

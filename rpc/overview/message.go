@@ -1,4 +1,4 @@
-package rpc
+package overview
 
 import (
 	"context"
@@ -10,18 +10,19 @@ import (
 
 	"penstock/cluster"
 	"penstock/limiter"
+	"penstock/rpc/admin"
 	"penstock/rpc/history"
 )
 
-// question is what the page of one node asks another node, as JSON. No part that is nil is asked.
-type question struct {
+// Question is what the page of one node asks another node, as JSON. No part that is nil is asked.
+type Question struct {
 	Pulse   *pulseQuestion  `json:"pulse,omitempty"`
-	Limits  *limitsQuestion `json:"limits,omitempty"`
-	Heavy   *keysQuestion   `json:"heavy,omitempty"`
-	Top     *keysQuestion   `json:"top,omitempty"`
-	Keys    *keysQuestion   `json:"keys,omitempty"`
-	Holds   *keysQuestion   `json:"holds,omitempty"`
-	Answers *keysQuestion   `json:"answers,omitempty"`
+	Limits  *LimitsQuestion `json:"limits,omitempty"`
+	Heavy   *KeysQuestion   `json:"heavy,omitempty"`
+	Top     *KeysQuestion   `json:"top,omitempty"`
+	Keys    *KeysQuestion   `json:"keys,omitempty"`
+	Holds   *KeysQuestion   `json:"holds,omitempty"`
+	Answers *KeysQuestion   `json:"answers,omitempty"`
 }
 
 // pulseQuestion asks for counts and events after those that are known already.
@@ -32,33 +33,33 @@ type pulseQuestion struct {
 	Change uint64 `json:"change"`
 }
 
-// limitsQuestion asks for the tallies of some limits: those named, or those used most.
-type limitsQuestion struct {
+// LimitsQuestion asks for the tallies of some limits: those named, or those used most.
+type LimitsQuestion struct {
 	Names  []string `json:"names,omitempty"`
 	Search string   `json:"search,omitempty"`
 	By     string   `json:"by,omitempty"`
 	Count  int      `json:"count,omitempty"`
 }
 
-// keysQuestion asks about keys. A field that is empty excludes none.
-type keysQuestion struct {
+// KeysQuestion asks about keys. A field that is empty excludes none.
+type KeysQuestion struct {
 	Limit  string `json:"limit,omitempty"`
 	Key    string `json:"key,omitempty"` // of Keys: its beginning
 	Count  int    `json:"count"`
 	Holder string `json:"holder,omitempty"`
 }
 
-// reply is the answer to a question.
-type reply struct {
+// Reply is the answer to a question.
+type Reply struct {
 	Node    string             `json:"node"`
 	Boot    uint64             `json:"boot,string"`
 	NowMs   int64              `json:"now_ms"`
 	Pulse   *pulse             `json:"pulse,omitempty"`
-	Limits  map[string]tally   `json:"limits,omitempty"`
+	Limits  map[string]Tally   `json:"limits,omitempty"`
 	Heavy   *history.HeavyList `json:"heavy,omitempty"`
-	Top     *topKeys           `json:"top,omitempty"`
-	Keys    *foundKeys         `json:"keys,omitempty"`
-	Holds   *openHolds         `json:"holds,omitempty"`
+	Top     *admin.TopKeys     `json:"top,omitempty"`
+	Keys    *admin.FoundKeys   `json:"keys,omitempty"`
+	Holds   *admin.OpenHolds   `json:"holds,omitempty"`
 	Answers *rememberedAnswers `json:"answers,omitempty"`
 	Refused string             `json:"refused,omitempty"` // why something is missing
 }
@@ -82,8 +83,8 @@ type pulse struct {
 	Ready        bool   `json:"ready"`
 }
 
-// tally is what the checks under a limit were told at a node's doors.
-type tally struct {
+// Tally is what the checks under a limit were told at a node's doors.
+type Tally struct {
 	Allowed      uint64 `json:"allowed"`
 	Denied       uint64 `json:"denied"`
 	Beyond       uint64 `json:"beyond"`
@@ -92,7 +93,8 @@ type tally struct {
 	NewlyAllowed uint64 `json:"newly_allowed"`
 }
 
-func (t *tally) add(o tally) {
+// Add adds o to t.
+func (t *Tally) Add(o Tally) {
 	t.Allowed += o.Allowed
 	t.Denied += o.Denied
 	t.Beyond += o.Beyond
@@ -113,7 +115,7 @@ const errAgentKeys = "an agent is told counts and events, and no keys; open the 
 
 // Answer answers a question of another node (peer.Inquiries).
 func (o *Overview) Answer(ctx context.Context, text []byte, agent bool) ([]byte, error) {
-	var q question
+	var q Question
 	if err := json.Unmarshal(text, &q); err != nil {
 		return nil, fmt.Errorf("a question of a page: %w", err)
 	}
@@ -132,21 +134,21 @@ func (o *Overview) Answer(ctx context.Context, text []byte, agent bool) ([]byte,
 }
 
 // answer is what this node says.
-func (o *Overview) answer(ctx context.Context, q *question) *reply {
+func (o *Overview) answer(ctx context.Context, q *Question) *Reply {
 	n := o.Node
-	a := &reply{Node: n.ID(), Boot: n.Boot(), NowMs: o.Now().UnixMilli()}
+	a := &Reply{Node: n.ID(), Boot: n.Boot(), NowMs: o.Now().UnixMilli()}
 	if q.Pulse != nil {
 		a.Pulse = o.pulse(q.Pulse)
 	}
 	if q.Limits != nil {
-		a.Limits = tallies(n, q.Limits)
+		a.Limits = Tallies(n, q.Limits)
 	}
 	if q.Heavy != nil {
 		list := o.Recorder.Heavy().Of(q.Heavy.Limit, countOf(q.Heavy))
 		a.Heavy = &list
 	}
 	if q.Top != nil {
-		list := top(ctx, n, countOf(q.Top), q.Top.Limit)
+		list := admin.Top(ctx, n, countOf(q.Top), q.Top.Limit)
 		a.Top = &list
 	}
 	if q.Keys != nil {
@@ -154,7 +156,7 @@ func (o *Overview) answer(ctx context.Context, q *question) *reply {
 	}
 	if q.Holds != nil {
 		f := limiter.HoldFilter{Limit: q.Holds.Limit, Key: q.Holds.Key, Holder: q.Holds.Holder}
-		if list, err := listHolds(n, f, countOf(q.Holds)); err == nil {
+		if list, err := admin.ListHolds(n, f, countOf(q.Holds)); err == nil {
 			a.Holds = &list
 		}
 	}
@@ -166,7 +168,7 @@ func (o *Overview) answer(ctx context.Context, q *question) *reply {
 	return a
 }
 
-func countOf(q *keysQuestion) int { return min(max(1, q.Count), maxListed) }
+func countOf(q *KeysQuestion) int { return min(max(1, q.Count), admin.MaxListed) }
 
 func (o *Overview) pulse(q *pulseQuestion) *pulse {
 	if q.Boot != o.Node.Boot() {
@@ -183,24 +185,24 @@ func (o *Overview) pulse(q *pulseQuestion) *pulse {
 	}
 }
 
-// orders are the ways to sort limits.
-var orders = map[string]func(tally) uint64{
-	"name":     func(tally) uint64 { return 0 },
-	"checks":   func(t tally) uint64 { return t.Allowed + t.Denied },
-	"denied":   func(t tally) uint64 { return t.Denied },
-	"beyond":   func(t tally) uint64 { return t.Beyond },
-	"degraded": func(t tally) uint64 { return t.Degraded },
+// Orders are the ways to sort limits.
+var Orders = map[string]func(Tally) uint64{
+	"name":     func(Tally) uint64 { return 0 },
+	"checks":   func(t Tally) uint64 { return t.Allowed + t.Denied },
+	"denied":   func(t Tally) uint64 { return t.Denied },
+	"beyond":   func(t Tally) uint64 { return t.Beyond },
+	"degraded": func(t Tally) uint64 { return t.Degraded },
 }
 
-// tallies are those of the limits that are asked for.
-func tallies(n *cluster.Node, q *limitsQuestion) map[string]tally {
+// Tallies are those of the limits that are asked for.
+func Tallies(n *cluster.Node, q *LimitsQuestion) map[string]Tally {
 	all, tried := n.LimitTallies(), n.Stats().Candidates()
-	out := map[string]tally{}
-	read := func(name string) tally {
-		var t tally
+	out := map[string]Tally{}
+	read := func(name string) Tally {
+		var t Tally
 		sum := all[name]
-		var row namedLimit
-		row.count(sum)
+		var row admin.NamedLimit
+		row.Count(sum)
 		t.Allowed, t.Denied = row.Allowed+row.Delayed, row.Denied
 		t.Beyond = row.Shadow + row.Tagged + row.Lower
 		for _, times := range sum.Degraded {
@@ -215,20 +217,20 @@ func tallies(n *cluster.Node, q *limitsQuestion) map[string]tally {
 		}
 		return out
 	}
-	for _, name := range sortedLimits(n, q, read) {
+	for _, name := range SortedLimits(n, q, read) {
 		out[name] = read(name)
 	}
 	return out
 }
 
-// sortedLimits are the names of limits with a text in them, first those that an order puts first,
+// SortedLimits are the names of limits with a text in them, first those that an order puts first,
 // and at most as many as are asked for.
-func sortedLimits(n *cluster.Node, q *limitsQuestion, read func(string) tally) []string {
+func SortedLimits(n *cluster.Node, q *LimitsQuestion, read func(string) Tally) []string {
 	word := strings.ToLower(q.Search)
 	names := slices.DeleteFunc(slices.Sorted(maps.Keys(n.Limits())), func(name string) bool {
 		return word != "" && !strings.Contains(strings.ToLower(name), word)
 	})
-	if value := orders[q.By]; value != nil && q.By != "name" {
+	if value := Orders[q.By]; value != nil && q.By != "name" {
 		values := make(map[string]uint64, len(names))
 		for _, name := range names {
 			values[name] = value(read(name))
@@ -247,16 +249,16 @@ func sortedLimits(n *cluster.Node, q *limitsQuestion, read func(string) tally) [
 }
 
 // findKeys looks for keys with a beginning until it has enough of them, or ctx ends.
-func findKeys(ctx context.Context, n *cluster.Node, q *keysQuestion) *foundKeys {
-	out := &foundKeys{Keys: []keyState{}}
+func findKeys(ctx context.Context, n *cluster.Node, q *KeysQuestion) *admin.FoundKeys {
+	out := &admin.FoundKeys{Keys: []admin.KeyState{}}
 	want := countOf(q)
 	from, more := limiter.Cursor{}, true
 	for more && len(out.Keys) < want && ctx.Err() == nil {
-		from, more = n.Keys(q.Key, from, maxListed,
+		from, more = n.Keys(q.Key, from, admin.MaxListed,
 			func(l *limiter.Limit, key string, d limiter.Decision) {
 				out.Seen++
 				if q.Limit == "" || l.Name == q.Limit {
-					out.Keys = append(out.Keys, newKeyState(l, key, &d))
+					out.Keys = append(out.Keys, admin.NewKeyState(l, key, &d))
 				}
 			})
 	}

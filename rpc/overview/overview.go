@@ -1,4 +1,4 @@
-package rpc
+package overview
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"penstock/cluster"
+	"penstock/rpc/admin"
 	"penstock/rpc/history"
 )
 
@@ -23,20 +24,20 @@ const (
 	mostInquired = 64
 	// mostAgents is how many agents a page asks: there may be thousands.
 	mostAgents = 32
-	// gatherEvery is how often a page that is open asks all nodes.
-	gatherEvery = time.Second
+	// GatherEvery is how often a page that is open asks all nodes.
+	GatherEvery = time.Second
 	// forgetAfter is how long a node remembers others after its last page was closed.
 	forgetAfter = time.Minute
 	// rememberFor is how long a node is remembered that does not answer any more, and is not asked.
 	rememberFor = time.Hour
 )
 
-// OverviewConfig makes an Overview. Node and Recorder are required.
-type OverviewConfig struct {
+// Config makes an Overview. Node and Recorder are required.
+type Config struct {
 	Node     *cluster.Node
 	Recorder *history.Recorder
 	Network  Inquirer         // nil: the node is alone
-	Roster   Roster           // nil: versions and failed members are not known
+	Roster   admin.Roster     // nil: versions and failed members are not known
 	Started  time.Time        // of the node
 	Ended    <-chan struct{}  // closed when the node ends; nil: never
 	Now      func() time.Time // default time.Now
@@ -53,7 +54,7 @@ type Inquirer interface {
 // 16 KiB and its latest events: about 4 MiB for 50 nodes, until a minute after the last page was
 // closed. All methods are safe for concurrent use.
 type Overview struct {
-	OverviewConfig
+	Config
 	mu       sync.Mutex // guards below
 	watchers int
 	running  bool
@@ -74,8 +75,8 @@ type nodeMemory struct {
 	round  int       // in which it came
 }
 
-// NewOverview makes one. It does nothing until a page asks.
-func NewOverview(c OverviewConfig) *Overview {
+// New makes one. It does nothing until a page asks.
+func New(c Config) *Overview {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
@@ -83,7 +84,7 @@ func NewOverview(c OverviewConfig) *Overview {
 		c.Logger = slog.Default()
 	}
 	return &Overview{
-		OverviewConfig: c, nodes: map[uint64]*nodeMemory{}, more: make(chan struct{}),
+		Config: c, nodes: map[uint64]*nodeMemory{}, more: make(chan struct{}),
 	}
 }
 
@@ -108,13 +109,13 @@ func (o *Overview) targets() (list []cluster.Member) {
 	return list
 }
 
-// askAll asks this node and all others, and calls use with each reply, one at a time. skew is how
+// AskAll asks this node and all others, and calls use with each reply, one at a time. skew is how
 // far this node's wall clock is ahead of the other one. missing are the ids of the nodes that have
 // not answered, sorted.
-func (o *Overview) askAll(
+func (o *Overview) AskAll(
 	ctx context.Context,
-	about func(m *cluster.Member) *question,
-	use func(a *reply, skew time.Duration),
+	about func(m *cluster.Member) *Question,
+	use func(a *Reply, skew time.Duration),
 ) (missing []string) {
 	ctx, cancel := context.WithTimeout(ctx, inquireWithin)
 	defer cancel()
@@ -150,12 +151,12 @@ func (o *Overview) askAll(
 	return missing
 }
 
-// everyone asks all nodes the same.
-func everyone(q *question) func(*cluster.Member) *question {
-	return func(*cluster.Member) *question { return q }
+// Everyone asks all nodes the same.
+func Everyone(q *Question) func(*cluster.Member) *Question {
+	return func(*cluster.Member) *Question { return q }
 }
 
-func (o *Overview) inquire(ctx context.Context, m cluster.Member, q *question) (*reply, error) {
+func (o *Overview) inquire(ctx context.Context, m cluster.Member, q *Question) (*Reply, error) {
 	text, err := json.Marshal(q)
 	if err != nil {
 		return nil, err
@@ -164,16 +165,16 @@ func (o *Overview) inquire(ctx context.Context, m cluster.Member, q *question) (
 	if err != nil {
 		return nil, err
 	}
-	a := new(reply)
+	a := new(Reply)
 	if err := json.Unmarshal(answer, a); err != nil {
 		return nil, fmt.Errorf("the answer of %s to a page: %w", m.ID, err)
 	}
 	return a, nil
 }
 
-// watch has the node ask the others until done is called. It returns when a first round has ended,
+// Watch has the node ask the others until done is called. It returns when a first round has ended,
 // or ctx.
-func (o *Overview) watch(ctx context.Context) (done func()) {
+func (o *Overview) Watch(ctx context.Context) (done func()) {
 	o.mu.Lock()
 	o.watchers++
 	if !o.running {
@@ -201,7 +202,7 @@ func (o *Overview) watch(ctx context.Context) (done func()) {
 // gather asks all nodes once a second, and ends forgetAfter the last page was closed, or with the
 // node.
 func (o *Overview) gather() {
-	tick := time.NewTicker(gatherEvery)
+	tick := time.NewTicker(GatherEvery)
 	defer tick.Stop()
 	for {
 		o.mu.Lock()
@@ -225,7 +226,7 @@ func (o *Overview) gather() {
 }
 
 func (o *Overview) gatherOnce() {
-	about := func(m *cluster.Member) *question {
+	about := func(m *cluster.Member) *Question {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		boot := o.Node.Boot()
@@ -236,9 +237,9 @@ func (o *Overview) gatherOnce() {
 		if known := o.nodes[boot]; known != nil {
 			q = known.asked
 		}
-		return &question{Pulse: &q}
+		return &Question{Pulse: &q}
 	}
-	o.askAll(context.Background(), about, func(a *reply, skew time.Duration) {
+	o.AskAll(context.Background(), about, func(a *Reply, skew time.Duration) {
 		if a.Pulse != nil {
 			o.take(a, skew)
 		}
@@ -253,11 +254,11 @@ func (o *Overview) gatherOnce() {
 	o.more = make(chan struct{})
 }
 
-// overlap is how many seconds are asked for again: the last sample was not complete.
-const overlap = 3
+// Overlap is how many seconds are asked for again: the last sample was not complete.
+const Overlap = 3
 
 // take remembers what a node has said.
-func (o *Overview) take(a *reply, skew time.Duration) {
+func (o *Overview) take(a *Reply, skew time.Duration) {
 	if skew > -time.Second && skew < time.Second {
 		skew = 0 // the time that messages take makes it uncertain
 	}
@@ -293,7 +294,7 @@ func nextFrom(r history.Rows, before int64) int64 {
 	if len(r.Rows) == 0 {
 		return before
 	}
-	return r.From + int64(len(r.Rows))*r.Step - overlap*r.Step
+	return r.From + int64(len(r.Rows))*r.Step - Overlap*r.Step
 }
 
 // mostEvents bounds what a page remembers of one node.

@@ -16,10 +16,11 @@ import (
 	"penstock/cluster"
 	"penstock/limiter"
 	penstockv1 "penstock/proto/penstock/v1"
-	"penstock/rpc"
 	"penstock/rpc/clock"
+	"penstock/rpc/native"
 	"penstock/rpc/resp"
 	"penstock/rpc/rpctest"
+	"penstock/rpc/web"
 )
 
 // redisAt opens the door for the Redis protocol of n and returns it and its address.
@@ -253,7 +254,7 @@ func TestRedisCountsWithOtherDoors(t *testing.T) {
 	key := rpctest.OwnKey(s[2], 0)
 	_, first := redisAt(t, s[0], Config{})
 	_, second := redisAt(t, s[1], Config{})
-	pages := httptest.NewServer(rpc.NewHTTP(rpc.HTTPConfig{Node: s[1]}))
+	pages := httptest.NewServer(web.New(web.Config{Node: s[1]}))
 	defer pages.Close()
 	post := func(inline string, cost, want int64) {
 		t.Helper()
@@ -284,7 +285,7 @@ func TestRedisCountsWithOtherDoors(t *testing.T) {
 	a.Says("RL.REDUCE "+key+" 10 3600 REFILL 5 TAKE 4", ":10\r\n")
 	post(bucket, 2, 4)
 	b.Says("RL.GET "+key+" 10 3600 REFILL 5", ":4\r\n")
-	grpcDoor := rpc.NewServer(rpc.ServerConfig{Node: s[0], Clock: clock.New()})
+	grpcDoor := native.NewServer(native.Config{Node: s[0], Clock: clock.New()})
 	defer grpcDoor.Stop()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -1,4 +1,4 @@
-package rpc
+package rpctest
 
 import (
 	"net/http"
@@ -11,9 +11,9 @@ import (
 	penstockv1 "penstock/proto/penstock/v1"
 )
 
-// perHour, bucket and shadowed are limits of three kinds; specs are all of them.
+// PerHour, bucket and shadowed are limits of three kinds; specs are all of them.
 var (
-	perHour = limiter.Spec{
+	PerHour = limiter.Spec{
 		Name: "demo", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit,
 		Limit: 5, Per: time.Hour,
 	}
@@ -21,18 +21,18 @@ var (
 		Name: `a "quoted\ bucket" ü`, Algorithm: limiter.GCRA, Limit: 2,
 		Per: time.Second, Burst: 10,
 	}
-	shadowed = limiter.Spec{
+	Shadowed = limiter.Spec{
 		Name: "shadow", Algorithm: limiter.FixedWindow,
 		Anchor: limiter.FirstHit, Limit: 1, Per: time.Hour, OnDeny: limiter.DenyShadow,
 	}
-	specs = []limiter.Spec{perHour, bucket, shadowed}
+	Specs = []limiter.Spec{PerHour, bucket, Shadowed}
 )
 
-// written is a header field as it is written on the wire, to the letter.
-func written(answer *http.Response, name string) []string { return answer.Header[name] }
+// Written is a header field as it is written on the wire, to the letter.
+func Written(answer *http.Response, name string) []string { return answer.Header[name] }
 
-// setRules gives a node rules, which name its limits.
-func setRules(t testing.TB, n *cluster.Node, list ...rules.Rule) {
+// SetRules gives a node rules, which name its limits.
+func SetRules(t testing.TB, n *cluster.Node, list ...rules.Rule) {
 	t.Helper()
 	s, err := rules.New(list, n.Limits())
 	if err != nil {
@@ -41,8 +41,8 @@ func setRules(t testing.TB, n *cluster.Node, list ...rules.Rule) {
 	n.SetRules(s)
 }
 
-// inline is a limit that a request brings along, with a change.
-func inline(change func(*penstockv1.InlineLimit)) *penstockv1.InlineLimit {
+// Inline is a limit that a request brings along, with a change.
+func Inline(change func(*penstockv1.InlineLimit)) *penstockv1.InlineLimit {
 	in := &penstockv1.InlineLimit{
 		Algorithm: penstockv1.Algorithm_ALGORITHM_FIXED_WINDOW, Limit: 3,
 		PerMs: 60_000, Anchor: penstockv1.Anchor_ANCHOR_FIRST_HIT,

@@ -1,4 +1,4 @@
-package rpc
+package web
 
 import (
 	"errors"
@@ -14,6 +14,7 @@ import (
 
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/rpc/access"
+	"penstock/rpc/admin"
 	"penstock/rpc/door"
 )
 
@@ -23,7 +24,7 @@ const maxAdminRequest = 256 << 10
 
 // NewAdmin makes the admin listener: metrics, profiles, status, reset, and penstock.v1.Admin over
 // gRPC. Its server must be made by NewAdminServer, which speaks HTTP/2 without TLS as well.
-func NewAdmin(c HTTPConfig) http.Handler {
+func NewAdmin(c Config) http.Handler {
 	w := newWeb(c)
 	m := w.mux()
 	w.adminPages(m)
@@ -38,9 +39,9 @@ func NewAdmin(c HTTPConfig) http.Handler {
 	}))
 }
 
-// NewAdminServer is NewHTTPServer for a handler of NewAdmin.
+// NewAdminServer is NewServer for a handler of NewAdmin.
 func NewAdminServer(h http.Handler) *http.Server {
-	s := NewHTTPServer(h)
+	s := NewServer(h)
 	s.Protocols = new(http.Protocols)
 	s.Protocols.SetHTTP1(true)
 	s.Protocols.SetHTTP2(true)
@@ -56,13 +57,13 @@ func isGRPC(r *http.Request) bool {
 // admit.handle, which grpc.Server.ServeHTTP does not call, so this handler asks for them.
 func (w *web) adminCalls() http.Handler {
 	s := grpc.NewServer(grpc.MaxRecvMsgSize(maxAdminRequest))
-	c := adminConfig{
+	c := admin.Config{
 		Node: w.Node, Drain: w.Drain, Audit: w.Audit, Roster: w.Roster, Catalog: w.Catalog,
 	}
 	if w.Overview != nil {
 		c.Recorder = w.Overview.Recorder
 	}
-	penstockv1.RegisterAdminServer(s, newAdmin(c))
+	penstockv1.RegisterAdminServer(s, admin.New(c))
 	reflection.Register(s)
 	bounded := w.bodies.bounded(s)
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -70,7 +71,7 @@ func (w *web) adminCalls() http.Handler {
 			ticket := w.clients.Identify(r.Header.Get("Authorization"), r.TLS)
 			err := error(access.ErrUnknown)
 			if ticket != nil {
-				err = mayCall(ticket, r.URL.Path)
+				err = admin.MayCall(ticket, r.URL.Path)
 			}
 			if err != nil {
 				refuseCall(rw, err)

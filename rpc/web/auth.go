@@ -1,4 +1,4 @@
-package rpc
+package web
 
 import (
 	"errors"
@@ -112,9 +112,9 @@ func (w *web) authRuled(rw http.ResponseWriter, r *http.Request, item *cluster.I
 		})
 		return
 	}
-	m, out, err := checkRuled(w.Node, access.Of(r.Context()), attributes, item, 0)
+	m, out, err := door.CheckRuled(w.Node, access.Of(r.Context()), attributes, item, 0)
 	if err != nil {
-		writeFault(rw, door.Explain(ofRules(err)))
+		writeFault(rw, door.Explain(door.RulesError(err)))
 		return
 	}
 	body := newRuledJSON(&m, out)

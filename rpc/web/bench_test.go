@@ -1,4 +1,4 @@
-package rpc
+package web
 
 import (
 	"net/http"
@@ -13,7 +13,7 @@ import (
 
 // BenchmarkHTTP is the HTTP door and the node, without the wire.
 func BenchmarkHTTP(b *testing.B) {
-	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(b,
+	h := New(Config{Node: rpctest.Alone(b,
 		limiter.Spec{Name: "big", Algorithm: limiter.GCRA, Limit: 1 << 30, Per: time.Hour})})
 	for _, way := range []struct{ name, method, target, body string }{
 		{"get", http.MethodGet, "/v1/check?limit=big&key=alice", ""},

@@ -1,4 +1,4 @@
-package rpc
+package web
 
 import (
 	"bytes"
@@ -15,18 +15,19 @@ import (
 	"penstock/limiter"
 	"penstock/rpc/access"
 	"penstock/rpc/door"
+	"penstock/rpc/notation"
 )
 
 // itemJSON is an item of a body.
 type itemJSON struct {
-	Limit  string      `json:"limit"`
-	Inline *inlineJSON `json:"inline"`
-	Key    string      `json:"key"`
-	Cost   *int64      `json:"cost"`
-	Report bool        `json:"report"`
-	Drain  bool        `json:"drain"`
-	Strict bool        `json:"strict"`
-	AtMs   *int64      `json:"at_ms"`
+	Limit  string              `json:"limit"`
+	Inline *notation.LimitJSON `json:"inline"`
+	Key    string              `json:"key"`
+	Cost   *int64              `json:"cost"`
+	Report bool                `json:"report"`
+	Drain  bool                `json:"drain"`
+	Strict bool                `json:"strict"`
+	AtMs   *int64              `json:"at_ms"`
 
 	MaxDelayMs *int64 `json:"max_delay_ms"`
 	Plan       string `json:"plan"`
@@ -40,18 +41,18 @@ type bodyJSON struct {
 	itemJSON
 }
 
-// decisionsJSON answers a body. Allowed says that all items were. A body that was one item has its
+// DecisionsJSON answers a body. Allowed says that all items were. A body that was one item has its
 // decision's fields here too, so that a client which only ever sends one need not look into a list.
-type decisionsJSON struct {
+type DecisionsJSON struct {
 	Allowed bool `json:"allowed"`
-	*decisionJSON
-	Decisions []decisionJSON `json:"decisions"`
+	*DecisionJSON
+	Decisions []DecisionJSON `json:"decisions"`
 	// of an atomic request, or one with attributes
 	Verdict *verdictJSON `json:"verdict,omitempty"`
 }
 
-func newDecisionsJSON(out []cluster.Decision) decisionsJSON {
-	answer := decisionsJSON{Allowed: true, Decisions: make([]decisionJSON, len(out))}
+func newDecisionsJSON(out []cluster.Decision) DecisionsJSON {
+	answer := DecisionsJSON{Allowed: true, Decisions: make([]DecisionJSON, len(out))}
 	for i := range out {
 		answer.Decisions[i] = newDecisionJSON(&out[i])
 		answer.Allowed = answer.Allowed && out[i].Allowed
@@ -68,7 +69,7 @@ func (w *web) resetBody(rw http.ResponseWriter, r *http.Request) { w.body(rw, r,
 func (w *web) body(rw http.ResponseWriter, r *http.Request, op cluster.Op) {
 	body, err := readJSON[bodyJSON](rw, r, bodyFields)
 	single := false
-	var answer decisionsJSON
+	var answer DecisionsJSON
 	switch {
 	case err != nil:
 	case body.Attributes == nil:
@@ -89,7 +90,7 @@ func (w *web) body(rw http.ResponseWriter, r *http.Request, op cluster.Op) {
 // itemsBody answers a body with items. single says that it is one item and no list.
 func (w *web) itemsBody(r *http.Request, body *bodyJSON,
 	op cluster.Op,
-) (answer decisionsJSON, single bool, err error) {
+) (answer DecisionsJSON, single bool, err error) {
 	request, single, err := w.request(r, body.Items, body.itemJSON, op)
 	if err != nil {
 		return answer, single, err
@@ -109,7 +110,7 @@ func (w *web) itemsBody(r *http.Request, body *bodyJSON,
 		answer.Verdict = newVerdictJSON(out)
 	}
 	if single {
-		answer.decisionJSON = &answer.Decisions[0]
+		answer.DecisionJSON = &answer.Decisions[0]
 	}
 	return answer, single, nil
 }
@@ -244,9 +245,9 @@ func (w *web) item(r *http.Request, i int, in *itemJSON, op cluster.Op) (cluster
 		it.Cost = *in.Cost
 	}
 	var err error
-	if it.Terms, err = readTerms(i, terms{
-		report: in.Report, drain: in.Drain, strict: in.Strict,
-		atMs: in.AtMs, maxDelayMs: in.MaxDelayMs,
+	if it.Terms, err = door.ReadTerms(i, door.Terms{
+		Report: in.Report, Drain: in.Drain, Strict: in.Strict,
+		AtMs: in.AtMs, MaxDelayMs: in.MaxDelayMs,
 	}); err != nil || in.Inline == nil {
 		return it, err
 	}
@@ -256,7 +257,7 @@ func (w *web) item(r *http.Request, i int, in *itemJSON, op cluster.Op) (cluster
 			Reason: "is given together with inline; give one of the two",
 		}
 	}
-	spec, err := in.Inline.spec()
+	spec, err := in.Inline.Spec()
 	if err == nil {
 		it.Inline, err = w.inline(r, spec, op)
 	}

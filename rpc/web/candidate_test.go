@@ -1,4 +1,4 @@
-package rpc
+package web
 
 import (
 	"encoding/json"
@@ -7,6 +7,7 @@ import (
 
 	"penstock/cluster"
 	"penstock/limiter"
+	"penstock/rpc/admin"
 	"penstock/rpc/rpctest"
 )
 
@@ -14,7 +15,7 @@ import (
 func trying(t *testing.T) *cluster.Node {
 	t.Helper()
 	n := rpctest.Alone(t)
-	s := specs[0]
+	s := rpctest.Specs[0]
 	s.Name = "tried"
 	l, err := limiter.New(s)
 	if err == nil {
@@ -32,7 +33,7 @@ func trying(t *testing.T) *cluster.Node {
 // keys have used of the limit stays.
 func TestCandidateIsPutShownAndPromoted(t *testing.T) {
 	n := rpctest.Alone(t)
-	h := NewHTTP(HTTPConfig{Node: n, Admin: true})
+	h := New(Config{Node: n, Admin: true})
 	put := func(candidate string) (int, string) {
 		r, text := rpctest.Page(h, "PUT", "/v1/limits", `{"name":"new","algorithm":"fixed_window",`+
 			`"anchor":"first_hit","limit":5,"per":"1h","dry_run":false,"candidate":`+candidate+`}`)
@@ -51,7 +52,7 @@ func TestCandidateIsPutShownAndPromoted(t *testing.T) {
 			t.Fatalf("check %d: %d %s; want %d", i, r.StatusCode, text, want)
 		}
 	}
-	var out namedLimits
+	var out admin.NamedLimits
 	_, text := rpctest.Page(h, "GET", "/v1/limits", "")
 	if err := json.Unmarshal([]byte(text), &out); err != nil || len(out.Limits) != 1 ||
 		out.Limits[0].Candidate == nil {

@@ -1,4 +1,4 @@
-package rpc
+package web
 
 import (
 	"cmp"
@@ -14,9 +14,9 @@ import (
 	"penstock/rpc/door"
 )
 
-// decisionJSON is a decision as HTTP shows it. Numbers are numbers; -1 is never, or for bound:
+// DecisionJSON is a decision as HTTP shows it. Numbers are numbers; -1 is never, or for bound:
 // without bound.
-type decisionJSON struct {
+type DecisionJSON struct {
 	Allowed      bool   `json:"allowed"`
 	Limit        int64  `json:"limit"`
 	Remaining    int64  `json:"remaining"`
@@ -54,8 +54,8 @@ func newDenialJSON(d *cluster.Decision) *denialJSON {
 	return &denialJSON{said.Status, said.ContentType, said.Body}
 }
 
-func newDecisionJSON(d *cluster.Decision) decisionJSON {
-	return decisionJSON{
+func newDecisionJSON(d *cluster.Decision) DecisionJSON {
+	return DecisionJSON{
 		Allowed: d.Allowed, Limit: d.Limit, Remaining: d.Remaining,
 		RetryAfterMs: door.Millis(d.RetryAfter), ResetAfterMs: door.Millis(d.ResetAfter),
 		DelayMs: door.Millis(d.Delay),
@@ -247,8 +247,8 @@ func readQueryTerms(q map[string]string) (cluster.Terms, *door.Fault) {
 	if f != nil {
 		return cluster.Terms{}, f
 	}
-	terms, err := readTerms(0, terms{
-		report: flags[0], drain: flags[1], strict: flags[2], atMs: at, maxDelayMs: longest,
+	terms, err := door.ReadTerms(0, door.Terms{
+		Report: flags[0], Drain: flags[1], Strict: flags[2], AtMs: at, MaxDelayMs: longest,
 	})
 	if err != nil {
 		f := ofQuery(door.Explain(err))

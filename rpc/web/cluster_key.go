@@ -1,4 +1,4 @@
-package rpc
+package web
 
 import (
 	"cmp"
@@ -10,8 +10,10 @@ import (
 	"penstock/cluster"
 	"penstock/limiter"
 	"penstock/rpc/access"
+	"penstock/rpc/admin"
 	"penstock/rpc/door"
 	"penstock/rpc/history"
+	"penstock/rpc/overview"
 )
 
 // clusterKey is GET /v1/cluster/key?limit=&key=: where a key lives, how it is, and the latest
@@ -35,19 +37,19 @@ func (w *web) clusterKey(rw http.ResponseWriter, r *http.Request) {
 		return
 	}
 	list, share := []history.Answer{}, int64(1)
-	missing := w.Overview.askAll(r.Context(), everyone(&question{
-		Answers: &keysQuestion{Limit: q["limit"], Key: q["key"], Count: answersOfKey},
-	}), func(a *reply, _ timeSkew) {
+	missing := w.Overview.AskAll(r.Context(), overview.Everyone(&overview.Question{
+		Answers: &overview.KeysQuestion{Limit: q["limit"], Key: q["key"], Count: answersOfKey},
+	}), func(a *overview.Reply, _ timeSkew) {
 		if a.Answers != nil {
 			list = append(list, a.Answers.Answers...)
 			share = max(share, a.Answers.Share)
 		}
 	})
 	slices.SortFunc(list, func(a, b history.Answer) int { return cmp.Compare(b.AtMs, a.AtMs) })
-	p := locate(v, q["key"])
+	p := admin.Locate(v, q["key"])
 	writeJSON(rw, http.StatusOK, map[string]any{
 		"limit": q["limit"], "key": q["key"], "decision": newDecisionJSON(&out[0]),
-		"partition": p.partition, "owner": p.owner, "heir": p.heir,
+		"partition": p.Partition, "owner": p.Owner, "heir": p.Heir,
 		"may_reset": mayReset(r.Context(), q["limit"], q["key"]),
 		"answers":   list[:min(answersOfKey, len(list))], "share": share, "missing": missing,
 		"hash": fmt.Sprintf("%016x", limiter.Hash(q["key"])),

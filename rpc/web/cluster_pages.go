@@ -1,4 +1,4 @@
-package rpc
+package web
 
 import (
 	"cmp"
@@ -9,8 +9,10 @@ import (
 
 	"penstock/cluster"
 	"penstock/ring"
+	"penstock/rpc/admin"
 	"penstock/rpc/door"
 	"penstock/rpc/history"
+	"penstock/rpc/overview"
 )
 
 // overviewPages are the pages about the whole cluster. Each of them asks all nodes.
@@ -36,7 +38,7 @@ func queryFault(field, format string, a ...any) *door.Fault {
 
 // clusterLimit is a limit with what all nodes have counted.
 type clusterLimit struct {
-	namedLimit
+	admin.NamedLimit
 	Beyond   uint64          `json:"beyond"` // let through although the limit refuses
 	Degraded uint64          `json:"degraded"`
 	Heavy    []history.Heavy `json:"heavy"` // the keys that were asked for most lately
@@ -46,24 +48,24 @@ type clusterLimit struct {
 // node, with the counts of all nodes.
 func (w *web) clusterLimits(rw http.ResponseWriter, r *http.Request) {
 	q, f := readQuery(r, "search", "by", "count")
-	n, f := queryCount(q, keysDefault, f)
+	n, f := queryCount(q, admin.KeysDefault, f)
 	by := cmp.Or(q["by"], "name")
-	if f == nil && orders[by] == nil {
+	if f == nil && overview.Orders[by] == nil {
 		f = queryFault("by", "%.40q is none of name, checks, denied, beyond, degraded", by)
 	}
 	if f != nil {
 		writeFault(rw, *f)
 		return
 	}
-	asked := &limitsQuestion{Search: q["search"], By: by, Count: n}
-	sums := map[string]tally{}
+	asked := &overview.LimitsQuestion{Search: q["search"], By: by, Count: n}
+	sums := map[string]overview.Tally{}
 	if by == "name" { // this node knows which ones
-		for name := range tallies(w.Node, asked) {
+		for name := range overview.Tallies(w.Node, asked) {
 			asked.Names = append(asked.Names, name)
 		}
 	} else {
-		w.Overview.askAll(r.Context(), everyone(&question{Limits: asked}),
-			func(a *reply, _ timeSkew) {
+		w.Overview.AskAll(r.Context(), overview.Everyone(&overview.Question{Limits: asked}),
+			func(a *overview.Reply, _ timeSkew) {
 				for name := range a.Limits {
 					asked.Names = append(asked.Names, name)
 				}
@@ -74,12 +76,12 @@ func (w *web) clusterLimits(rw http.ResponseWriter, r *http.Request) {
 	var heavy []history.HeavyList
 	missing := []string{}
 	if len(asked.Names) > 0 {
-		missing = w.Overview.askAll(r.Context(),
-			everyone(&question{Limits: asked, Heavy: &keysQuestion{Count: maxListed}}),
-			func(a *reply, _ timeSkew) {
+		missing = w.Overview.AskAll(r.Context(),
+			overview.Everyone(&overview.Question{Limits: asked, Heavy: &overview.KeysQuestion{Count: admin.MaxListed}}),
+			func(a *overview.Reply, _ timeSkew) {
 				for name, t := range a.Limits {
 					sum := sums[name]
-					sum.add(t)
+					sum.Add(t)
 					sums[name] = sum
 				}
 				if a.Heavy != nil {
@@ -97,12 +99,12 @@ func (w *web) clusterLimits(rw http.ResponseWriter, r *http.Request) {
 }
 
 func countLimits(n *cluster.Node, search string) int {
-	q := &limitsQuestion{Search: search, Count: len(n.Limits())}
-	return len(sortedLimits(n, q, nil))
+	q := &overview.LimitsQuestion{Search: search, Count: len(n.Limits())}
+	return len(overview.SortedLimits(n, q, nil))
 }
 
 // limitRows are the limits of this node that are counted in sums.
-func (w *web) limitRows(sums map[string]tally, heavy history.HeavyList) []clusterLimit {
+func (w *web) limitRows(sums map[string]overview.Tally, heavy history.HeavyList) []clusterLimit {
 	limits, tried := w.Node.Limits(), w.Node.Stats().Candidates()
 	rows := []clusterLimit{}
 	for name, sum := range sums {
@@ -111,7 +113,7 @@ func (w *web) limitRows(sums map[string]tally, heavy history.HeavyList) []cluste
 			continue // another node has other limits; the page says so
 		}
 		row := clusterLimit{
-			namedLimit: w.namedLimit(l, tried[name]), Beyond: sum.Beyond, Degraded: sum.Degraded,
+			NamedLimit: w.namedLimit(l, tried[name]), Beyond: sum.Beyond, Degraded: sum.Degraded,
 		}
 		row.Allowed, row.Denied = sum.Allowed, sum.Denied
 		if row.Candidate != nil {
@@ -129,7 +131,7 @@ const heavyOfLimit = 3
 
 func sortRows(rows []clusterLimit, by string) {
 	value := func(r *clusterLimit) uint64 {
-		return orders[by](tally{
+		return overview.Orders[by](overview.Tally{
 			Allowed: r.Allowed, Denied: r.Denied, Beyond: r.Beyond, Degraded: r.Degraded,
 		})
 	}
@@ -154,7 +156,7 @@ type applyJSON struct {
 // clusterRules is GET /v1/cluster/rules?search=&count=: rules that are in force at this node.
 func (w *web) clusterRules(rw http.ResponseWriter, r *http.Request) {
 	q, f := readQuery(r, "search", "count")
-	n, f := queryCount(q, keysDefault, f)
+	n, f := queryCount(q, admin.KeysDefault, f)
 	if f != nil {
 		writeFault(rw, *f)
 		return
@@ -205,7 +207,7 @@ func (w *web) clusterRing(rw http.ResponseWriter, r *http.Request) {
 		}
 	}
 	writeJSON(rw, http.StatusOK, map[string]any{
-		"ring": ringName(v), "epoch": epochOf(w.Node),
+		"ring": admin.RingName(v), "epoch": admin.EpochOf(w.Node),
 		"names": names, "owners": owners, "heirs": heirs,
 	})
 }
@@ -214,15 +216,15 @@ func (w *web) clusterRing(rw http.ResponseWriter, r *http.Request) {
 // last minute.
 func (w *web) clusterHeavy(rw http.ResponseWriter, r *http.Request) {
 	q, f := readQuery(r, "limit", "count")
-	n, f := queryCount(q, topDefault, f)
+	n, f := queryCount(q, admin.TopDefault, f)
 	if f != nil {
 		writeFault(rw, *f)
 		return
 	}
 	var lists []history.HeavyList
-	missing := w.Overview.askAll(r.Context(),
-		everyone(&question{Heavy: &keysQuestion{Count: maxListed}}),
-		func(a *reply, _ timeSkew) {
+	missing := w.Overview.AskAll(r.Context(),
+		overview.Everyone(&overview.Question{Heavy: &overview.KeysQuestion{Count: admin.MaxListed}}),
+		func(a *overview.Reply, _ timeSkew) {
 			if a.Heavy != nil {
 				lists = append(lists, *a.Heavy)
 			}
@@ -237,23 +239,23 @@ func (w *web) clusterHeavy(rw http.ResponseWriter, r *http.Request) {
 // clusterTop is GET /v1/cluster/top?limit=&count=: the keys that have used most.
 func (w *web) clusterTop(rw http.ResponseWriter, r *http.Request) {
 	q, f := readQuery(r, "limit", "count")
-	n, f := queryCount(q, topDefault, f)
+	n, f := queryCount(q, admin.TopDefault, f)
 	if f != nil {
 		writeFault(rw, *f)
 		return
 	}
-	out, seen := w.Overview.ownedKeys(r.Context(),
-		&question{Top: &keysQuestion{Limit: q["limit"], Count: n}},
-		func(a *reply) *foundKeys {
+	out, seen := w.Overview.OwnedKeys(r.Context(),
+		&overview.Question{Top: &overview.KeysQuestion{Limit: q["limit"], Count: n}},
+		func(a *overview.Reply) *admin.FoundKeys {
 			if a.Top == nil {
 				return nil
 			}
-			return &a.Top.foundKeys
+			return &a.Top.FoundKeys
 		})
-	slices.SortFunc(out.Keys, func(a, b ownedKey) int { return byUse(a.keyState, b.keyState) })
+	slices.SortFunc(out.Keys, func(a, b overview.OwnedKey) int { return admin.ByUse(a.KeyState, b.KeyState) })
 	out.Keys = out.Keys[:min(n, len(out.Keys))]
 	writeJSON(rw, http.StatusOK, struct {
-		ownedKeys
+		overview.OwnedKeys
 		Seen int64 `json:"seen"` // keys that were looked at
 	}{out, seen})
 }
@@ -261,7 +263,7 @@ func (w *web) clusterTop(rw http.ResponseWriter, r *http.Request) {
 // clusterKeys is GET /v1/cluster/keys?limit=&prefix=&count=: keys that begin so.
 func (w *web) clusterKeys(rw http.ResponseWriter, r *http.Request) {
 	q, f := readQuery(r, "limit", "prefix", "count")
-	n, f := queryCount(q, topDefault, f)
+	n, f := queryCount(q, admin.TopDefault, f)
 	if long := len(q["prefix"]); f == nil && long > cluster.MaxKey {
 		f = queryFault("prefix", "has %d bytes; at most %d are accepted", long, cluster.MaxKey)
 	}
@@ -269,10 +271,10 @@ func (w *web) clusterKeys(rw http.ResponseWriter, r *http.Request) {
 		writeFault(rw, *f)
 		return
 	}
-	out, _ := w.Overview.ownedKeys(r.Context(),
-		&question{Keys: &keysQuestion{Limit: q["limit"], Key: q["prefix"], Count: n}},
-		func(a *reply) *foundKeys { return a.Keys })
-	slices.SortFunc(out.Keys, func(a, b ownedKey) int {
+	out, _ := w.Overview.OwnedKeys(r.Context(),
+		&overview.Question{Keys: &overview.KeysQuestion{Limit: q["limit"], Key: q["prefix"], Count: n}},
+		func(a *overview.Reply) *admin.FoundKeys { return a.Keys })
+	slices.SortFunc(out.Keys, func(a, b overview.OwnedKey) int {
 		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Limit, b.Limit))
 	})
 	out.Partial = out.Partial || len(out.Keys) > n
@@ -282,7 +284,7 @@ func (w *web) clusterKeys(rw http.ResponseWriter, r *http.Request) {
 
 // nodeHold is a hold with the node that keeps it.
 type nodeHold struct {
-	openHold
+	admin.OpenHold
 	Node string `json:"node"`
 }
 
@@ -290,15 +292,15 @@ type nodeHold struct {
 // first.
 func (w *web) clusterHolds(rw http.ResponseWriter, r *http.Request) {
 	q, f := readQuery(r, "limit", "holder", "count")
-	n, f := queryCount(q, topDefault, f)
+	n, f := queryCount(q, admin.TopDefault, f)
 	if f != nil {
 		writeFault(rw, *f)
 		return
 	}
 	list, there := []nodeHold{}, 0
-	missing := w.Overview.askAll(r.Context(), everyone(&question{
-		Holds: &keysQuestion{Limit: q["limit"], Holder: q["holder"], Count: n},
-	}), func(a *reply, _ timeSkew) {
+	missing := w.Overview.AskAll(r.Context(), overview.Everyone(&overview.Question{
+		Holds: &overview.KeysQuestion{Limit: q["limit"], Holder: q["holder"], Count: n},
+	}), func(a *overview.Reply, _ timeSkew) {
 		if a.Holds == nil {
 			return
 		}

@@ -1,4 +1,4 @@
-package rpc
+package web
 
 import (
 	"encoding/json"
@@ -10,6 +10,7 @@ import (
 
 	"penstock/limiter"
 	"penstock/rpc/history"
+	"penstock/rpc/overview"
 	"penstock/rpc/rpctest"
 )
 
@@ -17,10 +18,10 @@ import (
 func overviewOf(t *testing.T, specs ...limiter.Spec) http.Handler {
 	t.Helper()
 	node := rpctest.Alone(t, specs...)
-	o := NewOverview(OverviewConfig{
+	o := overview.New(overview.Config{
 		Node: node, Recorder: history.NewRecorder(node, 0, time.Now), Started: time.Now(),
 	})
-	return NewHTTP(HTTPConfig{Node: node, Admin: true, Overview: o})
+	return New(Config{Node: node, Admin: true, Overview: o})
 }
 
 // Promise: the page counts what is within a limit, what is denied, and what is let through beyond
@@ -73,7 +74,7 @@ func TestOverviewCounts(t *testing.T) {
 
 // Promise: a page with a value that makes no sense is refused, with what would be right.
 func TestOverviewBadInput(t *testing.T) {
-	h := overviewOf(t, specs...)
+	h := overviewOf(t, rpctest.Specs...)
 	for _, c := range []struct {
 		page, says string
 		status     int

@@ -1,4 +1,4 @@
-package rpc
+package web
 
 import (
 	"encoding/json"
@@ -9,6 +9,7 @@ import (
 
 	"penstock/rpc/access"
 	"penstock/rpc/door"
+	"penstock/rpc/overview"
 )
 
 // timeSkew is how far this node's wall clock is ahead of another one's.
@@ -70,7 +71,7 @@ func (w *web) watchCluster(rw http.ResponseWriter, r *http.Request) {
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no") // nginx would collect it
-	done := w.Overview.watch(r.Context())
+	done := w.Overview.Watch(r.Context())
 	defer done()
 	s.run(r)
 }
@@ -92,7 +93,7 @@ func (s *stream) run(r *http.Request) {
 	ticket := access.Of(r.Context())
 	for next := s.Overview.Now(); ; {
 		if now := s.Overview.Now(); !now.Before(next) {
-			next = next.Add(gatherEvery)
+			next = next.Add(overview.GatherEvery)
 			if next.Before(now) {
 				next = now // it was stopped for a while
 			}
@@ -128,20 +129,20 @@ func (s *stream) others() []string {
 }
 
 func (s *stream) sendAll(now time.Time) error {
-	rows := s.Overview.rows(s.from, s.rough)
+	rows := s.Overview.Rows(s.from, s.rough)
 	if err := s.send("rows", rows); err != nil {
 		return err
 	}
 	if n := int64(len(rows.Rows)); n > 0 {
-		s.from = rows.From + (n-overlap)*rows.Step
+		s.from = rows.From + (n-overview.Overlap)*rows.Step
 	}
-	if err := s.send("state", s.Overview.state(now, s.Version)); err != nil {
+	if err := s.send("state", s.Overview.State(now, s.Version)); err != nil {
 		return err
 	}
-	fresh := []happening{}
-	for _, h := range s.Overview.happenings() {
-		if told, known := s.told[h.Key]; !known || told != h.version() {
-			s.told[h.Key] = h.version()
+	fresh := []overview.Happening{}
+	for _, h := range s.Overview.Happenings() {
+		if told, known := s.told[h.Key]; !known || told != h.Version() {
+			s.told[h.Key] = h.Version()
 			fresh = append(fresh, h)
 		}
 	}

@@ -1,4 +1,4 @@
-package rpc
+package web
 
 import (
 	"strings"
@@ -9,6 +9,7 @@ import (
 
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/rpc/access"
+	"penstock/rpc/admin"
 	"penstock/rpc/audit"
 	"penstock/rpc/rpctest"
 )
@@ -16,10 +17,10 @@ import (
 // Promise: a credit gives back what it says, never above full, is recorded with the state before
 // and after, and needs the right to write.
 func TestCredit(t *testing.T) {
-	n := rpctest.Alone(t, specs...)
+	n := rpctest.Alone(t, rpctest.Specs...)
 	var log strings.Builder
-	a := newAdmin(adminConfig{Node: n, Audit: audit.New(&log, nil)})
-	h := NewHTTP(HTTPConfig{Node: n})
+	a := admin.New(admin.Config{Node: n, Audit: audit.New(&log, nil)})
+	h := New(Config{Node: n})
 	rpctest.Page(h, "GET", "/v1/check?limit=demo&key=k&cost=4", "")
 	credit := func(limit, key string, units int64) (*penstockv1.CreditResponse, error) {
 		return a.Credit(
@@ -59,7 +60,7 @@ func TestCredit(t *testing.T) {
 			t.Errorf("%+v: %v", row, err)
 		}
 	}
-	if right, listed := methodRights[penstockv1.Admin_Credit_FullMethodName]; listed {
+	if right, listed := admin.MethodRights[penstockv1.Admin_Credit_FullMethodName]; listed {
 		t.Errorf("a credit needs %v, and not the right to write (%v)", right, access.Write)
 	}
 }

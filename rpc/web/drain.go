@@ -1,10 +1,11 @@
-package rpc
+package web
 
 import (
 	"context"
 	"net/http"
 	"time"
 
+	"penstock/rpc/admin"
 	"penstock/rpc/door"
 )
 
@@ -15,7 +16,7 @@ type adminDone struct {
 
 // recoverPage is POST /v1/recover.
 func (w *web) recoverPage(rw http.ResponseWriter, r *http.Request) {
-	if err := recovered(w.recorder(r), w.Node); err != nil {
+	if err := admin.RecoverNode(w.recorder(r), w.Node); err != nil {
 		writeFault(rw, door.Explain(err))
 		return
 	}
@@ -26,7 +27,7 @@ func (w *web) recoverPage(rw http.ResponseWriter, r *http.Request) {
 func (w *web) drainPage(rw http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), answerTimeout-time.Second)
 	defer cancel()
-	if err := drained(ctx, w.recorder(r), w.Drain); err != nil {
+	if err := admin.DrainNode(ctx, w.recorder(r), w.Drain); err != nil {
 		writeFault(rw, door.Explain(err))
 		return
 	}

@@ -1,4 +1,4 @@
-package rpc
+package web
 
 import (
 	"encoding/json"
@@ -24,7 +24,7 @@ func FuzzHTTPQuery(f *testing.F) {
 	f.Add(byte(3), "prefix=a&cursor=1.f&count=3", "")
 	f.Add(byte(4), "count=0&limit=%zz", "")
 	all := []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}
-	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(f, specs...), TrustedProxies: all})
+	h := New(Config{Node: rpctest.Alone(f, rpctest.Specs...), TrustedProxies: all})
 	f.Fuzz(func(t *testing.T, at byte, query, forwarded string) {
 		r := httptest.NewRequest("GET", paths[int(at)%len(paths)], nil)
 		r.URL.RawQuery = query
@@ -50,7 +50,7 @@ func FuzzHTTPOrigin(f *testing.F) {
 	f.Add("[::1]:80", "http://[::1]:80", "same-origin")
 	f.Add("127.0.0.1.evil.example", "", "none")
 	f.Add("a.example:8080", "https://a.example", "same-site")
-	w := newWeb(HTTPConfig{Node: rpctest.Alone(f), Hosts: NewHosts("a.example")})
+	w := newWeb(Config{Node: rpctest.Alone(f), Hosts: NewHosts("a.example")})
 	f.Fuzz(func(t *testing.T, host, origin, site string) {
 		u, err := url.Parse("http://" + host)
 		if err == nil && u.Host == host && host != "" && w.Hosts.accepts(host) {

@@ -1,4 +1,4 @@
-package rpc
+package web
 
 import (
 	"encoding/json"
@@ -16,8 +16,8 @@ import (
 
 // Promise: the same key and limit through two doors count as one.
 func TestGubernatorSharesNamedLimits(t *testing.T) {
-	node := rpctest.Alone(t, specs...)
-	h := NewHTTP(HTTPConfig{Node: node})
+	node := rpctest.Alone(t, rpctest.Specs...)
+	h := New(Config{Node: node})
 	rpctest.Page(h, "GET", "/v1/check?limit=demo&key=alice&cost=3", "")
 	g := &gubernator.Door{Node: node, Inlines: new(door.Inlines)}
 	one := func(r *pb.RateLimitReq) *pb.RateLimitResp {
@@ -48,7 +48,7 @@ func TestGubernatorSharesNamedLimits(t *testing.T) {
 
 func TestGubernatorHealth(t *testing.T) {
 	draining := false
-	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t), Draining: func() bool { return draining }})
+	h := New(Config{Node: rpctest.Alone(t), Draining: func() bool { return draining }})
 	for _, want := range []string{"healthy", "unhealthy"} {
 		answer, body := rpctest.Page(h, "GET", "/v1/HealthCheck", "")
 		var got struct {
@@ -75,7 +75,7 @@ func TestGubernatorHealth(t *testing.T) {
 // Promise: JSON is read and written as by Gubernator's gateway, and what is broken charges nothing.
 func TestGubernatorJSON(t *testing.T) {
 	node := rpctest.Alone(t)
-	h := NewHTTP(HTTPConfig{Node: node})
+	h := New(Config{Node: node})
 	for i, body := range []string{
 		`{"requests":[{"name":"n","unique_key":"k","hits":1,"limit":10,"duration":60000}]}`,
 		`{"requests":[{"name":"n","uniqueKey":"k","hits":"1","limit":"10","duration":"60000","algorithm":"TOKEN_BUCKET","behavior":1}]}`,
@@ -138,7 +138,7 @@ func TestGubernatorJSON(t *testing.T) {
 // Promise: a body of requests that are too many does not take their memory.
 func TestGubernatorBodyIsCountedBeforeItIsRead(t *testing.T) {
 	body := `{"requests":[` + strings.Repeat("{},", 500_000) + `{}]}`
-	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t)})
+	h := New(Config{Node: rpctest.Alone(t)})
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	rpctest.Page(h, "POST", "/v1/GetRateLimits", body)
@@ -151,7 +151,7 @@ func TestGubernatorBodyIsCountedBeforeItIsRead(t *testing.T) {
 func FuzzGubernatorJSON(f *testing.F) {
 	f.Add(`{"requests":[{"name":"n","unique_key":"k","hits":"1","limit":10,"duration":60000,"metadata":{"\"{":"\\"}}]}`)
 	f.Add(`{"requests":[{"behavior":36,"algorithm":"LEAKY_BUCKET"}]}`)
-	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(f)})
+	h := New(Config{Node: rpctest.Alone(f)})
 	f.Fuzz(func(t *testing.T, body string) {
 		answer, text := rpctest.Page(h, "POST", "/v1/GetRateLimits", body)
 		if !json.Valid([]byte(text)) || answer.StatusCode != 200 && answer.StatusCode != 400 {

@@ -1,4 +1,4 @@
-package rpc
+package web
 
 import (
 	"context"
@@ -13,14 +13,15 @@ import (
 	"google.golang.org/grpc/status"
 
 	penstockv1 "penstock/proto/penstock/v1"
+	"penstock/rpc/admin"
 	"penstock/rpc/rpctest"
 )
 
 // Promise: the operator of a cluster sees the open holds; one that is settled is not there any
 // more; ids are not told.
 func TestWhoHoldsWhat(t *testing.T) {
-	n := rpctest.Alone(t, specs...)
-	h := NewHTTP(HTTPConfig{Node: n, Admin: true})
+	n := rpctest.Alone(t, rpctest.Specs...)
+	h := New(Config{Node: n, Admin: true})
 	ids := map[string]string{}
 	for i, holder := range []string{"ann", "bo", "ann"} {
 		var hold holdJSON
@@ -31,7 +32,7 @@ func TestWhoHoldsWhat(t *testing.T) {
 		}
 		ids[holder] = hold.ID
 	}
-	list := func(query string) (units []int64, out openHolds) {
+	list := func(query string) (units []int64, out admin.OpenHolds) {
 		r, text := rpctest.Page(h, "GET", "/v1/holds"+query, "")
 		if err := json.Unmarshal([]byte(text), &out); err != nil || r.StatusCode != http.StatusOK ||
 			strings.Contains(text, ids["bo"]) {
@@ -59,7 +60,7 @@ func TestWhoHoldsWhat(t *testing.T) {
 		t.Errorf("after bo has settled: %v", got)
 	}
 
-	a := newAdmin(adminConfig{Node: n})
+	a := admin.New(admin.Config{Node: n})
 	if out, err := a.Holds(context.Background(),
 		&penstockv1.HoldsRequest{Holder: "ann"}); err != nil || out.There != 2 || out.Holds[0].Units != 3 || out.Holds[0].LimitName != "demo" {
 		t.Error(out, err)

@@ -1,4 +1,4 @@
-package rpc
+package web
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 
 	"penstock/cluster"
 	penstockv1 "penstock/proto/penstock/v1"
+	"penstock/rpc/admin"
 	"penstock/rpc/history"
 	"penstock/rpc/rpctest"
 )
@@ -22,15 +23,15 @@ import (
 // Promise: the keys that have used most come first, of all keys of the node, each with what it has
 // used.
 func TestTop(t *testing.T) {
-	node := rpctest.Alone(t, specs...)
-	h := NewHTTP(HTTPConfig{Node: node, Admin: true})
+	node := rpctest.Alone(t, rpctest.Specs...)
+	h := New(Config{Node: node, Admin: true})
 	for i := range 300 {
 		rpctest.Page(h, "GET", fmt.Sprintf("/v1/check?limit=demo&key=user-%d&cost=%d", i, 1+i/150),
 			"")
 	}
 	rpctest.Page(h, "GET", "/v1/check?limit=demo&key=most&cost=5", "")
 	rpctest.Page(h, "GET", "/v1/check?limit=shadow&key=other", "")
-	a := newAdmin(adminConfig{Node: node})
+	a := admin.New(admin.Config{Node: node})
 	out, err := a.Top(t.Context(), &penstockv1.TopRequest{Count: 3})
 	if err != nil || len(out.Keys) != 3 || out.Node != "n1" || out.Seen != 302 || out.Partial {
 		t.Fatalf("%v, %v", out, err)
@@ -46,14 +47,14 @@ func TestTop(t *testing.T) {
 		}
 	}
 	_, text := rpctest.Page(h, "GET", "/v1/top?limit=shadow", "")
-	var got topKeys
+	var got admin.TopKeys
 	if err := json.Unmarshal([]byte(text), &got); err != nil || len(got.Keys) != 1 ||
 		got.Keys[0].Key != "other" || got.Seen != 302 {
 		t.Errorf("%s", text)
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if out := top(ended, node, 5, ""); !out.Partial || len(out.Keys) != 0 {
+	if out := admin.Top(ended, node, 5, ""); !out.Partial || len(out.Keys) != 0 {
 		t.Errorf("a caller who is gone: %+v", out)
 	}
 	for _, bad := range []string{"count=0", "count=-1", "count=1001", "count=x", "key=x"} {
@@ -62,7 +63,7 @@ func TestTop(t *testing.T) {
 			t.Errorf("%s: %d %s", bad, answer.StatusCode, text)
 		}
 	}
-	if answer, _ := rpctest.Page(NewHTTP(HTTPConfig{Node: node}), "GET", "/v1/top",
+	if answer, _ := rpctest.Page(New(Config{Node: node}), "GET", "/v1/top",
 		""); answer.StatusCode != 404 {
 		t.Errorf("keys are shown on a listener without the admin pages: %d", answer.StatusCode)
 	}
@@ -70,21 +71,21 @@ func TestTop(t *testing.T) {
 
 // Promise: the list is what sorting all keys would give, however many it has.
 func TestTopOfMany(t *testing.T) {
-	node := rpctest.Alone(t, specs...)
-	h := NewHTTP(HTTPConfig{Node: node, Admin: true})
+	node := rpctest.Alone(t, rpctest.Specs...)
+	h := New(Config{Node: node, Admin: true})
 	random := rand.New(rand.NewPCG(1, 2))
 	for i := range 700 {
 		rpctest.Page(h, "GET", fmt.Sprintf("/v1/check?limit=demo&key=u%d&cost=%d", i,
 			1+random.IntN(5)), "")
 	}
-	all := top(t.Context(), node, 10_000, "").Keys
-	if len(all) != 700 || !slices.IsSortedFunc(all, byUse) {
-		t.Fatalf("%d keys, in order: %v", len(all), slices.IsSortedFunc(all, byUse))
+	all := admin.Top(t.Context(), node, 10_000, "").Keys
+	if len(all) != 700 || !slices.IsSortedFunc(all, admin.ByUse) {
+		t.Fatalf("%d keys, in order: %v", len(all), slices.IsSortedFunc(all, admin.ByUse))
 	}
 	for _, count := range []int{1, 2, 3, 20, 699, 700, 701} {
-		got := top(t.Context(), node, count, "")
+		got := admin.Top(t.Context(), node, count, "")
 		want := all[:min(count, len(all))]
-		same := func(a, b keyState) bool { return byUse(a, b) == 0 }
+		same := func(a, b admin.KeyState) bool { return admin.ByUse(a, b) == 0 }
 		if !slices.EqualFunc(got.Keys, want, same) || got.Seen != 700 {
 			t.Errorf("the %d first of %d are others than those of all", count, got.Seen)
 		}
@@ -94,7 +95,7 @@ func TestTopOfMany(t *testing.T) {
 // BenchmarkTop is a look at a table in which all keys have used the same, in ns a key.
 func BenchmarkTop(b *testing.B) {
 	const keys = 40_000
-	node := rpctest.Alone(b, specs...)
+	node := rpctest.Alone(b, rpctest.Specs...)
 	items, out := make([]cluster.Item, 500), make([]cluster.Decision, 500)
 	for from := 0; from < keys; from += len(items) {
 		for i := range items {
@@ -107,7 +108,7 @@ func BenchmarkTop(b *testing.B) {
 		}
 	}
 	for b.Loop() {
-		top(b.Context(), node, 20, "")
+		admin.Top(b.Context(), node, 20, "")
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/keys, "ns/key")
 }
@@ -115,13 +116,13 @@ func BenchmarkTop(b *testing.B) {
 // Promise: with the keys that have used most come, if they are asked for, those that were asked for
 // most, and what the doors have answered; and no list is longer than it may be.
 func TestTopAsked(t *testing.T) {
-	node := rpctest.Alone(t, specs...)
+	node := rpctest.Alone(t, rpctest.Specs...)
 	recorder := history.NewRecorder(node, 0, time.Now)
-	h := NewHTTP(HTTPConfig{Node: node, Admin: true})
+	h := New(Config{Node: node, Admin: true})
 	for i := range 12 {
 		rpctest.Page(h, "GET", fmt.Sprintf("/v1/check?limit=demo&key=user-%d", i%3%2), "")
 	}
-	a := newAdmin(adminConfig{Node: node, Recorder: recorder})
+	a := admin.New(admin.Config{Node: node, Recorder: recorder})
 	out, err := a.Top(t.Context(), &penstockv1.TopRequest{Asked: 1})
 	if err != nil || out.Allowed != 9 || out.Denied != 3 || out.Degraded != 0 ||
 		out.Boot != node.Boot() {
@@ -148,13 +149,13 @@ func TestTopAsked(t *testing.T) {
 
 // Promise: page by page, each key with the prefix comes once.
 func TestKeysByPrefix(t *testing.T) {
-	node := rpctest.Alone(t, specs...)
-	h := NewHTTP(HTTPConfig{Node: node})
+	node := rpctest.Alone(t, rpctest.Specs...)
+	h := New(Config{Node: node})
 	for i := range 500 {
 		rpctest.Page(h, "GET", fmt.Sprintf("/v1/check?limit=demo&key=a%d", i), "")
 		rpctest.Page(h, "GET", fmt.Sprintf("/v1/check?limit=demo&key=b%d", i), "")
 	}
-	a := newAdmin(adminConfig{Node: node})
+	a := admin.New(admin.Config{Node: node})
 	seen := map[string]bool{}
 	cursor := ""
 	for pages := 0; ; pages++ {

@@ -1,4 +1,4 @@
-package rpc
+package web
 
 import (
 	"maps"
@@ -7,28 +7,30 @@ import (
 
 	"penstock/cluster"
 	"penstock/limiter"
+	"penstock/rpc/admin"
 	"penstock/rpc/catalog"
+	"penstock/rpc/notation"
 )
 
 // limits is GET /v1/limits.
 func (w *web) limits(rw http.ResponseWriter, _ *http.Request) {
-	out := namedLimits{Node: w.Node.ID(), Limits: []namedLimit{}}
+	out := admin.NamedLimits{Node: w.Node.ID(), Limits: []admin.NamedLimit{}}
 	limits, tallies := w.Node.Limits(), w.Node.Stats().Candidates()
 	checks := w.Node.LimitTallies()
 	for _, name := range slices.Sorted(maps.Keys(limits)) {
 		row := w.namedLimit(limits[name], tallies[name])
-		row.count(checks[name])
+		row.Count(checks[name])
 		out.Limits = append(out.Limits, row)
 	}
 	writeJSON(rw, http.StatusOK, out)
 }
 
 // namedLimit is a limit without counts.
-func (w *web) namedLimit(l *limiter.Limit, tried cluster.CandidateTally) namedLimit {
-	row := namedLimit{
-		inlineJSON: newInlineJSON(&l.Spec), wordsJSON: newWordsJSON(&l.Spec),
+func (w *web) namedLimit(l *limiter.Limit, tried cluster.CandidateTally) admin.NamedLimit {
+	row := admin.NamedLimit{
+		LimitJSON: notation.NewLimitJSON(&l.Spec), WordsJSON: notation.NewWordsJSON(&l.Spec),
 		Put: w.Node.IsPut(l.Name), Overrides: len(l.Overrides()),
-		Candidate: newCandidateJSON(l, tried),
+		Candidate: admin.NewCandidateJSON(l, tried),
 	}
 	if row.Put {
 		head := w.Catalog.Head(l.Name)
@@ -38,8 +40,8 @@ func (w *web) namedLimit(l *limiter.Limit, tried cluster.CandidateTally) namedLi
 	return row
 }
 
-func (w *web) change(r *http.Request, version string) change {
-	return newChange(r.Context(), w.Catalog, w.Node, w.recorder(r), version)
+func (w *web) change(r *http.Request, version string) admin.Change {
+	return admin.NewChange(r.Context(), w.Catalog, w.Node, w.recorder(r), version)
 }
 
 // limitDone says where a change of limits is in force now.
@@ -74,7 +76,7 @@ func (w *web) putLimit(rw http.ResponseWriter, r *http.Request) {
 	l, err := w.limitIn(rw, r)
 	var out catalog.Outcome
 	if err == nil {
-		out, err = w.change(r, q["version"]).put(l)
+		out, err = w.change(r, q["version"]).Put(l)
 	}
 	w.answerChange(rw, out, err)
 }
@@ -91,19 +93,19 @@ func (w *web) limitIn(rw http.ResponseWriter, r *http.Request) (*limiter.Limit, 
 	}
 	s, err := in.spec()
 	if err != nil {
-		return nil, underLimit(err)
+		return nil, admin.UnderLimit(err)
 	}
 	tried, err := in.candidate()
 	if err != nil {
-		return nil, underLimit(err)
+		return nil, admin.UnderLimit(err)
 	}
-	return checked(s, in.overrides(), tried)
+	return admin.CheckedLimit(s, in.overrides(), tried)
 }
 
 // limitNamed is a page ?name=&version=& that changes the limit of that name; further fields of the
 // query are how's.
 func (w *web) limitNamed(
-	how func(c change, q map[string]string) (catalog.Outcome, error), further ...string,
+	how func(c admin.Change, q map[string]string) (catalog.Outcome, error), further ...string,
 ) http.HandlerFunc {
 	return func(rw http.ResponseWriter, r *http.Request) {
 		q, f := readQuery(r, append(further, "name", "version")...)

@@ -1,4 +1,4 @@
-package rpc
+package web
 
 import (
 	"context"
@@ -15,6 +15,9 @@ import (
 	"penstock/limiter"
 	"penstock/limiter/rules"
 	penstockv1 "penstock/proto/penstock/v1"
+	"penstock/rpc/admin"
+	"penstock/rpc/catalog"
+	"penstock/rpc/notation"
 	"penstock/rpc/rpctest"
 )
 
@@ -70,19 +73,19 @@ func TestLimitsThereAndBack(t *testing.T) {
 		if err != nil {
 			t.Fatal(s, err)
 		}
-		again, err := limiter.New(inlineSpec(limitMessage(&l.Spec)))
+		again, err := limiter.New(notation.ReadLimit(notation.LimitMessage(&l.Spec)))
 		if err != nil || again.Spec != l.Spec {
 			t.Errorf("over gRPC\n%+v became\n%+v, %v", l.Spec, again, err)
 		}
-		text, err := json.Marshal(newInlineJSON(&l.Spec))
+		text, err := json.Marshal(notation.NewLimitJSON(&l.Spec))
 		if err != nil {
 			t.Fatal(err)
 		}
-		in, err := decodeJSON[inlineJSON](text, "")
+		in, err := decodeJSON[notation.LimitJSON](text, "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		spec, err := in.spec()
+		spec, err := in.Spec()
 		if err != nil {
 			t.Fatalf("%s: %v", text, err)
 		}
@@ -95,9 +98,9 @@ func TestLimitsThereAndBack(t *testing.T) {
 // Promise: a limit that was put counts at once, keeps what keys have used when it is put anew, and
 // is told from a file's.
 func TestPutLimit(t *testing.T) {
-	n := rpctest.Alone(t, specs...)
-	c := orAlone(nil, n)
-	h := NewHTTP(HTTPConfig{Node: n, Admin: true, Catalog: c})
+	n := rpctest.Alone(t, rpctest.Specs...)
+	c := catalog.OrAlone(nil, n)
+	h := New(Config{Node: n, Admin: true, Catalog: c})
 	put := func(body string) (int, string) {
 		r, text := rpctest.Page(h, "PUT", "/v1/limits", body)
 		return r.StatusCode, text
@@ -137,10 +140,10 @@ func TestPutLimit(t *testing.T) {
 			t.Errorf("%s: %d %s", body, code, text)
 		}
 	}
-	a := newAdmin(adminConfig{Node: n, Catalog: c})
+	a := admin.New(admin.Config{Node: n, Catalog: c})
 	ctx := context.Background()
 	out, err := a.Limits(ctx, nil)
-	if err != nil || len(out.Limits) != len(specs)+1 {
+	if err != nil || len(out.Limits) != len(rpctest.Specs)+1 {
 		t.Fatal(out, err)
 	}
 	for _, l := range out.Limits {
@@ -178,8 +181,8 @@ func TestPutLimit(t *testing.T) {
 // Promise: a limit that is put over one of a file is in force, and says so; when it is deleted the
 // file's is in force again, and cannot be deleted.
 func TestPutOverAFile(t *testing.T) {
-	n := rpctest.Alone(t, specs...)
-	h := NewHTTP(HTTPConfig{Node: n, Admin: true})
+	n := rpctest.Alone(t, rpctest.Specs...)
+	h := New(Config{Node: n, Admin: true})
 	expect := func(method, path, body string, status int, want string) {
 		t.Helper()
 		if r, text := rpctest.Page(h, method, path, body); r.StatusCode != status ||
@@ -187,7 +190,7 @@ func TestPutOverAFile(t *testing.T) {
 			t.Errorf("%s %s %s: %d %s", method, path, body, r.StatusCode, text)
 		}
 	}
-	setRules(t, n, rules.Rule{
+	rpctest.SetRules(t, n, rules.Rule{
 		Name: "all", Match: map[string][]string{"path": {"*"}},
 		Apply: []rules.Apply{{Limit: "demo", Key: "{path}"}},
 	})

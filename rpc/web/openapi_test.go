@@ -1,4 +1,4 @@
-package rpc
+package web
 
 import (
 	"context"
@@ -21,8 +21,11 @@ import (
 	"penstock/cluster"
 	"penstock/limiter"
 	"penstock/limiter/rules"
+	"penstock/rpc/admin"
 	"penstock/rpc/catalog"
 	"penstock/rpc/clock"
+	"penstock/rpc/hold"
+	"penstock/rpc/notation"
 	"penstock/rpc/rpctest"
 )
 
@@ -64,7 +67,7 @@ type (
 
 func readOpenAPI(t *testing.T) (api *openAPI, operations map[string]*apiOperation) {
 	t.Helper()
-	text, err := os.ReadFile("../docs/openapi.yaml")
+	text, err := os.ReadFile("../../docs/openapi.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +200,7 @@ func registered(t *testing.T) (patterns []string) {
 			patterns = append(patterns, m[1])
 		}
 	}
-	wiring, err := os.ReadFile("../cmd/node/doors.go")
+	wiring, err := os.ReadFile("../../cmd/node/doors.go")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -252,7 +255,7 @@ func TestOpenAPIHasWhatTheHandlersHave(t *testing.T) {
 		}
 	}
 
-	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t, specs...), Admin: true})
+	h := New(Config{Node: rpctest.Alone(t, rpctest.Specs...), Admin: true})
 	for name, o := range operations {
 		_, path, _ := strings.Cut(name, " ")
 		if len(o.Parameters) == 0 || !strings.HasPrefix(name, "GET") {
@@ -269,12 +272,12 @@ func TestOpenAPIHasWhatTheHandlersHave(t *testing.T) {
 	}
 
 	for name, v := range map[string]any{
-		"Request": bodyJSON{}, "Item": itemJSON{}, "Inline": inlineJSON{}, "Decision": decisionJSON{}, "Decisions": decisionsJSON{},
+		"Request": bodyJSON{}, "Item": itemJSON{}, "Inline": notation.LimitJSON{}, "Decision": DecisionJSON{}, "Decisions": DecisionsJSON{},
 		"Verdict": verdictJSON{}, "AuthDenial": exceededTogether{},
 		"Reservation": reserveJSON{}, "Hold": holdJSON{}, "Holds": reservedJSON{}, "Settlement": settleJSON{}, "Extension": extendJSON{},
-		"Problem": problem{}, "Denial": exceeded{}, "Member": memberJSON{}, "NamedLimits": namedLimits{}, "NamedLimit": namedLimit{}, "Candidate": candidateJSON{},
-		"Put": putJSON{}, "Done": adminDone{}, "Changed": limitDone{}, "LimitHistory": limitHistory{}, "LimitEntry": catalog.Entry{}, "Top": topKeys{},
-		"OpenHolds": openHolds{}, "OpenHold": openHold{}, "KeyState": keyState{},
+		"Problem": Problem{}, "Denial": exceeded{}, "Member": admin.MemberJSON{}, "NamedLimits": admin.NamedLimits{}, "NamedLimit": admin.NamedLimit{}, "Candidate": admin.CandidateJSON{},
+		"Put": putJSON{}, "Done": adminDone{}, "Changed": limitDone{}, "LimitHistory": limitHistory{}, "LimitEntry": catalog.Entry{}, "Top": admin.TopKeys{},
+		"OpenHolds": admin.OpenHolds{}, "OpenHold": admin.OpenHold{}, "KeyState": admin.KeyState{},
 	} {
 		want, got := slices.Sorted(maps.Keys(api.Components.Schemas[name].Properties)),
 			slices.Compact(slices.Sorted(slices.Values(fieldsOf(reflect.TypeOf(v)))))
@@ -312,26 +315,26 @@ func TestOpenAPISaysWhatIsAnswered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := HTTPConfig{
-		Node: rpctest.Alone(t, specs...), Admin: true, Version: "v9",
+	config := Config{
+		Node: rpctest.Alone(t, rpctest.Specs...), Admin: true, Version: "v9",
 		Started: time.Now(),
 	}
-	setRules(t, config.Node, rules.Rule{
+	rpctest.SetRules(t, config.Node, rules.Rule{
 		Name:  "posts",
 		Match: map[string][]string{"method": {"POST"}}, Apply: []rules.Apply{{
 			Limit: "demo",
 			Key:   "{path}",
 		}},
 	})
-	h := NewHTTP(config)
-	nowhere := NewHTTP(HTTPConfig{Node: lost, Admin: true})
+	h := New(config)
+	nowhere := New(Config{Node: lost, Admin: true})
 	config.AuthToken = "secret"
 	late, out := config, config
 	late.AuthToken, out.AuthToken = "", ""
 	late.Drain = func(context.Context) error { return context.DeadlineExceeded }
 	out.Drain = func(context.Context) error { return nil }
-	closed := NewHTTP(config)
-	hosted := NewHTTP(HTTPConfig{Node: config.Node, Hosts: NewHosts()})
+	closed := New(config)
+	hosted := New(Config{Node: config.Node, Hosts: NewHosts()})
 	rpctest.Page(h, "GET", "/v1/check?limit=demo&key=full&cost=5", "")
 
 	reserved := func(key string) string {
@@ -344,12 +347,12 @@ func TestOpenAPISaysWhatIsAnswered(t *testing.T) {
 		return hold.ID
 	}
 	settled, open := reserved("k"), reserved("k")
-	released := perHour
+	released := rpctest.PerHour
 	released.Unsettled = limiter.UnsettledRelease
 	ticking := rpctest.Alone(t, released)
 	ticking.Start()
 	defer ticking.Stop()
-	ticks := NewHTTP(HTTPConfig{Node: ticking})
+	ticks := New(Config{Node: ticking})
 	var overdue holdJSON
 	_, text := rpctest.Page(ticks, "POST", "/v1/reserve", `{"limit":"demo","key":"k","ttl_ms":100}`)
 	if err := json.Unmarshal([]byte(text), &overdue); err != nil || overdue.ID == "" {
@@ -359,7 +362,7 @@ func TestOpenAPISaysWhatIsAnswered(t *testing.T) {
 		_, text := rpctest.Page(ticks, "GET", "/v1/peek?limit=demo&key=k", "")
 		return strings.Contains(text, `"remaining":5`)
 	})
-	unknown := holdToken(&cluster.Item{Limit: "demo", Key: "k"}, cluster.ID{Origin: 1})
+	unknown := hold.Token(&cluster.Item{Limit: "demo", Key: "k"}, cluster.ID{Origin: 1})
 	const item = `{"limit":"demo","key":"k"}`
 	foreign := []string{"Origin", "http://elsewhere.example", "Sec-Fetch-Site", "cross-site"}
 	answered := map[string]bool{}
@@ -461,7 +464,7 @@ func TestOpenAPISaysWhatIsAnswered(t *testing.T) {
 		{h, "POST /v1/limits/promote", "?name=new", "", nil, 400},
 		{h, "POST /v1/limits/promote", "?name=none", "", nil, 404},
 		{
-			NewHTTP(HTTPConfig{Node: trying(t), Admin: true}), "POST /v1/limits/promote",
+			New(Config{Node: trying(t), Admin: true}), "POST /v1/limits/promote",
 			"?name=tried", "", nil, 200,
 		},
 		{h, "POST /v1/limits/promote", "?name=new&version=9@x", "", nil, 400},
@@ -477,11 +480,11 @@ func TestOpenAPISaysWhatIsAnswered(t *testing.T) {
 		{h, "DELETE /v1/limits", "?name=new", "", nil, 404},
 		{h, "POST /v1/drain", "", "", foreign, 403},
 		{h, "POST /v1/drain", "", "", nil, 409},
-		{NewHTTP(late), "POST /v1/drain", "", "", nil, 504},
-		{NewHTTP(out), "POST /v1/drain", "", "", nil, 200},
+		{New(late), "POST /v1/drain", "", "", nil, 504},
+		{New(out), "POST /v1/drain", "", "", nil, 200},
 		{h, "POST /v1/recover", "", "", foreign, 403},
 		{h, "POST /v1/recover", "", "", nil, 409},
-		{NewHTTP(HTTPConfig{Node: without(t), Admin: true}), "POST /v1/recover", "", "", nil, 200},
+		{New(Config{Node: without(t), Admin: true}), "POST /v1/recover", "", "", nil, 200},
 		{h, "GET /v1/holds", "?limit=demo&key=k", "", nil, 200},
 		{h, "GET /v1/holds", "?count=1001", "", nil, 400},
 		{nowhere, "GET /v1/holds", "?key=k", "", nil, 421},

@@ -1,4 +1,4 @@
-package rpc
+package web
 
 import (
 	"bytes"
@@ -31,10 +31,10 @@ func sent(h http.Handler, host, method, target, body string, header ...string) (
 // Promise: a name that an attacker points at this machine reaches nothing of a node (DNS
 // rebinding).
 func TestHTTPHosts(t *testing.T) {
-	node := rpctest.Alone(t, perHour)
+	node := rpctest.Alone(t, rpctest.PerHour)
 	hosts := NewHosts("node-1", "Shop.Example.:443", "")
-	h := NewHTTP(HTTPConfig{Node: node, Admin: true, Hosts: hosts})
-	admin := NewAdmin(HTTPConfig{Node: node, Hosts: hosts})
+	h := New(Config{Node: node, Admin: true, Hosts: hosts})
+	admin := NewAdmin(Config{Node: node, Hosts: hosts})
 	for _, p := range []struct{ method, target, body string }{
 		{"GET", "/v1/check?limit=demo&key=k", ""},
 		{"POST", "/v1/check", `{"limit":"demo","key":"k"}`},
@@ -82,7 +82,7 @@ func TestHTTPHosts(t *testing.T) {
 			t.Errorf("%q: %d %s", host, code, text)
 		}
 	}
-	everybody := NewHTTP(HTTPConfig{Node: node, Hosts: NewHosts("*")})
+	everybody := New(Config{Node: node, Hosts: NewHosts("*")})
 	if code, _ := sent(everybody, "evil.example", "GET", "/v1/check?limit=demo&key=k",
 		""); code != 200 {
 		t.Errorf("--http-host *: %d", code)
@@ -99,8 +99,8 @@ func TestHTTPHosts(t *testing.T) {
 // Promise: a page of another site charges nothing and changes nothing, whatever it has a browser
 // send.
 func TestHTTPCrossSite(t *testing.T) {
-	node := rpctest.Alone(t, perHour)
-	h := NewHTTP(HTTPConfig{Node: node, Admin: true, Hosts: NewHosts("shop.example")})
+	node := rpctest.Alone(t, rpctest.PerHour)
+	h := New(Config{Node: node, Admin: true, Hosts: NewHosts("shop.example")})
 	const item = `{"limit":"demo","key":"k"}`
 	for _, header := range [][]string{
 		{"Sec-Fetch-Site", "cross-site"},
@@ -174,7 +174,7 @@ func TestHTTPCrossSite(t *testing.T) {
 // Promise: a proxy asks for clients that come from anywhere, and passes on the headers that they
 // send.
 func TestHTTPAuthOfForeignClients(t *testing.T) {
-	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t, specs...), Hosts: NewHosts()})
+	h := New(Config{Node: rpctest.Alone(t, rpctest.Specs...), Hosts: NewHosts()})
 	// of a link on another page
 	followed := []string{"Sec-Fetch-Site", "cross-site", "Origin", "https://elsewhere.example"}
 	for _, c := range []struct {
@@ -212,8 +212,8 @@ func TestHTTPAuthOfForeignClients(t *testing.T) {
 
 // Promise: a client cannot vary its key by repeating a header.
 func TestHTTPAuthRepeatedHeader(t *testing.T) {
-	node := rpctest.Alone(t, specs...)
-	h := NewHTTP(HTTPConfig{Node: node})
+	node := rpctest.Alone(t, rpctest.Specs...)
+	h := New(Config{Node: node})
 	for _, template := range []string{
 		"{header:X-User}", "{header:X-User%7Cnobody}",
 		"{header:x-user}/{ip}",
@@ -231,7 +231,7 @@ func TestHTTPAuthRepeatedHeader(t *testing.T) {
 }
 
 func TestHTTPCodedBodies(t *testing.T) {
-	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t, perHour), Admin: true})
+	h := New(Config{Node: rpctest.Alone(t, rpctest.PerHour), Admin: true})
 	for _, target := range []string{"POST /v1/check", "POST /v1/GetRateLimits", "PUT /v1/limits"} {
 		method, path, _ := strings.Cut(target, " ")
 		code, text := sent(h, "localhost", method, path, "\x1f\x8b\x08", "Content-Encoding", "gzip",
@@ -251,9 +251,9 @@ func TestHTTPPolicyOfConcurrency(t *testing.T) {
 		Name: "permits", Algorithm: limiter.Concurrency, Limit: 3,
 		Per: time.Minute,
 	}
-	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t, permits)})
+	h := New(Config{Node: rpctest.Alone(t, permits)})
 	answer, body := rpctest.Page(h, "GET", "/v1/peek?limit=permits&key=k", "")
-	if got := written(answer, "RateLimit-Policy"); len(got) != 1 ||
+	if got := rpctest.Written(answer, "RateLimit-Policy"); len(got) != 1 ||
 		got[0] != `"permits";q=3;qu="concurrent-requests"` {
 		t.Errorf("%d %q %s", answer.StatusCode, got, body)
 	}
@@ -293,7 +293,7 @@ func TestHTTPBodiesAreBounded(t *testing.T) {
 	}
 	leave <- true
 	answered.Wait()
-	w := newWeb(HTTPConfig{Node: rpctest.Alone(t, perHour)})
+	w := newWeb(Config{Node: rpctest.Alone(t, rpctest.PerHour)})
 	w.bodies.room = 10
 	m := w.mux()
 	m.handle("POST /v1/check", w.checkBody)

@@ -1,4 +1,4 @@
-package rpc
+package web
 
 import (
 	"encoding/json"
@@ -11,18 +11,19 @@ import (
 	"time"
 
 	"penstock/cluster"
+	"penstock/rpc/admin"
 	"penstock/rpc/door"
 )
 
 func (w *web) ready(rw http.ResponseWriter, _ *http.Request) {
 	switch {
 	case w.Draining != nil && w.Draining():
-		writeProblem(rw, &problem{
+		writeProblem(rw, &Problem{
 			Status: http.StatusServiceUnavailable, Title: "Draining",
 			Detail: "this node is leaving its cluster",
 		})
 	case !w.Node.Ready():
-		writeProblem(rw, &problem{
+		writeProblem(rw, &Problem{
 			Status: http.StatusServiceUnavailable, Title: "Not ready",
 			Detail: "this node has not joined its cluster yet",
 		})
@@ -51,12 +52,12 @@ func (w *web) members(rw http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	out := struct {
-		Members     []memberJSON `json:"members"`
-		Ring        string       `json:"ring"`
-		Disagreeing []string     `json:"limits_disagreeing"`
-	}{Ring: ringName(v), Disagreeing: disagreeing(w.Node)}
-	for _, k := range knownMembers(w.Node, v, w.Roster) {
-		out.Members = append(out.Members, k.json())
+		Members     []admin.MemberJSON `json:"members"`
+		Ring        string             `json:"ring"`
+		Disagreeing []string           `json:"limits_disagreeing"`
+	}{Ring: admin.RingName(v), Disagreeing: admin.Disagreeing(w.Node)}
+	for _, k := range admin.KnownMembers(w.Node, v, w.Roster) {
+		out.Members = append(out.Members, k.JSON())
 	}
 	writeJSON(rw, http.StatusOK, out)
 }
@@ -80,14 +81,14 @@ func (w *web) ring(rw http.ResponseWriter, r *http.Request) {
 		writeFault(rw, door.Explain(cluster.ErrNoView))
 		return
 	}
-	p := locate(v, key)
+	p := admin.Locate(v, key)
 	writeJSON(rw, http.StatusOK, struct {
 		Key       string `json:"key"`
 		Partition int    `json:"partition"`
 		Owner     string `json:"owner"`
 		Heir      string `json:"heir"`
 		Ring      string `json:"ring"`
-	}{key, p.partition, p.owner, p.heir, ringName(v)})
+	}{key, p.Partition, p.Owner, p.Heir, admin.RingName(v)})
 }
 
 // status is for people and their scripts: everything that a node says of itself, without keys.
@@ -105,7 +106,7 @@ func (w *web) status(rw http.ResponseWriter, _ *http.Request) {
 	}
 	members, active, hash := 0, 0, ""
 	if v := w.Node.View(); v != nil {
-		members, active, hash = len(v.Members), v.Active(), ringName(v)
+		members, active, hash = len(v.Members), v.Active(), admin.RingName(v)
 	}
 	unreachable := listed(w.Node.Unreachable())
 	writeJSON(rw, http.StatusOK, map[string]any{
@@ -119,13 +120,13 @@ func (w *web) status(rw http.ResponseWriter, _ *http.Request) {
 		"active":             active,
 		"ring":               hash,
 		"unreachable":        unreachable,
-		"epoch":              epochOf(w.Node),
+		"epoch":              admin.EpochOf(w.Node),
 		"voters":             listed(w.Node.Membership().Voters()),
 		"lost_voters":        listed(w.Node.Membership().Lost()),
 		"copies":             copiesStatus(w.Node),
 		"limits":             len(w.Node.Limits()),
 		"limits_hash":        fmt.Sprintf("%016x", w.Node.LimitsHash()),
-		"limits_disagreeing": disagreeing(w.Node),
+		"limits_disagreeing": admin.Disagreeing(w.Node),
 		"items":              counters,
 		"table":              door.TableStatus(w.Node),
 		"heap_bytes":         memory.HeapAlloc,

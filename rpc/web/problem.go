@@ -1,4 +1,4 @@
-package rpc
+package web
 
 import (
 	"net/http"
@@ -7,8 +7,8 @@ import (
 	"penstock/rpc/door"
 )
 
-// problem is an answer of RFC 9457, application/problem+json. Fields says where a request is wrong.
-type problem struct {
+// Problem is an answer of RFC 9457, application/problem+json. Fields says where a request is wrong.
+type Problem struct {
 	Type   string `json:"type"`
 	Title  string `json:"title"`
 	Status int    `json:"status"`
@@ -17,7 +17,7 @@ type problem struct {
 	Right  string `json:"missing_right,omitempty"` // that the client lacks
 }
 
-func writeProblem(rw http.ResponseWriter, p *problem) {
+func writeProblem(rw http.ResponseWriter, p *Problem) {
 	if p.Type == "" {
 		p.Type = "about:blank"
 	}
@@ -37,7 +37,7 @@ func writeFault(rw http.ResponseWriter, f door.Fault) {
 	if f.Type == door.Overloaded {
 		rw.Header().Set("Retry-After", "1")
 	}
-	writeProblem(rw, &problem{
+	writeProblem(rw, &Problem{
 		Type: f.Type, Title: http.StatusText(f.Status), Status: f.Status, Detail: f.Text,
 		Field: f.Field, Right: f.Right,
 	})
@@ -55,20 +55,20 @@ func ofQuery(f door.Fault) door.Fault {
 
 // exceeded is the body of a 429: why, and the decision's own fields.
 type exceeded struct {
-	problem
+	Problem
 	Violated []string `json:"violated-policies"`
-	decisionJSON
+	DecisionJSON
 }
 
 // exceededTogether is the body of a 429 by rules.
 type exceededTogether struct {
-	problem
+	Problem
 	Violated []string `json:"violated-policies"`
-	decisionsJSON
+	DecisionsJSON
 }
 
-func exceededProblem(status int, detail string) problem {
-	return problem{
+func exceededProblem(status int, detail string) Problem {
+	return Problem{
 		Type: quotaExceeded, Status: status,
 		Title: "Request cannot be satisfied as assigned quota has been exceeded", Detail: detail,
 	}

@@ -1,4 +1,4 @@
-package rpc
+package web
 
 import (
 	"io"
@@ -64,8 +64,8 @@ func forwardAuth(t *testing.T, ask http.Handler, question string, next http.Hand
 // Promise: Traefik's contract. Clients are told apart by what Traefik says of them, and not by what
 // they say themselves.
 func TestTraefik(t *testing.T) {
-	node := rpctest.Alone(t, specs...)
-	h := NewHTTP(HTTPConfig{
+	node := rpctest.Alone(t, rpctest.Specs...)
+	h := New(Config{
 		Node: node,
 		TrustedProxies: []netip.Prefix{
 			netip.MustParsePrefix("127.0.0.0/8"),
@@ -119,7 +119,7 @@ func TestTraefik(t *testing.T) {
 }
 
 func TestHTTPHeaderForms(t *testing.T) {
-	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t, specs...)})
+	h := New(Config{Node: rpctest.Alone(t, rpctest.Specs...)})
 	all := []string{
 		"RateLimit", "RateLimit-Policy", "RateLimit-Limit", "RateLimit-Remaining",
 		"RateLimit-Reset", "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset",
@@ -140,7 +140,7 @@ func TestHTTPHeaderForms(t *testing.T) {
 			answer, body := rpctest.Page(h, "GET", target, "")
 			var got []string
 			for _, name := range all {
-				got = append(got, strings.Join(written(answer, name), ","))
+				got = append(got, strings.Join(rpctest.Written(answer, name), ","))
 			}
 			if text := strings.Join(got, "|"); answer.StatusCode != 200 || text != want {
 				t.Errorf("%s: %d, %s\nwant %s (%s)", target, answer.StatusCode, text, want, body)
@@ -149,9 +149,9 @@ func TestHTTPHeaderForms(t *testing.T) {
 	}
 	rpctest.Page(h, "GET", "/v1/check?limit=demo&key=used&cost=2", "")
 	answer, _ := rpctest.Page(h, "GET", "/v1/check?limit=demo&key=used&cost=4&headers=triple", "")
-	if got := written(answer, "RateLimit-Remaining"); answer.StatusCode != 429 || len(got) != 1 ||
+	if got := rpctest.Written(answer, "RateLimit-Remaining"); answer.StatusCode != 429 || len(got) != 1 ||
 		got[0] != "3" || answer.Header.Get("Retry-After") != "3600" ||
-		written(answer, "RateLimit-Reset")[0] != "3600" {
+		rpctest.Written(answer, "RateLimit-Reset")[0] != "3600" {
 		t.Errorf("a denial: %d %v", answer.StatusCode, answer.Header)
 	}
 }
@@ -162,7 +162,7 @@ func TestHTTPDelayAndShadow(t *testing.T) {
 		Name: "queue", Algorithm: limiter.LeakyBucket, Limit: 1, Per: time.Hour,
 		Burst: 2,
 	}
-	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t, queue, shadowed)})
+	h := New(Config{Node: rpctest.Alone(t, queue, rpctest.Shadowed)})
 	for i, most := range []int64{0, 3_600_000, 7_200_000, 0} {
 		answer, body := rpctest.Page(h, "GET", "/v1/auth?limit=queue&key=k", "")
 		text := answer.Header.Get("Penstock-Delay-Ms")

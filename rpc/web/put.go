@@ -1,4 +1,4 @@
-package rpc
+package web
 
 import (
 	"encoding/json"
@@ -6,12 +6,14 @@ import (
 	"strings"
 
 	"penstock/limiter"
+	"penstock/rpc/admin"
+	"penstock/rpc/notation"
 )
 
 // putJSON is the body of PUT /v1/limits.
 type putJSON struct {
-	inlineJSON
-	wordsJSON
+	notation.LimitJSON
+	notation.WordsJSON
 	Overrides []overrideJSON             `json:"overrides"`
 	Candidate map[string]json.RawMessage `json:"candidate"`
 }
@@ -28,7 +30,7 @@ type overrideJSON struct {
 
 // spec is the whole limit but for its overrides and its candidate.
 func (in *putJSON) spec() (limiter.Spec, error) {
-	s, err := in.inlineJSON.spec()
+	s, err := in.LimitJSON.Spec()
 	s.Answers.Status, s.Answers.Body, s.Answers.ContentType = in.Status, in.Body, in.ContentType
 	s.Parent = in.Parent
 	return s, err
@@ -47,7 +49,7 @@ func (in *putJSON) candidate() (*limiter.Spec, error) {
 	if in.Candidate == nil {
 		return nil, nil
 	}
-	live, err := json.Marshal(in.inlineJSON)
+	live, err := json.Marshal(in.LimitJSON)
 	if err != nil {
 		return nil, err
 	}
@@ -76,10 +78,10 @@ func (in *putJSON) candidate() (*limiter.Spec, error) {
 	if err != nil {
 		return nil, err
 	}
-	own, err := decodeJSON[inlineJSON](merged, "a candidate has the fields of a limit")
+	own, err := decodeJSON[notation.LimitJSON](merged, "a candidate has the fields of a limit")
 	if err != nil {
-		return nil, underCandidate(err)
+		return nil, admin.UnderCandidate(err)
 	}
-	s, err := own.spec()
-	return &s, underCandidate(err)
+	s, err := own.Spec()
+	return &s, admin.UnderCandidate(err)
 }

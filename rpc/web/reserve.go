@@ -1,4 +1,4 @@
-package rpc
+package web
 
 import (
 	"errors"
@@ -8,6 +8,7 @@ import (
 	"penstock/cluster"
 	"penstock/rpc/access"
 	"penstock/rpc/door"
+	"penstock/rpc/hold"
 )
 
 // reserveJSON asks for holds: on items, or with the fields of one item.
@@ -21,7 +22,7 @@ type reserveJSON struct {
 // holdJSON is a hold with the decision on it. Without an id nothing is set aside.
 type holdJSON struct {
 	ID string `json:"id"`
-	decisionJSON
+	DecisionJSON
 }
 
 // reservedJSON answers with a hold for each item. A body that was one item has its hold's fields
@@ -62,7 +63,7 @@ func (w *web) reserveBody(rw http.ResponseWriter, r *http.Request) {
 		return
 	}
 	out := make([]cluster.Decision, len(request.Items))
-	ids, allowed, err := reserve(w.Node, access.Of(r.Context()), request, out, body.TTLMs,
+	ids, allowed, err := hold.Reserve(w.Node, access.Of(r.Context()), request, out, body.TTLMs,
 		body.Holder)
 	if err != nil {
 		writeFault(rw, bodyFault(err, single))
@@ -108,7 +109,7 @@ func (w *web) extendBody(rw http.ResponseWriter, r *http.Request) {
 func (w *web) atHold(rw http.ResponseWriter, r *http.Request, id string, op cluster.Op, actual,
 	ttlMs int64, holder string,
 ) {
-	d, err := atHold(w.Node, w.recorder(r), w.inlines, id, op, actual, ttlMs, holder, 0)
+	d, err := hold.SettleOrExtend(w.Node, w.recorder(r), w.inlines, id, op, actual, ttlMs, holder, 0)
 	if err != nil {
 		writeFault(rw, bodyFault(err, true))
 		return

@@ -1,4 +1,4 @@
-package rpc
+package web
 
 import (
 	"testing"
@@ -9,7 +9,7 @@ import (
 // Promise: every page of the listeners is in the table of rights, so that none is open, or closed,
 // by mistake.
 func TestEveryPageHasARight(t *testing.T) {
-	w := newWeb(HTTPConfig{Node: rpctest.Alone(t)})
+	w := newWeb(Config{Node: rpctest.Alone(t)})
 	m := w.mux()
 	w.adminPages(m)
 	for path := range m.methods {

@@ -1,4 +1,4 @@
-package rpc
+package web
 
 import (
 	"net/http"
@@ -26,7 +26,7 @@ func newVerdictJSON(out []cluster.Decision) *verdictJSON {
 }
 
 // newRuledJSON answers attributes.
-func newRuledJSON(m *rules.Match, out []cluster.Decision) decisionsJSON {
+func newRuledJSON(m *rules.Match, out []cluster.Decision) DecisionsJSON {
 	answer := newDecisionsJSON(out)
 	answer.Verdict = newVerdictJSON(out)
 	answer.Verdict.Rules = append([]string{}, m.Rules...)
@@ -34,7 +34,7 @@ func newRuledJSON(m *rules.Match, out []cluster.Decision) decisionsJSON {
 }
 
 // ruledBody answers a body with attributes.
-func (w *web) ruledBody(r *http.Request, body *bodyJSON) (answer decisionsJSON, err error) {
+func (w *web) ruledBody(r *http.Request, body *bodyJSON) (answer DecisionsJSON, err error) {
 	one := body.itemJSON
 	one.Cost = nil
 	if body.Items != nil || one != (itemJSON{}) {
@@ -49,10 +49,10 @@ func (w *web) ruledBody(r *http.Request, body *bodyJSON) (answer decisionsJSON, 
 	if body.Cost != nil {
 		cost = *body.Cost
 	}
-	m, out, err := checkRuled(w.Node, access.Of(r.Context()), body.Attributes,
+	m, out, err := door.CheckRuled(w.Node, access.Of(r.Context()), body.Attributes,
 		&cluster.Item{Cost: cost}, 0)
 	if err != nil {
-		return answer, ofRules(err)
+		return answer, door.RulesError(err)
 	}
 	return newRuledJSON(&m, out), nil
 }

@@ -1,4 +1,4 @@
-package rpc
+package web
 
 import (
 	"bufio"
@@ -18,7 +18,7 @@ import (
 // Promise: two keys are never confused, and what is not understood to the letter is refused and
 // charges nothing.
 func TestHTTPBodiesAreReadToTheLetter(t *testing.T) {
-	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t, perHour)})
+	h := New(Config{Node: rpctest.Alone(t, rpctest.PerHour)})
 	for body, field := range map[string]string{
 		`{"items":[{"limit":"demo","key":"k"},{"limit":"demo","key":"k","cost":"1"}]}`: "items[1].cost",
 		`{"items":[{"limit":"demo","key":"k"},3]}`:                                     "items[1]",
@@ -33,7 +33,7 @@ func TestHTTPBodiesAreReadToTheLetter(t *testing.T) {
 		`{"items":[` + strings.Repeat("{},", 600_000) + `{}]}`:                         "items",
 	} {
 		answer, text := rpctest.Page(h, "POST", "/v1/check", body)
-		var p problem
+		var p Problem
 		if err := json.Unmarshal([]byte(text), &p); err != nil || answer.StatusCode != 400 ||
 			p.Field != field {
 			t.Errorf("%.90s: %d %.300s\nwant 400, field %q", body, answer.StatusCode, text, field)
@@ -53,7 +53,7 @@ func TestHTTPBodiesAreReadToTheLetter(t *testing.T) {
 
 // Promise: a page of another site cannot spend or reset limits by a browser on the node's machine.
 func TestHTTPRefusesOtherSites(t *testing.T) {
-	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t, perHour), Admin: true})
+	h := New(Config{Node: rpctest.Alone(t, rpctest.PerHour), Admin: true})
 	for _, target := range []string{"/v1/check", "/v1/reset"} {
 		for _, site := range []struct {
 			header, value string
@@ -75,9 +75,9 @@ func TestHTTPRefusesOtherSites(t *testing.T) {
 
 // Promise: --admin shows what --http measured, and no key.
 func TestHTTPDoorsShareMetrics(t *testing.T) {
-	c := HTTPConfig{Node: rpctest.Alone(t, perHour)}
+	c := Config{Node: rpctest.Alone(t, rpctest.PerHour)}
 	c.Metrics = door.NewMetrics(c.Node)
-	rpctest.Page(NewHTTP(c), "GET", "/v1/check?limit=demo&key=secret", "")
+	rpctest.Page(New(c), "GET", "/v1/check?limit=demo&key=secret", "")
 	_, text := rpctest.Page(NewAdmin(c), "GET", "/metrics", "")
 	if !strings.Contains(text, `penstock_http_request_seconds_count{path="check"} 1`+"\n") ||
 		strings.Contains(text, "secret") {
@@ -88,7 +88,7 @@ func TestHTTPDoorsShareMetrics(t *testing.T) {
 // Promise: forward-auth does not wait for a body that the proxy announces and does not send.
 func TestHTTPAuthReadsNoBody(t *testing.T) {
 	s := httptest.NewUnstartedServer(nil)
-	s.Config = NewHTTPServer(NewHTTP(HTTPConfig{Node: rpctest.Alone(t, perHour)}))
+	s.Config = NewServer(New(Config{Node: rpctest.Alone(t, rpctest.PerHour)}))
 	s.Config.ReadTimeout = time.Hour
 	s.Start()
 	defer s.Close()
@@ -107,7 +107,7 @@ func TestHTTPAuthReadsNoBody(t *testing.T) {
 
 // Promise: a key names one client, and no request can make it name another one.
 func TestHTTPKeysNameOneClient(t *testing.T) {
-	w := newWeb(HTTPConfig{
+	w := newWeb(Config{
 		Node:           rpctest.Alone(t),
 		TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
 	})

@@ -1,4 +1,4 @@
-package rpc
+package web
 
 import (
 	"context"
@@ -14,20 +14,22 @@ import (
 
 	"penstock/cluster"
 	"penstock/rpc/access"
+	"penstock/rpc/admin"
 	"penstock/rpc/audit"
 	"penstock/rpc/catalog"
 	"penstock/rpc/door"
 	"penstock/rpc/fair"
+	"penstock/rpc/overview"
 	"penstock/rpc/ui"
 )
 
-// HTTPConfig makes the HTTP door and the pages of the admin listener. Node is required.
-type HTTPConfig struct {
+// Config makes the HTTP door and the pages of the admin listener. Node is required.
+type Config struct {
 	Node *cluster.Node
 	// clients must send it as bearer token, except for /healthz, /readyz and /ui/; empty: anyone
 	// may ask
 	AuthToken string
-	Admin     bool      // NewHTTP serves the admin pages too
+	Admin     bool      // New serves the admin pages too
 	Version   string    // of the program
 	Started   time.Time // of the node
 	Draining  func() bool
@@ -45,14 +47,14 @@ type HTTPConfig struct {
 	// Inlines are the limits that requests bring along, shared by the doors of a node. Default:
 	// each door has its own.
 	Inlines *door.Inlines
-	// Doors are further pages of NewHTTP, by "METHOD /path".
+	// Doors are further pages of New, by "METHOD /path".
 	Doors map[string]http.Handler
 	// Clients are those that may ask, with their rights. nil: AuthToken alone decides.
 	Clients *access.Clients
 	// Audit records changes; nil: nothing does.
 	Audit *audit.Log
 	// Roster knows the versions of members, and those that have failed; nil: nothing does.
-	Roster Roster
+	Roster admin.Roster
 	// Catalog keeps the limits that are put into the whole cluster, shared by the doors of a node;
 	// nil: they are this door's alone.
 	Catalog *catalog.Catalog
@@ -60,7 +62,7 @@ type HTTPConfig struct {
 	// all.
 	Gate *fair.Gate
 	// Overview is the whole cluster as this node's page shows it. nil: there is no page for that.
-	Overview *Overview
+	Overview *overview.Overview
 }
 
 // Bounds of the door. Slower clients and larger requests are cut off.
@@ -76,8 +78,8 @@ const (
 	answerTimeout = 10 * time.Second
 )
 
-// NewHTTPServer makes a server for h that cuts off slow and large requests.
-func NewHTTPServer(h http.Handler) *http.Server {
+// NewServer makes a server for h that cuts off slow and large requests.
+func NewServer(h http.Handler) *http.Server {
 	return &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: headerTimeout,
@@ -91,27 +93,27 @@ func NewHTTPServer(h http.Handler) *http.Server {
 
 // web answers HTTP. Its handlers decode, ask the node, and encode.
 type web struct {
-	HTTPConfig
+	Config
 	clients *access.Clients // nil: anybody may ask
 	inlines *door.Inlines
 	bodies  bodies
 	streams *streams
 }
 
-func newWeb(c HTTPConfig) *web {
+func newWeb(c Config) *web {
 	if c.Metrics == nil {
 		c.Metrics = door.NewMetrics(c.Node)
 	}
-	c.Catalog = orAlone(c.Catalog, c.Node)
+	c.Catalog = catalog.OrAlone(c.Catalog, c.Node)
 	return &web{
-		HTTPConfig: c, clients: door.ClientsOf(c.Clients, c.AuthToken),
+		Config: c, clients: door.ClientsOf(c.Clients, c.AuthToken),
 		inlines: door.OrNew(c.Inlines, c.Node),
 		bodies:  bodies{room: maxBodies}, streams: new(streams),
 	}
 }
 
-// NewHTTP makes the HTTP door: checks, forward-auth, health, and the members of the cluster.
-func NewHTTP(c HTTPConfig) http.Handler {
+// New makes the HTTP door: checks, forward-auth, health, and the members of the cluster.
+func New(c Config) http.Handler {
 	w := newWeb(c)
 	m := w.mux()
 	m.handleCharge("GET /v1/check", w.timedCheck("check", w.checkQuery))
@@ -141,19 +143,19 @@ func (w *web) adminPages(m *mux) {
 	m.handle("GET /v1/holds", w.holds)
 	m.handle("GET /v1/limits", w.limits)
 	m.handle("PUT /v1/limits", w.putLimit)
-	m.handle("DELETE /v1/limits", w.limitNamed(func(c change,
+	m.handle("DELETE /v1/limits", w.limitNamed(func(c admin.Change,
 		q map[string]string,
 	) (catalog.Outcome, error) {
-		return c.remove(q["name"])
+		return c.Remove(q["name"])
 	}))
-	m.handle("POST /v1/limits/promote", w.limitNamed(func(c change,
+	m.handle("POST /v1/limits/promote", w.limitNamed(func(c admin.Change,
 		q map[string]string,
 	) (catalog.Outcome, error) {
-		return c.promote(q["name"])
+		return c.Promote(q["name"])
 	}))
 	m.handle("POST /v1/limits/rollback",
-		w.limitNamed(func(c change, q map[string]string) (catalog.Outcome, error) {
-			return c.rollback(q["name"], q["to"])
+		w.limitNamed(func(c admin.Change, q map[string]string) (catalog.Outcome, error) {
+			return c.Rollback(q["name"], q["to"])
 		}, "to"))
 	m.handle("GET /v1/limits/history", w.historyPage)
 	m.handle("POST /v1/drain", w.drainPage)
@@ -186,7 +188,7 @@ func (w *web) mux() *mux {
 	m.handle("GET /readyz", w.ready)
 	m.handle("GET /healthcheck", w.healthcheck)
 	m.HandleFunc("/", func(rw http.ResponseWriter, r *http.Request) {
-		writeProblem(rw, &problem{
+		writeProblem(rw, &Problem{
 			Status: http.StatusNotFound, Title: "Not Found",
 			Detail: fmt.Sprintf("path: there is nothing at %.100q", r.URL.Path),
 		})
@@ -226,7 +228,7 @@ func (m *mux) allow(method, path string) {
 func (m *mux) refuseMethod(path string) http.HandlerFunc {
 	return func(rw http.ResponseWriter, r *http.Request) {
 		rw.Header().Set("Allow", m.methods[path])
-		writeProblem(rw, &problem{
+		writeProblem(rw, &Problem{
 			Status: http.StatusMethodNotAllowed, Title: "Method Not Allowed",
 			Detail: fmt.Sprintf("method: %.20s is not for %s; use %s", r.Method, path,
 				m.methods[path]),

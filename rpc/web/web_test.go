@@ -1,4 +1,4 @@
-package rpc
+package web
 
 import (
 	"encoding/json"
@@ -12,11 +12,12 @@ import (
 	"testing"
 	"time"
 
+	"penstock/rpc/admin"
 	"penstock/rpc/rpctest"
 )
 
 func TestHTTPCheck(t *testing.T) {
-	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t, specs...)})
+	h := New(Config{Node: rpctest.Alone(t, rpctest.Specs...)})
 	for i := range 7 {
 		answer, body := rpctest.Page(h, "GET", "/v1/check?limit=demo&key=alice", "")
 		want, remaining := http.StatusOK, int64(4-i)
@@ -27,7 +28,7 @@ func TestHTTPCheck(t *testing.T) {
 			t.Fatalf("check %d: status %d, want %d: %s", i+1, answer.StatusCode, want, body)
 		}
 		var d struct {
-			decisionJSON
+			DecisionJSON
 			Type     string   `json:"type"`
 			Status   int      `json:"status"`
 			Violated []string `json:"violated-policies"`
@@ -39,11 +40,11 @@ func TestHTTPCheck(t *testing.T) {
 			d.Source != "owner" || d.Name != "demo" {
 			t.Errorf("check %d: %+v", i+1, d)
 		}
-		if got := written(answer, "RateLimit-Policy"); len(got) != 1 ||
+		if got := rpctest.Written(answer, "RateLimit-Policy"); len(got) != 1 ||
 			got[0] != `"demo";q=5;w=3600` {
 			t.Errorf("RateLimit-Policy: %q", got)
 		}
-		if got := written(answer, "RateLimit"); len(got) != 1 ||
+		if got := rpctest.Written(answer, "RateLimit"); len(got) != 1 ||
 			got[0] != fmt.Sprintf(`"demo";r=%d;t=3600`, remaining) {
 			t.Errorf("RateLimit: %q", got)
 		}
@@ -76,15 +77,15 @@ func TestHTTPCheck(t *testing.T) {
 }
 
 func TestHTTPRateLimitOfABucket(t *testing.T) {
-	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t, specs...)})
+	h := New(Config{Node: rpctest.Alone(t, rpctest.Specs...)})
 	const query = "/v1/check?limit=a+%22quoted%5C+bucket%22+%C3%BC&key=k&cost="
 	// 10 at once, 2 a second: a full bucket takes 5 s to fill, and the next unit half a second.
 	answer, _ := rpctest.Page(h, "GET", query+"3", "")
-	if got := written(answer,
+	if got := rpctest.Written(answer,
 		"RateLimit-Policy")[0]; got != `"a \"quoted\\ bucket\" %C3%BC";q=10;w=5` {
 		t.Errorf("RateLimit-Policy: %s", got)
 	}
-	if got := written(answer, "RateLimit")[0]; got != `"a \"quoted\\ bucket\" %C3%BC";r=7;t=1` {
+	if got := rpctest.Written(answer, "RateLimit")[0]; got != `"a \"quoted\\ bucket\" %C3%BC";r=7;t=1` {
 		t.Errorf("RateLimit: %s", got)
 	}
 	answer, body := rpctest.Page(h, "GET", query+"11", "")
@@ -105,7 +106,7 @@ func TestHTTPRateLimitOfABucket(t *testing.T) {
 }
 
 func TestHTTPShadow(t *testing.T) {
-	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t, specs...)})
+	h := New(Config{Node: rpctest.Alone(t, rpctest.Specs...)})
 	for i, want := range []string{"", "1"} {
 		answer, _ := rpctest.Page(h, "GET", "/v1/check?limit=shadow&key=k", "")
 		if answer.StatusCode != 200 || answer.Header.Get("Penstock-Shadow") != want {
@@ -116,7 +117,7 @@ func TestHTTPShadow(t *testing.T) {
 }
 
 func TestHTTPBody(t *testing.T) {
-	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t, specs...), Admin: true})
+	h := New(Config{Node: rpctest.Alone(t, rpctest.Specs...), Admin: true})
 	post := func(path, body string) map[string]any {
 		t.Helper()
 		answer, text := rpctest.Page(h, "POST", path, body)
@@ -167,7 +168,7 @@ func TestHTTPBody(t *testing.T) {
 // Every algorithm can be had at the door, under the name that files use, with the fields that only
 // it has.
 func TestHTTPEveryAlgorithm(t *testing.T) {
-	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t)})
+	h := New(Config{Node: rpctest.Alone(t)})
 	for _, c := range []struct {
 		inline string // beside limit 3 per 1h
 		third  int64  // delay_ms of the third check
@@ -189,7 +190,7 @@ func TestHTTPEveryAlgorithm(t *testing.T) {
 			_, body := rpctest.Page(h, "POST", "/v1/check",
 				fmt.Sprintf(`{"key":"k","inline":{"name":%q,"limit":3,"per":"1h",%s}}`,
 					strings.ReplaceAll(c.inline, `"`, ""), c.inline))
-			var d decisionJSON
+			var d DecisionJSON
 			if err := json.Unmarshal([]byte(body), &d); err != nil {
 				t.Fatal(err)
 			}
@@ -224,8 +225,8 @@ func TestHTTPEveryAlgorithm(t *testing.T) {
 // Promise: hostile or malformed input gets a clear error that names the field, and nothing is
 // charged.
 func TestHTTPBadInput(t *testing.T) {
-	node := rpctest.Alone(t, specs...)
-	h := NewHTTP(HTTPConfig{Node: node, Admin: true})
+	node := rpctest.Alone(t, rpctest.Specs...)
+	h := New(Config{Node: node, Admin: true})
 	items := func(n int) string {
 		return `{"items":[` + strings.TrimSuffix(strings.Repeat(`{"limit":"demo","key":"k"},`, n),
 			",") + `]}`
@@ -322,7 +323,7 @@ func TestHTTPBadInput(t *testing.T) {
 		{"GET", "/v1/reset", "", 405, ""},
 	} {
 		answer, body := rpctest.Page(h, c.method, c.target, c.body)
-		var p problem
+		var p Problem
 		if err := json.Unmarshal([]byte(body), &p); err != nil {
 			t.Errorf("%s %.80s %.80s: no JSON: %s", c.method, c.target, c.body, body)
 			continue
@@ -343,7 +344,7 @@ func TestHTTPBadInput(t *testing.T) {
 }
 
 func TestHTTPBadInputChargesNothingOnABusyKey(t *testing.T) {
-	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t, specs...)})
+	h := New(Config{Node: rpctest.Alone(t, rpctest.Specs...)})
 	rpctest.Page(h, "GET", "/v1/check?limit=demo&key=k", "")
 	rpctest.Page(h, "POST", "/v1/check",
 		`{"items":[{"limit":"demo","key":"k"},{"limit":"none","key":"k"}]}`)
@@ -358,7 +359,7 @@ func TestHTTPAuth(t *testing.T) {
 		netip.MustParsePrefix("192.0.2.0/24"),
 		netip.MustParsePrefix("10.0.0.0/8"),
 	}
-	w := newWeb(HTTPConfig{Node: rpctest.Alone(t, specs...), TrustedProxies: trusted})
+	w := newWeb(Config{Node: rpctest.Alone(t, rpctest.Specs...), TrustedProxies: trusted})
 	key := func(template, remote string, header ...string) string {
 		r := httptest.NewRequest("GET", "/v1/auth", nil)
 		r.RemoteAddr = remote
@@ -401,12 +402,12 @@ func TestHTTPAuth(t *testing.T) {
 		}
 	}
 
-	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t, specs...)})
+	h := New(Config{Node: rpctest.Alone(t, rpctest.Specs...)})
 	for i := range 6 {
 		want := map[bool]int{true: 200, false: 403}[i < 5]
 		answer, _ := rpctest.Page(h, "PUT",
 			"/v1/auth?limit=demo&key={header:X-User}&deny_status=403", "", "X-User", "bo")
-		if answer.StatusCode != want || written(answer, "RateLimit") == nil {
+		if answer.StatusCode != want || rpctest.Written(answer, "RateLimit") == nil {
 			t.Errorf("check %d: %d, want %d", i+1, answer.StatusCode, want)
 		}
 	}
@@ -417,9 +418,9 @@ func TestHTTPAuth(t *testing.T) {
 }
 
 func TestHTTPHealthAndShow(t *testing.T) {
-	node := rpctest.Alone(t, specs...)
+	node := rpctest.Alone(t, rpctest.Specs...)
 	draining := false
-	h := NewHTTP(HTTPConfig{
+	h := New(Config{
 		Node: node, Admin: true, Draining: func() bool { return draining },
 		Version: "v9", Started: time.Now(),
 	})
@@ -438,7 +439,7 @@ func TestHTTPHealthAndShow(t *testing.T) {
 	draining = false
 	_, body := rpctest.Page(h, "GET", "/v1/members", "")
 	if want := fmt.Sprintf(
-		`{"members":[{"name":"n1","state":"active","role":"member","http_address":"127.0.0.1:7949","boot":"0000000000000001","limits":"%016x","self":true}],"ring":"%s","limits_disagreeing":[]}`+"\n", node.LimitsHash(), ringName(node.View())); body != want {
+		`{"members":[{"name":"n1","state":"active","role":"member","http_address":"127.0.0.1:7949","boot":"0000000000000001","limits":"%016x","self":true}],"ring":"%s","limits_disagreeing":[]}`+"\n", node.LimitsHash(), admin.RingName(node.View())); body != want {
 		t.Errorf("members:\n%s\nwant\n%s", body, want)
 	}
 	if _, body = rpctest.Page(h, "GET", "/v1/ring?key=alice", ""); !strings.Contains(body,
@@ -471,17 +472,17 @@ func TestHTTPHealthAndShow(t *testing.T) {
 
 // A browser that opens the door is led to the page, where there is one.
 func TestHTTPRootLeadsToThePage(t *testing.T) {
-	node := rpctest.Alone(t, specs...)
+	node := rpctest.Alone(t, rpctest.Specs...)
 	for _, c := range []struct {
 		name   string
 		door   http.Handler
 		method string
 		want   int
 	}{
-		{"a door with the page", NewHTTP(HTTPConfig{Node: node, Admin: true}), "GET", 302},
-		{"the admin's listener", NewAdmin(HTTPConfig{Node: node}), "HEAD", 302},
-		{"a door without the page", NewHTTP(HTTPConfig{Node: node}), "GET", 404},
-		{"another method", NewHTTP(HTTPConfig{Node: node, Admin: true}), "POST", 404},
+		{"a door with the page", New(Config{Node: node, Admin: true}), "GET", 302},
+		{"the admin's listener", NewAdmin(Config{Node: node}), "HEAD", 302},
+		{"a door without the page", New(Config{Node: node}), "GET", 404},
+		{"another method", New(Config{Node: node, Admin: true}), "POST", 404},
 	} {
 		a, _ := rpctest.Page(c.door, c.method, "/", "")
 		if to := a.Header.Get("Location"); a.StatusCode != c.want ||
@@ -492,8 +493,8 @@ func TestHTTPRootLeadsToThePage(t *testing.T) {
 }
 
 func TestHTTPAdminMayHaveItsOwnListener(t *testing.T) {
-	node := rpctest.Alone(t, specs...)
-	public, admin := NewHTTP(HTTPConfig{Node: node}), NewAdmin(HTTPConfig{Node: node})
+	node := rpctest.Alone(t, rpctest.Specs...)
+	public, admin := New(Config{Node: node}), NewAdmin(Config{Node: node})
 	for _, path := range []string{"/metrics", "/v1/status", "/debug/pprof/"} {
 		a, _ := rpctest.Page(public, "GET", path, "")
 		b, _ := rpctest.Page(admin, "GET", path, "")
@@ -509,7 +510,7 @@ func TestHTTPAdminMayHaveItsOwnListener(t *testing.T) {
 }
 
 func TestHTTPToken(t *testing.T) {
-	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(t, specs...), AuthToken: "s3cret", Admin: true})
+	h := New(Config{Node: rpctest.Alone(t, rpctest.Specs...), AuthToken: "s3cret", Admin: true})
 	for _, c := range []struct {
 		path, authorization string
 		want                int
@@ -538,7 +539,7 @@ func TestHTTPToken(t *testing.T) {
 
 // Promise: slow clients time out. A door that waited for ever could be filled by anybody.
 func TestHTTPCutsOffSlowAndLargeHeaders(t *testing.T) {
-	s := NewHTTPServer(NewHTTP(HTTPConfig{Node: rpctest.Alone(t, specs...)}))
+	s := NewServer(New(Config{Node: rpctest.Alone(t, rpctest.Specs...)}))
 	s.ReadHeaderTimeout = 50 * time.Millisecond
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -582,7 +583,7 @@ func FuzzHTTPBody(f *testing.F) {
 	f.Add(`{"key":"d","inline":{"algorithm":"gcra","limit":10,"per":"1m","burst":3}}`)
 	f.Add(`{"items":[{"inline":{"name":"\u0000","per":"1d1d"}}]}`)
 	f.Add(`{"limit":"demo","key":"d","cost":9,"report":true,"drain":true,"strict":true,"at_ms":-1}`)
-	h := NewHTTP(HTTPConfig{Node: rpctest.Alone(f, specs...)})
+	h := New(Config{Node: rpctest.Alone(f, rpctest.Specs...)})
 	f.Fuzz(func(t *testing.T, body string) {
 		answer, text := rpctest.Page(h, "POST", "/v1/check", body)
 		if !json.Valid([]byte(text)) {
@@ -599,7 +600,7 @@ func FuzzHTTPBody(f *testing.F) {
 func FuzzKeyTemplate(f *testing.F) {
 	f.Add("{header:X-User}:{ip}{method}{path}", "bo", "/a%zz?b")
 	f.Add("}{", "", "")
-	w := newWeb(HTTPConfig{Node: rpctest.Alone(f)})
+	w := newWeb(Config{Node: rpctest.Alone(f)})
 	f.Fuzz(func(t *testing.T, template, user, uri string) {
 		r := httptest.NewRequest("GET", "/v1/auth", nil)
 		r.Header["X-User"], r.Header["X-Forwarded-Uri"] = []string{user}, []string{uri}
