@@ -57,16 +57,18 @@ var arrows = map[string]string{
 
 	"rpc -> rpc/door": "certificates are adjusted as doors do",
 
-	"rpc/web -> cluster":        "a page becomes a request of the node",
-	"rpc/web -> limiter":        "pages state limits, and show decisions and instants",
-	"rpc/web -> limiter/rules":  "forward-auth fills the templates of keys, and says what rules ask for",
-	"rpc/web -> ring":           "the status pages show who owns a key",
-	"rpc/web -> proto":          "the admin listener has penstock.v1.Admin too",
-	"rpc/web -> rpc/access":     "every door asks what its client may do",
-	"rpc/web -> rpc/admin":      "pages for operators do what the calls of penstock.v1.Admin do",
-	"rpc/web -> rpc/audit":      "a page shows what clients have changed",
-	"rpc/web -> rpc/catalog":    "a page puts limits at all nodes",
-	"rpc/web -> rpc/door":       "what all doors share: faults, rights, limits brought along, metrics",
+	"rpc/web -> cluster": "a page becomes a request of the node",
+	"rpc/web -> limiter": "pages state limits, and show decisions and instants",
+	"rpc/web -> limiter/rules": "forward-auth fills the templates of keys, and says what rules " +
+		"ask for",
+	"rpc/web -> ring":        "the status pages show who owns a key",
+	"rpc/web -> proto":       "the admin listener has penstock.v1.Admin too",
+	"rpc/web -> rpc/access":  "every door asks what its client may do",
+	"rpc/web -> rpc/admin":   "pages for operators do what the calls of penstock.v1.Admin do",
+	"rpc/web -> rpc/audit":   "a page shows what clients have changed",
+	"rpc/web -> rpc/catalog": "a page puts limits at all nodes",
+	"rpc/web -> rpc/door": "what all doors share: faults, rights, limits brought along, " +
+		"metrics",
 	"rpc/web -> rpc/fair":       "a client that asks for more than its share is refused",
 	"rpc/web -> rpc/gubernator": "its JSON is a page",
 	"rpc/web -> rpc/history":    "pages show what nodes remember",
@@ -75,15 +77,16 @@ var arrows = map[string]string{
 	"rpc/web -> rpc/overview":   "the page of the whole cluster",
 	"rpc/web -> rpc/ui":         "the page of a node",
 
-	"rpc/native -> cluster":        "a message becomes a request of the node",
-	"rpc/native -> limiter":        "deadlines are instants",
-	"rpc/native -> proto":          "the messages of penstock.v1",
-	"rpc/native -> rpc/access":     "every door asks what its client may do",
-	"rpc/native -> rpc/admin":      "penstock.v1.Admin is registered beside RateLimiter",
-	"rpc/native -> rpc/audit":      "resets and settlements are recorded",
-	"rpc/native -> rpc/catalog":    "Admin puts limits at all nodes",
-	"rpc/native -> rpc/clock":      "deadlines of calls are instants of the node's clock",
-	"rpc/native -> rpc/door":       "what all doors share: faults, rights, limits brought along, metrics",
+	"rpc/native -> cluster":     "a message becomes a request of the node",
+	"rpc/native -> limiter":     "deadlines are instants",
+	"rpc/native -> proto":       "the messages of penstock.v1",
+	"rpc/native -> rpc/access":  "every door asks what its client may do",
+	"rpc/native -> rpc/admin":   "penstock.v1.Admin is registered beside RateLimiter",
+	"rpc/native -> rpc/audit":   "resets and settlements are recorded",
+	"rpc/native -> rpc/catalog": "Admin puts limits at all nodes",
+	"rpc/native -> rpc/clock":   "deadlines of calls are instants of the node's clock",
+	"rpc/native -> rpc/door": "what all doors share: faults, rights, limits brought along, " +
+		"metrics",
 	"rpc/native -> rpc/fair":       "a client that asks for more than its share is refused",
 	"rpc/native -> rpc/gubernator": "its service is registered beside the others",
 	"rpc/native -> rpc/history":    "Admin says which keys are asked for most",
@@ -316,7 +319,8 @@ var walls = map[string]string{
 
 	"cluster/breaker -> *": "a breaker owns its state: it knows no peer and no view",
 	"cluster/charges -> *": "the charges own their state: the node tells them",
-	"cluster/debts -> *":   "the debts own their state: they say what is owed, and the node sends it",
+	"cluster/debts -> *": "the debts own their state: they say what is owed, and the node " +
+		"sends it",
 	"cluster/dedup -> *": "the memory of answers owns its state: it knows no node, no view and " +
 		"no network",
 	"cluster/lease -> *": "the leases own their state: they return what is to be said, and the " +
@@ -338,17 +342,19 @@ var walls = map[string]string{
 	"rpc -> *": "rpc itself is certificates, and the tests of all doors together",
 
 	"rpc/web -> cluster/gossip": "doors serve whatever View the node has",
-	"rpc/web -> limiter/policy": "limits reach the doors through the node, whatever file they came from",
+	"rpc/web -> limiter/policy": "limits reach the doors through the node, whatever file they " +
+		"came from",
 	"rpc/web -> rpc/envoy": "a program that embeds a node need not know Envoy's types; cmd/node " +
 		"adds the door",
 	"rpc/web -> rpc/native": "doors do not know each other: what they share stands below both",
-	"rpc/web -> *":          "a door turns a wire into calls of the node; wiring is cmd/node's work",
+	"rpc/web -> *": "a door turns a wire into calls of the node; wiring is cmd/node's " +
+		"work",
 
 	"rpc/native -> cluster/gossip": "doors serve whatever View the node has",
 	"rpc/native -> limiter/policy": "limits reach the doors through the node, whatever file they " +
 		"came from",
-	"rpc/native -> rpc/envoy": "a program that embeds a node need not know Envoy's types; cmd/node " +
-		"adds the door",
+	"rpc/native -> rpc/envoy": "a program that embeds a node need not know Envoy's types; " +
+		"cmd/node adds the door",
 	"rpc/native -> rpc/web": "doors do not know each other: what they share stands below both",
 	"rpc/native -> rpc/client": "a server does not need its own client; it would come along into " +
 		"every node",
@@ -364,7 +370,8 @@ var walls = map[string]string{
 
 	"rpc/hold -> *": "ids of holds are made and read here, for every door",
 
-	"rpc/notation -> *": "notation writes and reads values: what is done with them is not known here",
+	"rpc/notation -> *": "notation writes and reads values: what is done with them is not known " +
+		"here",
 
 	"rpc/clock -> *": "the machine's clock knows instants and nothing that reads them",
 
@@ -380,14 +387,17 @@ var walls = map[string]string{
 
 	"rpc/gubernator -> rpc/native": "doors do not know each other: what they share is in rpc/door",
 	"rpc/gubernator -> rpc/web":    "doors do not know each other: what they share is in rpc/door",
-	"rpc/gubernator -> *":          "a door turns a wire into calls of the node; wiring is cmd/node's work",
+	"rpc/gubernator -> *": "a door turns a wire into calls of the node; wiring is " +
+		"cmd/node's work",
 
 	"rpc/redis -> rpc/native": "doors do not know each other: what they share is in rpc/door",
 	"rpc/redis -> rpc/web":    "doors do not know each other: what they share is in rpc/door",
-	"rpc/redis -> *":          "a door turns a wire into calls of the node; wiring is cmd/node's work",
+	"rpc/redis -> *": "a door turns a wire into calls of the node; wiring is cmd/node's " +
+		"work",
 
-	"rpc/rpctest -> rpc/native": "internal tests of every door import rpctest, so it imports no door",
-	"rpc/rpctest -> rpc/web":    "internal tests of every door import rpctest, so it imports no door",
+	"rpc/rpctest -> rpc/native": "internal tests of every door import rpctest, so it imports no " +
+		"door",
+	"rpc/rpctest -> rpc/web": "internal tests of every door import rpctest, so it imports no door",
 	"rpc/rpctest -> *": "rpctest makes what tests of several doors need, from what all doors " +
 		"stand on",
 
@@ -440,8 +450,8 @@ var modules = map[string]struct{ rooms, reason string }{
 			"leave cluster/gossip",
 	},
 	"google.golang.org/grpc": {
-		rooms: "rpc rpc/web rpc/native rpc/admin rpc/hold rpc/door rpc/gubernator rpc/peer rpc/wire " +
-			"rpc/rpctest rpc/client rpc/envoy proto",
+		rooms: "rpc rpc/web rpc/native rpc/admin rpc/hold rpc/door rpc/gubernator rpc/peer " +
+			"rpc/wire rpc/rpctest rpc/client rpc/envoy proto",
 		reason: "the transport is a hand of the node: what stands below rpc runs without it in " +
 			"the simulator",
 	},
@@ -667,7 +677,8 @@ func TestShapeTestsCanFail(t *testing.T) {
 			"it knows nobody",
 		},
 		{
-			"wall under another name", "cluster/a.go", `import x "penstock/rpc"`, findForbiddenArrows,
+			"wall under another name", "cluster/a.go", `import x "penstock/rpc"`,
+			findForbiddenArrows,
 			"the same node runs in the simulator",
 		},
 		{
@@ -721,7 +732,8 @@ func TestShapeTestsCanFail(t *testing.T) {
 			findForeignModules, "only for tests",
 		},
 		{
-			"module of some rooms and all tests", "rpc/a_test.go", `import "github.com/goccy/go-yaml"`,
+			"module of some rooms and all tests", "rpc/a_test.go",
+			`import "github.com/goccy/go-yaml"`,
 			findForeignModules, "",
 		},
 		{
@@ -749,11 +761,13 @@ func TestShapeTestsCanFail(t *testing.T) {
 			impure["clock"],
 		},
 		{
-			"now under another name", "limiter/a.go", "import chronos \"time\"\nvar t = chronos.Now()",
+			"now under another name", "limiter/a.go", "import chronos \"time\"\nvar t = " +
+				"chronos.Now()",
 			findImpurities, impure["clock"],
 		},
 		{
-			"timer", "cluster/a.go", "import \"time\"\ntype t struct { *time.Timer }", findImpurities,
+			"timer", "cluster/a.go", "import \"time\"\ntype t struct { *time.Timer }",
+			findImpurities,
 			impure["clock"],
 		},
 		{"AfterFunc of the library", "cluster/a.go", "import \"time\"\nfunc f() { " +
@@ -763,7 +777,8 @@ func TestShapeTestsCanFail(t *testing.T) {
 			findImpurities, "",
 		},
 		{
-			"duration", "limiter/a.go", "import \"time\"\nconst d = 3 * time.Second", findImpurities,
+			"duration", "limiter/a.go", "import \"time\"\nconst d = 3 * time.Second",
+			findImpurities,
 			"",
 		},
 		{

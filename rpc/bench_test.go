@@ -151,7 +151,8 @@ func BenchmarkPeers(b *testing.B) {
 				return calls[0].Err
 			})
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "asks/s")
-			b.ReportMetric(float64(here.peers.Stats().Asks.Load()-before[0])/float64(here.peers.Stats().Frames.Load()-before[1]), "asks/frame")
+			b.ReportMetric(float64(here.peers.Stats().Asks.Load()-before[0])/float64(
+				here.peers.Stats().Frames.Load()-before[1]), "asks/frame")
 		})
 	}
 }

@@ -86,7 +86,8 @@ func TestDelayAtEveryDoor(t *testing.T) {
 		}
 		for _, d := range out.Decisions {
 			if denied := i == len(waits); d.Allowed == denied ||
-				!denied && !isAbout(d.DelayMs, i) || denied && (d.RetryAfterMs < 1 || d.RetryAfterMs > waits[1]) {
+				!denied && !isAbout(d.DelayMs, i) || denied && (d.RetryAfterMs < 1 ||
+				d.RetryAfterMs > waits[1]) {
 				t.Errorf("gRPC %d: %v", i, d)
 			}
 		}

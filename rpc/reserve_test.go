@@ -43,7 +43,8 @@ func TestReserveAndSettle(t *testing.T) {
 		{&penstockv1.Item{Inline: inline, Key: []byte(key), Cost: new(int64(500))}, 200, 800},
 	} {
 		out, err := s[0].client.Reserve(ctx,
-			&penstockv1.ReserveRequest{Items: []*penstockv1.Item{row.item, rpctest.Item("five", key, 1)}, TtlMs: 60_000, Holder: "a proxy"})
+			&penstockv1.ReserveRequest{Items: []*penstockv1.Item{row.item, rpctest.Item("five", key,
+				1)}, TtlMs: 60_000, Holder: "a proxy"})
 		if err != nil || !out.Allowed || len(out.Holds) != 2 || out.Holds[0].Id == "" ||
 			out.Holds[0].Id == out.Holds[1].Id {
 			t.Fatalf("%v, %v", out, err)
@@ -115,13 +116,15 @@ func TestReserveRefuses(t *testing.T) {
 			t.Errorf("settle %q: %v, want %v", id, err, want)
 		}
 	}
+	more := rpctest.Item("tokens", "k", 600)
 	out, err := s.client.Reserve(ctx,
-		&penstockv1.ReserveRequest{Items: []*penstockv1.Item{rpctest.Item("tokens", "k", 600), rpctest.Item("tokens", "k", 600)}, TtlMs: 1000})
+		&penstockv1.ReserveRequest{Items: []*penstockv1.Item{more, more}, TtlMs: 1000})
 	if err != nil || out.Allowed || out.Holds[0].Id != "" || out.Holds[1].Id != "" {
 		t.Errorf("more than there is: %v, %v", out, err)
 	}
-	if got, err := s.client.Peek(ctx,
-		&penstockv1.PeekRequest{Items: []*penstockv1.Item{rpctest.Item("tokens", "k", 0)}}); err != nil || got.Decisions[0].Remaining != 1000 {
+	got, err := s.client.Peek(ctx,
+		&penstockv1.PeekRequest{Items: []*penstockv1.Item{rpctest.Item("tokens", "k", 0)}})
+	if err != nil || got.Decisions[0].Remaining != 1000 {
 		t.Errorf("something is set aside: %v, %v", got, err)
 	}
 }

@@ -296,7 +296,9 @@ func TestRightsOverGRPC(t *testing.T) {
 	}
 	say := func(key string) codes.Code {
 		t.Helper()
-		if err := stream.Send(&penstockv1.CheckStreamRequest{Check: &penstockv1.CheckRequest{Items: []*penstockv1.Item{rpctest.Item("five", key, 1)}}}); err != nil {
+		if err := stream.Send(&penstockv1.CheckStreamRequest{Check: &penstockv1.CheckRequest{
+			Items: []*penstockv1.Item{rpctest.Item("five", key, 1)},
+		}}); err != nil {
 			t.Fatal(err)
 		}
 		out, err := stream.Recv()

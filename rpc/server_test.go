@@ -281,21 +281,27 @@ func TestBadInput(t *testing.T) {
 			"no window", bad(rpctest.Inline(func(in *penstockv1.InlineLimit) { in.PerMs = 0 })),
 			codes.InvalidArgument, "items[2].inline.per: is 0s",
 		},
-		{"a window longer than time", bad(rpctest.Inline(func(in *penstockv1.InlineLimit) { in.PerMs = 1 << 62 })), codes.InvalidArgument, "items[2].inline.per: is 2562047h"},
+		{"a window longer than time", bad(rpctest.Inline(func(in *penstockv1.InlineLimit) {
+			in.PerMs = 1 << 62
+		})), codes.InvalidArgument, "items[2].inline.per: is 2562047h"},
 		{
-			"no algorithm", bad(rpctest.Inline(func(in *penstockv1.InlineLimit) { in.Algorithm = 0 })),
+			"no algorithm",
+			bad(rpctest.Inline(func(in *penstockv1.InlineLimit) { in.Algorithm = 0 })),
 			codes.InvalidArgument, "items[2].inline.algorithm",
 		},
 		{
-			"unknown algorithm", bad(rpctest.Inline(func(in *penstockv1.InlineLimit) { in.Algorithm = 257 })),
+			"unknown algorithm",
+			bad(rpctest.Inline(func(in *penstockv1.InlineLimit) { in.Algorithm = 257 })),
 			codes.InvalidArgument, "items[2].inline.algorithm",
 		},
 		{
-			"unknown anchor", bad(rpctest.Inline(func(in *penstockv1.InlineLimit) { in.Anchor = 3 })),
+			"unknown anchor",
+			bad(rpctest.Inline(func(in *penstockv1.InlineLimit) { in.Anchor = 3 })),
 			codes.InvalidArgument, "items[2].inline.anchor",
 		},
 		{
-			"unknown on_error", bad(rpctest.Inline(func(in *penstockv1.InlineLimit) { in.OnError = -1 })),
+			"unknown on_error",
+			bad(rpctest.Inline(func(in *penstockv1.InlineLimit) { in.OnError = -1 })),
 			codes.InvalidArgument, "items[2].inline.on_error",
 		},
 		{"long name", bad(rpctest.Inline(func(in *penstockv1.InlineLimit) {
@@ -303,7 +309,8 @@ func TestBadInput(t *testing.T) {
 				257)
 		})), codes.InvalidArgument, "items[2].inline.name: has 257 bytes"},
 		{
-			"name of a limit", bad(rpctest.Inline(func(in *penstockv1.InlineLimit) { in.Name = "five" })),
+			"name of a limit",
+			bad(rpctest.Inline(func(in *penstockv1.InlineLimit) { in.Name = "five" })),
 			codes.InvalidArgument, "items[2].inline.name",
 		},
 	} {
@@ -349,9 +356,11 @@ func TestLargestRequest(t *testing.T) {
 	var items []*penstockv1.Item
 	for i := range cluster.MaxItems {
 		items = append(items, &penstockv1.Item{
-			Key:    fmt.Appendf(nil, "%01024d", i),
-			Inline: rpctest.Inline(func(in *penstockv1.InlineLimit) { in.Name = fmt.Sprintf("%0256d", i) }),
-			Id:     &penstockv1.RequestId{Origin: 1<<63 - 1, Sequence: 1<<63 + uint64(i)},
+			Key: fmt.Appendf(nil, "%01024d", i),
+			Inline: rpctest.Inline(func(in *penstockv1.InlineLimit) {
+				in.Name = fmt.Sprintf("%0256d", i)
+			}),
+			Id: &penstockv1.RequestId{Origin: 1<<63 - 1, Sequence: 1<<63 + uint64(i)},
 		})
 	}
 	for _, entry := range s {
@@ -490,7 +499,8 @@ func TestMembersAndRing(t *testing.T) {
 	}
 	for _, bad := range []string{"", strings.Repeat("k", 1025)} {
 		if _, err := admin.Ring(ctx,
-			&penstockv1.RingRequest{Key: []byte(bad)}); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "key: ") {
+			&penstockv1.RingRequest{Key: []byte(bad)}); status.Code(err) != codes.InvalidArgument ||
+			!strings.Contains(err.Error(), "key: ") {
 			t.Errorf("ring of a key of %d bytes: %v", len(bad), err)
 		}
 	}
@@ -549,7 +559,9 @@ func TestReflection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stream.Send(&reflectionv1.ServerReflectionRequest{MessageRequest: &reflectionv1.ServerReflectionRequest_ListServices{}})
+	stream.Send(&reflectionv1.ServerReflectionRequest{
+		MessageRequest: &reflectionv1.ServerReflectionRequest_ListServices{},
+	})
 	out, err := stream.Recv()
 	if err != nil {
 		t.Fatal(err)

@@ -374,7 +374,9 @@ func TestPeersOverTLS(t *testing.T) {
 		t.Errorf("a call without TLS ended with %v; want one that was not sent, and peer n2", c.Err)
 	}
 
-	public := s[0].open(native.NewServer(native.Config{Node: s[0].node, Clock: s[0].clock, TLS: server}))
+	public := s[0].open(native.NewServer(native.Config{
+		Node: s[0].node, Clock: s[0].clock, TLS: server,
+	}))
 	conn, err := grpc.NewClient("passthrough:///"+public,
 		grpc.WithTransportCredentials(credentials.NewTLS(client)))
 	if err != nil {

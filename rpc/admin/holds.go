@@ -41,11 +41,20 @@ func elsewhere(node string) error {
 
 // ListHolds lists the holds that this node keeps, at most count of those that f lets through.
 func ListHolds(n *cluster.Node, f limiter.HoldFilter, count int) (out OpenHolds, err error) {
-	switch {
-	case len(f.Key) > cluster.MaxKey:
-		return out, &cluster.InputError{Field: "key", Reason: fmt.Sprintf("has %d bytes; at most %d are accepted", len(f.Key), cluster.MaxKey)}
-	case len(f.Holder) > limiter.MaxHolder:
-		return out, &cluster.InputError{Field: "holder", Reason: fmt.Sprintf("has %d bytes; at most %d are accepted", len(f.Holder), limiter.MaxHolder)}
+	for _, text := range []struct {
+		field, value string
+		most         int
+	}{
+		{"key", f.Key, cluster.MaxKey},
+		{"holder", f.Holder, limiter.MaxHolder},
+	} {
+		if len(text.value) > text.most {
+			return out, &cluster.InputError{
+				Field: text.field,
+				Reason: fmt.Sprintf("has %d bytes; at most %d are accepted", len(text.value),
+					text.most),
+			}
+		}
 	}
 	list, there, other := n.OpenHolds(f, count)
 	if other != "" {
@@ -59,18 +68,25 @@ func ListHolds(n *cluster.Node, f limiter.HoldFilter, count int) (out OpenHolds,
 }
 
 // Holds lists open holds.
-func (a *Service) Holds(_ context.Context, in *penstockv1.HoldsRequest) (*penstockv1.HoldsResponse, error) {
+func (a *Service) Holds(_ context.Context,
+	in *penstockv1.HoldsRequest,
+) (*penstockv1.HoldsResponse, error) {
 	count, err := readCount(int64(in.Count), HoldsDefault)
 	if err != nil {
 		return nil, door.StatusError(err)
 	}
-	list, err := ListHolds(a.node, limiter.HoldFilter{Limit: in.Limit, Key: string(in.Key), Holder: in.Holder}, count)
+	list, err := ListHolds(a.node,
+		limiter.HoldFilter{Limit: in.Limit, Key: string(in.Key), Holder: in.Holder}, count)
 	if err != nil {
 		return nil, door.StatusError(err)
 	}
 	out := &penstockv1.HoldsResponse{Node: list.Node, There: int64(list.There)}
 	for _, h := range list.Holds {
-		out.Holds = append(out.Holds, &penstockv1.OpenHold{LimitName: h.Limit, Key: []byte(h.Key), Holder: h.Holder, Units: h.Units, LeftMs: h.LeftMs})
+		out.Holds = append(out.Holds,
+			&penstockv1.OpenHold{
+				LimitName: h.Limit, Key: []byte(h.Key), Holder: h.Holder, Units: h.Units,
+				LeftMs: h.LeftMs,
+			})
 	}
 	return out, nil
 }

@@ -18,10 +18,10 @@ import (
 func recordLimit(r door.Recorder, action, name string, before, after *limiter.Limit) {
 	e := audit.Entry{Action: action, Target: name}
 	if before != nil {
-		e.Before = recordedLimit{notation.NewLimitJSON(&before.Spec), notation.NewWordsJSON(&before.Spec)}
+		e.Before = newRecordedLimit(&before.Spec)
 	}
 	if after != nil {
-		e.After = recordedLimit{notation.NewLimitJSON(&after.Spec), notation.NewWordsJSON(&after.Spec)}
+		e.After = newRecordedLimit(&after.Spec)
 	}
 	r.Add(e)
 }
@@ -30,6 +30,10 @@ func recordLimit(r door.Recorder, action, name string, before, after *limiter.Li
 type recordedLimit struct {
 	notation.LimitJSON
 	notation.WordsJSON
+}
+
+func newRecordedLimit(s *limiter.Spec) recordedLimit {
+	return recordedLimit{notation.NewLimitJSON(s), notation.NewWordsJSON(s)}
 }
 
 // ErrNobodyElse says that a node cannot be drained.

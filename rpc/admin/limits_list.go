@@ -29,7 +29,8 @@ type NamedLimit struct {
 	AtMs     int64  `json:"at_ms,omitzero"`
 	OverFile bool   `json:"over_file,omitzero"` // a file of this node has the name too
 
-	Allowed uint64 `json:"allowed"` // checks at the doors of this node; a refusal in dry_run is in shadow
+	// checks at the doors of this node; a refusal in dry_run is in shadow
+	Allowed uint64 `json:"allowed"`
 	Denied  uint64 `json:"denied"`
 	Shadow  uint64 `json:"shadow"`
 	Tagged  uint64 `json:"tagged,omitzero"`        // on_deny: tag

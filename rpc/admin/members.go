@@ -86,10 +86,8 @@ func (k *KnownMember) JSON() MemberJSON {
 	return MemberJSON{
 		Name: k.ID, State: k.state, Role: k.Role.String(), Version: k.version, Peer: k.PeerAddr,
 		GRPC: k.GRPCAddr, HTTP: k.HTTPAddr,
-		Boot: fmt.Sprintf(
-			"%016x",
-			k.Boot,
-		), Features: k.Features.Names(), Limits: k.limits, Self: k.self, FailedAgo: k.failedAgo, Zone: k.Zone,
+		Boot: fmt.Sprintf("%016x", k.Boot), Features: k.Features.Names(),
+		Limits: k.limits, Self: k.self, FailedAgo: k.failedAgo, Zone: k.Zone,
 	}
 }
 

@@ -1,13 +1,13 @@
 // Package catalog keeps the limits that are put into a whole cluster. Follow one change:
 //
-//  1. A client puts a limit at any node (Catalog.Put). The node gives the change a Version, one above
-//     all that it has seen, writes it to its file, and puts it in force.
+//  1. A client puts a limit at any node (Catalog.Put). The node gives the change a Version, one
+//     above all that it has seen, writes it to its file, and puts it in force.
 //  2. It sends the Entry to all other nodes at once. Each merges it into its Log, and answers with
-//     all that it knows of that limit. If another client has changed the limit elsewhere at the same
-//     time, one of both versions is the later one, and the sender of the other one learns that from
-//     the answer: one wins, the other is told.
-//  3. A node that was not reached, was down, or joins later compares hashes of its Log with those of
-//     another node, and they send each other what differs (Catalog.Run, Catalog.Catch).
+//     all that it knows of that limit. If another client has changed the limit elsewhere at the
+//     same time, one of both versions is the later one, and the sender of the other one learns that
+//     from the answer: one wins, the other is told.
+//  3. A node that was not reached, was down, or joins later compares hashes of its Log with those
+//     of another node, and they send each other what differs (Catalog.Run, Catalog.Catch).
 //
 // No node leads. A Log is a union of entries of which the latest count, so the order in which nodes
 // hear of them does not matter, nor how often. A cluster that is cut may put one limit on both

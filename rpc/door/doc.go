@@ -9,8 +9,8 @@
 //  3. Permit says whether the client may ask for all of it. Nothing is charged before.
 //  4. cluster.Node.Check decides, and the door encodes the decisions. All times that it writes in
 //     milliseconds are rounded up by Millis.
-//  5. What is wrong with a request is said in one place, for all doors alike: Explain turns an error
-//     into a Fault, which has a gRPC code, an HTTP status, the field and a text.
+//  5. What is wrong with a request is said in one place, for all doors alike: Explain turns an
+//     error into a Fault, which has a gRPC code, an HTTP status, the field and a text.
 //  6. Metrics counts, and Recorder writes what the client has changed to the audit log.
 //
 // The package knows no protocol, and no door of this house.

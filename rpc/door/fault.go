@@ -15,8 +15,8 @@ import (
 	"penstock/rpc/fair"
 )
 
-// Fault is what a door says instead of an answer. With each of them nothing was charged. As an error
-// it says its text.
+// Fault is what a door says instead of an answer. With each of them nothing was charged. As an
+// error it says its text.
 type Fault struct {
 	Code   codes.Code // for gRPC
 	Status int        // for HTTP

@@ -76,8 +76,8 @@ func (c *Inlines) permit(from Caller, instead access.Right) error {
 	return client.MayBring()
 }
 
-// BringCall is the limit of spec, which a request of a further Door has brought along; ctx is that of
-// the request, with its grpc/peer. An error is for StatusError and WriteError.
+// BringCall is the limit of spec, which a request of a further Door has brought along; ctx is that
+// of the request, with its grpc/peer. An error is for StatusError and WriteError.
 func (c *Inlines) BringCall(ctx context.Context, spec limiter.Spec) (*limiter.Limit, error) {
 	l, err := c.Bring(spec, Caller{Context: ctx})
 	var wrong *limiter.SpecError

@@ -40,9 +40,9 @@ type KeeperConfig struct {
 	Most   int
 	Common *CommonRoom  // shared with other doors; nil: there is none
 	Logger *slog.Logger // required
-	// Fair bounds the connections of one address, or of one network of an IPv6 customer: it may have
-	// fairShare times as many as there is room left for. One address alone gets 7 of 8; the others
-	// find room.
+	// Fair bounds the connections of one address, or of one network of an IPv6 customer: it may
+	// have fairShare times as many as there is room left for. One address alone gets 7 of 8; the
+	// others find room.
 	Fair bool
 	// Refusal is written to a connection before it is closed, in the protocol of the door. Empty
 	// for a door with TLS.

@@ -335,9 +335,11 @@ var tableCounters = []struct {
 func TableStatus(n *cluster.Node) map[string]any {
 	s := n.Table().Stats()
 	return map[string]any{
-		"keys": s.Keys, "cells": s.Cells, "slots": s.Slots, "limits": s.Limits, "bytes": s.Bytes, "budget_bytes": s.Budget,
-		"swept": s.Swept, "evicted": s.Evicted, "overflowed": s.Overflowed, "refused": s.Refused,
-		"inline_limits": s.Inline, "refused_limits": s.RefusedLimits, "refused_inline_limits": s.RefusedInline + n.Stats().InlineRefused.Load(),
+		"keys": s.Keys, "cells": s.Cells, "slots": s.Slots, "limits": s.Limits, "bytes": s.Bytes,
+		"budget_bytes": s.Budget, "swept": s.Swept, "evicted": s.Evicted,
+		"overflowed": s.Overflowed, "refused": s.Refused, "inline_limits": s.Inline,
+		"refused_limits":        s.RefusedLimits,
+		"refused_inline_limits": s.RefusedInline + n.Stats().InlineRefused.Load(),
 	}
 }
 

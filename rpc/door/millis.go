@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Millis is d in milliseconds, rounded up: a client that waits that long has waited long enough. Never (-1)
-// stays -1. All that a door writes as *_ms goes through here.
+// Millis is d in milliseconds, rounded up: a client that waits that long has waited long enough.
+// Never (-1) stays -1. All that a door writes as *_ms goes through here.
 func Millis(d time.Duration) int64 {
 	if d < 0 {
 		return -1

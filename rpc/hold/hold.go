@@ -144,7 +144,8 @@ func Reserve(n *cluster.Node, who *access.Ticket, r *cluster.Request, out []clus
 }
 
 // SettleOrExtend settles or extends the hold of that id.
-func SettleOrExtend(n *cluster.Node, rec door.Recorder, inlines *door.Inlines, id string, op cluster.Op,
+func SettleOrExtend(n *cluster.Node, rec door.Recorder, inlines *door.Inlines, id string,
+	op cluster.Op,
 	actual, ttlMs int64, holder string, deadline limiter.Instant,
 ) (d cluster.Decision, err error) {
 	it, err := readToken(id, inlines)
@@ -222,8 +223,8 @@ var holdFaults = map[limiter.HoldState]*door.Fault{
 	),
 }
 
-// StatusError is what a client is told if d, the answer to op, says that there is no hold, or not any
-// more; nil if there is one, or a denial.
+// StatusError is what a client is told if d, the answer to op, says that there is no hold, or not
+// any more; nil if there is one, or a denial.
 func StatusError(op cluster.Op, d *cluster.Decision) error {
 	if err := Refusal(op, d); err != nil {
 		return door.StatusError(err)
@@ -231,8 +232,8 @@ func StatusError(op cluster.Op, d *cluster.Decision) error {
 	return nil
 }
 
-// Refusal is nil if d, the answer to op, says that there is a hold, or a denial; else it is the fault
-// that a client is told.
+// Refusal is nil if d, the answer to op, says that there is a hold, or a denial; else it is the
+// fault that a client is told.
 func Refusal(op cluster.Op, d *cluster.Decision) error {
 	switch {
 	case op != cluster.OpReserve && d.Source == cluster.SourceFallback &&

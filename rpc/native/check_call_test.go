@@ -60,7 +60,9 @@ func TestCheckCallIsUsedAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		fresh, err := door.Peek(t.Context(),
-			&penstockv1.PeekRequest{Items: []*penstockv1.Item{item(string(in.Items[len(in.Items)-1].Key), 0)}})
+			&penstockv1.PeekRequest{Items: []*penstockv1.Item{
+				item(string(in.Items[len(in.Items)-1].Key), 0),
+			}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -84,8 +86,9 @@ func TestCheckCallIsUsedAgain(t *testing.T) {
 		}
 		used.clear()
 	}
-	if d, err := door.Peek(t.Context(),
-		&penstockv1.PeekRequest{Items: []*penstockv1.Item{item("id", 0), item("a", 0)}}); err != nil ||
+	d, err := door.Peek(t.Context(),
+		&penstockv1.PeekRequest{Items: []*penstockv1.Item{item("id", 0), item("a", 0)}})
+	if err != nil ||
 		fmt.Sprint(d.Decisions[0].Limit-d.Decisions[0].Remaining,
 			d.Decisions[1].Limit-d.Decisions[1].Remaining) != "1 5" {
 		t.Errorf("charged otherwise than once an id, and 5 to a: %v, %v", d, err)

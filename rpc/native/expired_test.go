@@ -21,7 +21,8 @@ func TestExpiredRequestIsNotCharged(t *testing.T) {
 	ctx, cancel := context.WithDeadline(context.Background(), time.Now())
 	defer cancel()
 	if _, err := door.Check(ctx,
-		&penstockv1.CheckRequest{Items: []*penstockv1.Item{rpctest.Item("demo", "a", 1)}}); status.Code(err) != codes.DeadlineExceeded {
+		&penstockv1.CheckRequest{Items: []*penstockv1.Item{rpctest.Item("demo", "a",
+			1)}}); status.Code(err) != codes.DeadlineExceeded {
 		t.Errorf("ended with %v, want DeadlineExceeded", err)
 	}
 	out := answerOnStream(t, door, &penstockv1.CheckStreamRequest{

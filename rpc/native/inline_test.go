@@ -86,7 +86,8 @@ func TestInlineFieldsOfGRPC(t *testing.T) {
 		default:
 			t.Fatalf("%s: is a %v, which this test does not know", f.Name(), f.Kind())
 		}
-		changed[string(f.Name())] = differing(notation.ReadLimit(&penstockv1.InlineLimit{}), notation.ReadLimit(in))
+		changed[string(f.Name())] = differing(notation.ReadLimit(&penstockv1.InlineLimit{}),
+			notation.ReadLimit(in))
 	}
 	checkInline(t, "gRPC", changed)
 }
@@ -98,7 +99,9 @@ func TestInlineEnums(t *testing.T) {
 		0, limiter.Minutes, limiter.Hours, limiter.Days,
 		limiter.Weeks, limiter.Months, limiter.Years,
 	} {
-		if got := notation.ReadLimit(&penstockv1.InlineLimit{Calendar: penstockv1.Calendar(i)}).Calendar; got != want {
+		if got := notation.ReadLimit(&penstockv1.InlineLimit{
+			Calendar: penstockv1.Calendar(i),
+		}).Calendar; got != want {
 			t.Errorf("%v is %v", penstockv1.Calendar(i), got)
 		}
 	}
@@ -317,7 +320,9 @@ func TestDoorsSayOverrides(t *testing.T) {
 		t.Errorf("gRPC: %v", d)
 	}
 	for i, name := range []string{"mine", "mine", "", ""} {
-		in := rpctest.Inline(func(in *penstockv1.InlineLimit) { in.Name, in.PerMs = name, 60_000<<(i%2) })
+		in := rpctest.Inline(func(in *penstockv1.InlineLimit) {
+			in.Name, in.PerMs = name, 60_000<<(i%2)
+		})
 		if d := ask(&penstockv1.Item{Inline: in, Key: []byte("bob")}); d[0].Restarted != (i == 1) {
 			t.Errorf("inline %d: %v", i, d)
 		}

@@ -125,7 +125,8 @@ func TestUnfinishedCallsAreBounded(t *testing.T) {
 	check := func() {
 		t.Helper()
 		if _, err := honest.Check(rpctest.Patience(t),
-			&penstockv1.CheckRequest{Items: []*penstockv1.Item{rpctest.Item("demo", "k", 1)}}, grpc.WaitForReady(true)); err != nil {
+			&penstockv1.CheckRequest{Items: []*penstockv1.Item{rpctest.Item("demo", "k",
+				1)}}, grpc.WaitForReady(true)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -179,7 +180,8 @@ func TestCompleteCallsWeighNothing(t *testing.T) {
 		&penstockv1.CheckRequest{}); status.Code(err) != codes.InvalidArgument {
 		t.Fatal(err)
 	}
-	rpctest.Eventually(t, "nothing is left of the calls", func() bool { return door.used.Load() == 0 })
+	rpctest.Eventually(t, "nothing is left of the calls",
+		func() bool { return door.used.Load() == 0 })
 	ctx, cancel := context.WithCancel(rpctest.Patience(t))
 	stream, err := client.CheckStream(ctx)
 	if err != nil {
@@ -212,12 +214,14 @@ func TestCompleteCallsWeighNothing(t *testing.T) {
 	rpctest.Eventually(t, "half a call weighs",
 		func() bool { return door.used.Load() > streamWeight })
 	raw.WriteRSTStream(1, http2.ErrCodeCancel)
-	rpctest.Eventually(t, "a call that is taken back weighs nothing", func() bool { return door.used.Load() == 0 })
+	rpctest.Eventually(t, "a call that is taken back weighs nothing",
+		func() bool { return door.used.Load() == 0 })
 	raw.half(checkMethod, 100, 10)
 	rpctest.Eventually(t, "half a call weighs",
 		func() bool { return door.used.Load() > streamWeight })
 	raw.Close()
-	rpctest.Eventually(t, "a connection that is gone weighs nothing", func() bool { return door.used.Load() == 0 })
+	rpctest.Eventually(t, "a connection that is gone weighs nothing",
+		func() bool { return door.used.Load() == 0 })
 	door.mu.Lock()
 	defer door.mu.Unlock()
 	if len(door.conns) != 1 {
@@ -260,8 +264,9 @@ func TestRequestsHaveADeadline(t *testing.T) {
 	if ends, ok := ctx.(*undated).Context.Deadline(); !ok || time.Until(ends) > mostUnary {
 		t.Errorf("a call without a deadline ends at %v", ends)
 	}
-	if ctx, _ := a.handle(context.Background(),
-		&tap.Info{FullMethodName: "/penstock.v1.RateLimiter/CheckStream"}); ctx != context.Background() {
+	ctx, _ = a.handle(context.Background(),
+		&tap.Info{FullMethodName: "/penstock.v1.RateLimiter/CheckStream"})
+	if ctx != context.Background() {
 		t.Error("a stream has a deadline")
 	}
 

@@ -26,7 +26,8 @@ func (s *rateLimiter) Reserve(ctx context.Context,
 	if in.Lease {
 		return s.lend(c, in)
 	}
-	ids, allowed, err := hold.Reserve(s.node, c.from.Ticket(), &c.request, c.out, in.TtlMs, in.Holder)
+	ids, allowed, err := hold.Reserve(s.node, c.from.Ticket(), &c.request, c.out, in.TtlMs,
+		in.Holder)
 	if err != nil {
 		return nil, door.StatusError(err)
 	}
@@ -76,7 +77,8 @@ func (s *rateLimiter) lend(c *checkCall,
 func (s *rateLimiter) Settle(ctx context.Context,
 	in *penstockv1.SettleRequest,
 ) (*penstockv1.SettleResponse, error) {
-	d, err := hold.SettleOrExtend(s.node, door.RecorderOf(ctx, s.audit), s.inlines, in.Id, cluster.OpSettle,
+	d, err := hold.SettleOrExtend(s.node, door.RecorderOf(ctx, s.audit), s.inlines, in.Id,
+		cluster.OpSettle,
 		in.Actual, 0, in.Holder, s.deadline(ctx))
 	if err != nil {
 		return nil, door.StatusError(err)
@@ -88,7 +90,8 @@ func (s *rateLimiter) Settle(ctx context.Context,
 func (s *rateLimiter) Extend(ctx context.Context,
 	in *penstockv1.ExtendRequest,
 ) (*penstockv1.ExtendResponse, error) {
-	d, err := hold.SettleOrExtend(s.node, door.RecorderOf(ctx, s.audit), s.inlines, in.Id, cluster.OpExtend, 0,
+	d, err := hold.SettleOrExtend(s.node, door.RecorderOf(ctx, s.audit), s.inlines, in.Id,
+		cluster.OpExtend, 0,
 		in.TtlMs, in.Holder, s.deadline(ctx))
 	if err != nil {
 		return nil, door.StatusError(err)

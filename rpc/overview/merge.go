@@ -152,7 +152,8 @@ type clusterState struct {
 func (o *Overview) State(now time.Time, version string) clusterState {
 	n := o.Node
 	out := clusterState{
-		NowMs: now.UnixMilli(), Node: n.ID(), Ready: n.Ready(), Version: version, Epoch: admin.EpochOf(n),
+		NowMs: now.UnixMilli(), Node: n.ID(), Ready: n.Ready(), Version: version,
+		Epoch:  admin.EpochOf(n),
 		Limits: len(n.Limits()), Disagreeing: admin.Disagreeing(n), Nodes: []nodeState{},
 	}
 	v := n.View()

@@ -89,7 +89,9 @@ func (a *Authority) Config(file string) *tls.Config {
 	roots := x509.NewCertPool()
 	roots.AddCert(a.Cert)
 	return &tls.Config{
-		MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"}, Certificates: []tls.Certificate{pair},
+		MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"}, Certificates: []tls.Certificate{
+			pair,
+		},
 		RootCAs: roots, ClientCAs: roots, ClientAuth: tls.RequireAndVerifyClientCert,
 	}
 }

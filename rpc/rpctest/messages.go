@@ -120,7 +120,9 @@ func CheckReadBy(t *testing.T, call wire.Call, want proto.Message, b []byte) boo
 
 // OddMessages are messages of items as no client of ours writes them.
 func OddMessages() map[string][]byte {
-	item := func(fields ...[]byte) []byte { return protowire.AppendBytes([]byte{1<<3 | 2}, bytes.Join(fields, nil)) }
+	item := func(fields ...[]byte) []byte {
+		return protowire.AppendBytes([]byte{1<<3 | 2}, bytes.Join(fields, nil))
+	}
 	key, id := []byte{3<<3 | 2, 1, 'k'}, []byte{5<<3 | 2, 2, 2 << 3, 7}
 	return map[string][]byte{
 		"nothing":               {},

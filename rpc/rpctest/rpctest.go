@@ -286,7 +286,8 @@ func (c *Talk) Says(line, want string) {
 func (c *Talk) Closed(what string) {
 	c.t.Helper()
 	var timeout net.Error
-	if rest, err := io.ReadAll(c.In); len(rest) > 0 || errors.As(err, &timeout) && timeout.Timeout() {
+	if rest, err := io.ReadAll(c.In); len(rest) > 0 || errors.As(err, &timeout) &&
+		timeout.Timeout() {
 		c.t.Errorf("%s: %q, %v; want the end", what, rest, err)
 	}
 }

@@ -77,7 +77,9 @@ func (w *web) clusterLimits(rw http.ResponseWriter, r *http.Request) {
 	missing := []string{}
 	if len(asked.Names) > 0 {
 		missing = w.Overview.AskAll(r.Context(),
-			overview.Everyone(&overview.Question{Limits: asked, Heavy: &overview.KeysQuestion{Count: admin.MaxListed}}),
+			overview.Everyone(&overview.Question{Limits: asked, Heavy: &overview.KeysQuestion{
+				Count: admin.MaxListed,
+			}}),
 			func(a *overview.Reply, _ timeSkew) {
 				for name, t := range a.Limits {
 					sum := sums[name]
@@ -223,7 +225,9 @@ func (w *web) clusterHeavy(rw http.ResponseWriter, r *http.Request) {
 	}
 	var lists []history.HeavyList
 	missing := w.Overview.AskAll(r.Context(),
-		overview.Everyone(&overview.Question{Heavy: &overview.KeysQuestion{Count: admin.MaxListed}}),
+		overview.Everyone(&overview.Question{Heavy: &overview.KeysQuestion{
+			Count: admin.MaxListed,
+		}}),
 		func(a *overview.Reply, _ timeSkew) {
 			if a.Heavy != nil {
 				lists = append(lists, *a.Heavy)
@@ -252,7 +256,9 @@ func (w *web) clusterTop(rw http.ResponseWriter, r *http.Request) {
 			}
 			return &a.Top.FoundKeys
 		})
-	slices.SortFunc(out.Keys, func(a, b overview.OwnedKey) int { return admin.ByUse(a.KeyState, b.KeyState) })
+	slices.SortFunc(out.Keys, func(a, b overview.OwnedKey) int {
+		return admin.ByUse(a.KeyState, b.KeyState)
+	})
 	out.Keys = out.Keys[:min(n, len(out.Keys))]
 	writeJSON(rw, http.StatusOK, struct {
 		overview.OwnedKeys
@@ -272,7 +278,9 @@ func (w *web) clusterKeys(rw http.ResponseWriter, r *http.Request) {
 		return
 	}
 	out, _ := w.Overview.OwnedKeys(r.Context(),
-		&overview.Question{Keys: &overview.KeysQuestion{Limit: q["limit"], Key: q["prefix"], Count: n}},
+		&overview.Question{Keys: &overview.KeysQuestion{
+			Limit: q["limit"], Key: q["prefix"], Count: n,
+		}},
 		func(a *overview.Reply) *admin.FoundKeys { return a.Keys })
 	slices.SortFunc(out.Keys, func(a, b overview.OwnedKey) int {
 		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Limit, b.Limit))

@@ -149,7 +149,8 @@ func TestGubernatorBodyIsCountedBeforeItIsRead(t *testing.T) {
 }
 
 func FuzzGubernatorJSON(f *testing.F) {
-	f.Add(`{"requests":[{"name":"n","unique_key":"k","hits":"1","limit":10,"duration":60000,"metadata":{"\"{":"\\"}}]}`)
+	f.Add(
+		`{"requests":[{"name":"n","unique_key":"k","hits":"1","limit":10,"duration":60000,"metadata":{"\"{":"\\"}}]}`)
 	f.Add(`{"requests":[{"behavior":36,"algorithm":"LEAKY_BUCKET"}]}`)
 	h := New(Config{Node: rpctest.Alone(f)})
 	f.Fuzz(func(t *testing.T, body string) {

@@ -16,7 +16,8 @@ func (w *web) holds(rw http.ResponseWriter, r *http.Request) {
 		writeFault(rw, *f)
 		return
 	}
-	list, err := admin.ListHolds(w.Node, limiter.HoldFilter{Limit: q["limit"], Key: q["key"], Holder: q["holder"]}, count)
+	list, err := admin.ListHolds(w.Node,
+		limiter.HoldFilter{Limit: q["limit"], Key: q["key"], Holder: q["holder"]}, count)
 	if err != nil {
 		writeFault(rw, door.Explain(err))
 		return

@@ -26,7 +26,8 @@ func TestWhoHoldsWhat(t *testing.T) {
 	for i, holder := range []string{"ann", "bo", "ann"} {
 		var hold holdJSON
 		_, text := rpctest.Page(h, "POST", "/v1/reserve",
-			fmt.Sprintf(`{"limit":"demo","key":"k%d","ttl_ms":%d,"cost":%d,"holder":%q}`, i%2, 60_000-i*1000, i+1, holder))
+			fmt.Sprintf(`{"limit":"demo","key":"k%d","ttl_ms":%d,"cost":%d,"holder":%q}`, i%2,
+				60_000-i*1000, i+1, holder))
 		if err := json.Unmarshal([]byte(text), &hold); err != nil || hold.ID == "" {
 			t.Fatal(text, err)
 		}
@@ -62,7 +63,8 @@ func TestWhoHoldsWhat(t *testing.T) {
 
 	a := admin.New(admin.Config{Node: n})
 	if out, err := a.Holds(context.Background(),
-		&penstockv1.HoldsRequest{Holder: "ann"}); err != nil || out.There != 2 || out.Holds[0].Units != 3 || out.Holds[0].LimitName != "demo" {
+		&penstockv1.HoldsRequest{Holder: "ann"}); err != nil || out.There != 2 ||
+		out.Holds[0].Units != 3 || out.Holds[0].LimitName != "demo" {
 		t.Error(out, err)
 	}
 	for _, in := range []*penstockv1.HoldsRequest{

@@ -272,11 +272,16 @@ func TestOpenAPIHasWhatTheHandlersHave(t *testing.T) {
 	}
 
 	for name, v := range map[string]any{
-		"Request": bodyJSON{}, "Item": itemJSON{}, "Inline": notation.LimitJSON{}, "Decision": DecisionJSON{}, "Decisions": DecisionsJSON{},
+		"Request": bodyJSON{}, "Item": itemJSON{}, "Inline": notation.LimitJSON{},
+		"Decision": DecisionJSON{}, "Decisions": DecisionsJSON{},
 		"Verdict": verdictJSON{}, "AuthDenial": exceededTogether{},
-		"Reservation": reserveJSON{}, "Hold": holdJSON{}, "Holds": reservedJSON{}, "Settlement": settleJSON{}, "Extension": extendJSON{},
-		"Problem": Problem{}, "Denial": exceeded{}, "Member": admin.MemberJSON{}, "NamedLimits": admin.NamedLimits{}, "NamedLimit": admin.NamedLimit{}, "Candidate": admin.CandidateJSON{},
-		"Put": putJSON{}, "Done": adminDone{}, "Changed": limitDone{}, "LimitHistory": limitHistory{}, "LimitEntry": catalog.Entry{}, "Top": admin.TopKeys{},
+		"Reservation": reserveJSON{}, "Hold": holdJSON{}, "Holds": reservedJSON{},
+		"Settlement": settleJSON{}, "Extension": extendJSON{},
+		"Problem": Problem{}, "Denial": exceeded{}, "Member": admin.MemberJSON{},
+		"NamedLimits": admin.NamedLimits{}, "NamedLimit": admin.NamedLimit{},
+		"Candidate": admin.CandidateJSON{},
+		"Put":       putJSON{}, "Done": adminDone{}, "Changed": limitDone{},
+		"LimitHistory": limitHistory{}, "LimitEntry": catalog.Entry{}, "Top": admin.TopKeys{},
 		"OpenHolds": admin.OpenHolds{}, "OpenHold": admin.OpenHold{}, "KeyState": admin.KeyState{},
 	} {
 		want, got := slices.Sorted(maps.Keys(api.Components.Schemas[name].Properties)),

@@ -149,7 +149,8 @@ func TestHTTPHeaderForms(t *testing.T) {
 	}
 	rpctest.Page(h, "GET", "/v1/check?limit=demo&key=used&cost=2", "")
 	answer, _ := rpctest.Page(h, "GET", "/v1/check?limit=demo&key=used&cost=4&headers=triple", "")
-	if got := rpctest.Written(answer, "RateLimit-Remaining"); answer.StatusCode != 429 || len(got) != 1 ||
+	if got := rpctest.Written(answer, "RateLimit-Remaining"); answer.StatusCode != 429 ||
+		len(got) != 1 ||
 		got[0] != "3" || answer.Header.Get("Retry-After") != "3600" ||
 		rpctest.Written(answer, "RateLimit-Reset")[0] != "3600" {
 		t.Errorf("a denial: %d %v", answer.StatusCode, answer.Header)

@@ -109,7 +109,8 @@ func (w *web) extendBody(rw http.ResponseWriter, r *http.Request) {
 func (w *web) atHold(rw http.ResponseWriter, r *http.Request, id string, op cluster.Op, actual,
 	ttlMs int64, holder string,
 ) {
-	d, err := hold.SettleOrExtend(w.Node, w.recorder(r), w.inlines, id, op, actual, ttlMs, holder, 0)
+	d, err := hold.SettleOrExtend(w.Node, w.recorder(r), w.inlines, id, op, actual, ttlMs, holder,
+		0)
 	if err != nil {
 		writeFault(rw, bodyFault(err, true))
 		return

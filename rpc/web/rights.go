@@ -26,7 +26,8 @@ var pageRights = map[string]access.Right{
 	"/v1/cluster/keys": access.Read, "/v1/cluster/holds": access.Read,
 	"/v1/cluster/key": access.Read,
 
-	"/v1/recover": access.Write, "/v1/limits/promote": access.Write, "/v1/limits/rollback": access.Write,
+	"/v1/recover": access.Write, "/v1/limits/promote": access.Write,
+	"/v1/limits/rollback": access.Write,
 
 	"/metrics": access.Metrics,
 }

@@ -58,8 +58,8 @@ type Config struct {
 	// Catalog keeps the limits that are put into the whole cluster, shared by the doors of a node;
 	// nil: they are this door's alone.
 	Catalog *catalog.Catalog
-	// Gate refuses requests while there are too many, shared by the doors of a node. nil: it lets in
-	// all.
+	// Gate refuses requests while there are too many, shared by the doors of a node. nil: it lets
+	// in all.
 	Gate *fair.Gate
 	// Overview is the whole cluster as this node's page shows it. nil: there is no page for that.
 	Overview *overview.Overview

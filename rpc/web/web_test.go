@@ -85,7 +85,8 @@ func TestHTTPRateLimitOfABucket(t *testing.T) {
 		"RateLimit-Policy")[0]; got != `"a \"quoted\\ bucket\" %C3%BC";q=10;w=5` {
 		t.Errorf("RateLimit-Policy: %s", got)
 	}
-	if got := rpctest.Written(answer, "RateLimit")[0]; got != `"a \"quoted\\ bucket\" %C3%BC";r=7;t=1` {
+	if got := rpctest.Written(answer,
+		"RateLimit")[0]; got != `"a \"quoted\\ bucket\" %C3%BC";r=7;t=1` {
 		t.Errorf("RateLimit: %s", got)
 	}
 	answer, body := rpctest.Page(h, "GET", query+"11", "")
