@@ -70,11 +70,12 @@ var arrows = map[string]string{
 	"rpc/web -> rpc/door": "what all doors share: faults, rights, limits brought along, " +
 		"metrics",
 	"rpc/web -> rpc/fair":       "a client that asks for more than its share is refused",
-	"rpc/web -> rpc/gubernator": "its JSON is a page",
+	"rpc/web -> rpc/gubernator": "its pages stand beside the others",
 	"rpc/web -> rpc/history":    "pages show what nodes remember",
 	"rpc/web -> rpc/hold":       "pages reserve, settle and extend",
 	"rpc/web -> rpc/notation":   "limits are JSON there",
 	"rpc/web -> rpc/overview":   "the page of the whole cluster",
+	"rpc/web -> rpc/page":       "all pages answer in JSON, and say problems alike",
 	"rpc/web -> rpc/ui":         "the page of a node",
 
 	"rpc/native -> cluster":     "a message becomes a request of the node",
@@ -117,6 +118,8 @@ var arrows = map[string]string{
 	"rpc/hold -> rpc/peer":   "the id of a hold says its limit as frames do",
 	"rpc/hold -> rpc/wire":   "ids are protobuf by hand",
 
+	"rpc/page -> rpc/door": "pages say faults as problems",
+
 	"rpc/notation -> cluster":  "decisions become messages",
 	"rpc/notation -> limiter":  "limits become messages and JSON, and are read from both",
 	"rpc/notation -> proto":    "the messages of penstock.v1",
@@ -156,6 +159,7 @@ var arrows = map[string]string{
 	"rpc/gubernator -> rpc/audit": "resets are recorded",
 	"rpc/gubernator -> rpc/clock": "deadlines of calls are instants of the node",
 	"rpc/gubernator -> rpc/door":  "what all doors share",
+	"rpc/gubernator -> rpc/page":  "its JSON is written as on other pages",
 	"rpc/gubernator -> rpc/wire":  "messages with a thousand requests are read and written by hand",
 
 	"rpc/redis -> cluster":    "a round of commands becomes a request of the node",
@@ -180,7 +184,7 @@ var arrows = map[string]string{
 	"rpc/envoy -> limiter/policy": "an Envoy says what a request is, and the files which limit " +
 		"that meets",
 	"rpc/envoy -> rpc/door":   "all doors say errors alike",
-	"rpc/envoy -> rpc/web":    "… also on pages",
+	"rpc/envoy -> rpc/page":   "… also on pages",
 	"rpc/envoy -> rpc/access": "an Envoy is a client with rights as any other",
 
 	"rpc/client -> proto": "the client speaks the public protocol",
@@ -257,6 +261,7 @@ var testArrows = map[string]string{
 
 	"rpc/native -> limiter/rules": "calls with attributes are tested with rules",
 	"rpc/native -> rpc/rpctest":   "nodes and limits",
+	"rpc/native -> rpc/page":      "problems of pages are read",
 	"rpc/native -> rpc/web":       "a request over HTTP and over gRPC is answered alike",
 
 	"rpc/web -> rpc/clock":   "the door is tested with what a node remembers",
@@ -268,6 +273,7 @@ var testArrows = map[string]string{
 
 	"rpc/envoy -> rpc/clock":  "the door is tested beside those of a node with a clock",
 	"rpc/envoy -> rpc/native": "… which are these",
+	"rpc/envoy -> rpc/web":    "… of either kind",
 
 	"rpc/redis -> rpc":         "certificates of clients",
 	"rpc/redis -> rpc/native":  "the same limit through other doors counts as one",
@@ -370,6 +376,8 @@ var walls = map[string]string{
 
 	"rpc/hold -> *": "ids of holds are made and read here, for every door",
 
+	"rpc/page -> *": "page writes answers: what they are about is not known here",
+
 	"rpc/notation -> *": "notation writes and reads values: what is done with them is not known " +
 		"here",
 
@@ -456,7 +464,7 @@ var modules = map[string]struct{ rooms, reason string }{
 			"the simulator",
 	},
 	"google.golang.org/protobuf": {
-		rooms: "rpc rpc/web rpc/native rpc/hold rpc/gubernator rpc/peer rpc/wire rpc/rpctest " +
+		rooms: "rpc rpc/native rpc/hold rpc/gubernator rpc/peer rpc/wire rpc/rpctest " +
 			"rpc/client rpc/envoy proto",
 		reason: "messages of the wire stop at rpc; the node has types of its own",
 	},

@@ -100,3 +100,9 @@ func InlineError(item int, err error) error {
 	}
 	return &cluster.InputError{Field: fmt.Sprintf("items[%d].inline", item), Reason: err.Error()}
 }
+
+// ErrBodies is what reading a body returns while there is no room for it.
+var ErrBodies error = &Fault{
+	Code: codes.Unavailable, Status: http.StatusServiceUnavailable, Field: "body",
+	Text: "body: this node has no room for more request bodies; try again in a moment",
+}

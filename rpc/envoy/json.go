@@ -11,7 +11,8 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"penstock/cluster"
-	"penstock/rpc/web"
+	"penstock/rpc/door"
+	"penstock/rpc/page"
 )
 
 // maxBody bounds a request in JSON.
@@ -38,22 +39,22 @@ func (d *Door) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 			Field:  "body",
 			Reason: fmt.Sprintf("has more than %d bytes", large.Limit),
 		}
-	} else if !errors.Is(err, web.ErrBodies) {
+	} else if !errors.Is(err, door.ErrBodies) {
 		err = &cluster.InputError{Field: "body", Reason: err.Error()}
 	}
 	if err != nil {
 		d.failed.Add(1)
-		web.WriteError(rw, err)
+		page.Error(rw, err)
 		return
 	}
 	out, err := d.decide(peer.NewContext(r.Context(), &peer.Peer{Addr: remote(r.RemoteAddr)}), in)
 	if err != nil {
-		web.WriteError(rw, err)
+		page.Error(rw, err)
 		return
 	}
 	text, err := protojson.Marshal(out)
 	if err != nil {
-		web.WriteError(rw, err)
+		page.Error(rw, err)
 		return
 	}
 	rw.Header().Set("Content-Type", "application/json")

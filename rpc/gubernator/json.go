@@ -1,4 +1,4 @@
-package web
+package gubernator
 
 import (
 	"errors"
@@ -13,54 +13,55 @@ import (
 
 	"penstock/cluster"
 	pb "penstock/proto/gubernator"
-	"penstock/rpc/access"
 	"penstock/rpc/door"
-	"penstock/rpc/gubernator"
+	"penstock/rpc/page"
 )
 
-// gubernatorPages serves Gubernator's JSON as its own gateway does: field names of the .proto file,
-// and camelCase too; fields that are not known are passed over; all fields are written, 64-bit
+// This file serves the protocol's JSON as Gubernator's own gateway does: field names of the .proto
+// file, and camelCase too; fields that are not known are passed over; all fields are written, 64-bit
 // numbers as strings; errors are google.rpc.Status.
-func (w *web) gubernatorPages(m *mux) {
-	g := &gubernator.Door{
-		Node: w.Node, Inlines: w.inlines, Draining: w.Draining, Audit: w.Audit,
-		Seconds: w.Metrics.Checks("gubernator"),
+
+// maxBody is the most that a page reads, in bytes.
+const maxBody = 2 << 20
+
+// RateLimitsPage is POST /v1/GetRateLimits; caller says who asks.
+func (g *Door) RateLimitsPage(caller func(*http.Request) door.Caller) http.HandlerFunc {
+	return func(rw http.ResponseWriter, r *http.Request) {
+		in, err := readPage(rw, r)
+		if err != nil {
+			g.Node.Stats().Refused.Add(1)
+			writePage(rw, nil, err)
+			return
+		}
+		out, err := g.Decide(in, caller(r))
+		writePage(rw, out, err)
 	}
-	m.handle("POST /v1/GetRateLimits",
-		w.timed("GetRateLimits", func(rw http.ResponseWriter, r *http.Request) {
-			in, err := readGubernator(rw, r)
-			if err != nil {
-				w.Node.Stats().Refused.Add(1)
-				writeGubernator(rw, nil, err)
-				return
-			}
-			from := door.Caller{TLS: r.TLS, Pass: access.Of(r.Context())}
-			from.Addr, _ = w.clientAddress(r) // a client on a Unix socket has none
-			out, err := g.Decide(in, from)
-			writeGubernator(rw, out, err)
-		}))
-	m.handle("GET /v1/HealthCheck", func(rw http.ResponseWriter, r *http.Request) {
-		out, err := g.HealthCheck(r.Context(), nil)
-		writeGubernator(rw, out, err)
-	})
-	m.handle("GET /v1/LiveCheck", func(rw http.ResponseWriter, r *http.Request) {
-		out, err := g.LiveCheck(r.Context(), nil)
-		writeGubernator(rw, out, err)
-	})
+}
+
+// HealthPage is GET /v1/HealthCheck.
+func (g *Door) HealthPage(rw http.ResponseWriter, r *http.Request) {
+	out, err := g.HealthCheck(r.Context(), nil)
+	writePage(rw, out, err)
+}
+
+// LivePage is GET /v1/LiveCheck.
+func (g *Door) LivePage(rw http.ResponseWriter, r *http.Request) {
+	out, err := g.LiveCheck(r.Context(), nil)
+	writePage(rw, out, err)
 }
 
 // maxObjects is how many objects a body has at most: itself, its requests and their metadata, and
 // some that are not known.
 const maxObjects = 4 * cluster.MaxItems
 
-// readGubernator reads a body. An error is a gRPC status.
-func readGubernator(rw http.ResponseWriter, r *http.Request) (*pb.GetRateLimitsReq, error) {
+// readPage reads a body. An error is a gRPC status.
+func readPage(rw http.ResponseWriter, r *http.Request) (*pb.GetRateLimitsReq, error) {
 	b, err := io.ReadAll(http.MaxBytesReader(rw, r.Body, maxBody))
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
 		return nil, status.Errorf(codes.OutOfRange, "body: has more than %d bytes", large.Limit)
-	case errors.Is(err, ErrBodies):
+	case errors.Is(err, door.ErrBodies):
 		return nil, door.StatusError(err)
 	case err != nil:
 		return nil, status.Errorf(codes.InvalidArgument, "body: cannot be read: %v", err)
@@ -100,14 +101,14 @@ var gatewayStatus = map[codes.Code]int{
 	codes.PermissionDenied: http.StatusForbidden, codes.Unauthenticated: http.StatusUnauthorized,
 }
 
-func writeGubernator(rw http.ResponseWriter, out proto.Message, err error) {
+func writePage(rw http.ResponseWriter, out proto.Message, err error) {
 	if err != nil {
 		s := status.Convert(err)
 		code, known := gatewayStatus[s.Code()]
 		if !known {
 			code = http.StatusInternalServerError
 		}
-		writeJSON(rw, code, struct {
+		page.JSON(rw, code, struct {
 			Code    codes.Code `json:"code"`
 			Message string     `json:"message"`
 			Details []struct{} `json:"details"`
@@ -116,8 +117,8 @@ func writeGubernator(rw http.ResponseWriter, out proto.Message, err error) {
 	}
 	b, err := protojson.MarshalOptions{UseProtoNames: true, EmitUnpopulated: true}.Marshal(out)
 	if err != nil {
-		writeGubernator(rw, nil, fmt.Errorf("the answer cannot be written: %w", err))
+		writePage(rw, nil, fmt.Errorf("the answer cannot be written: %w", err))
 		return
 	}
-	writeBody(rw, http.StatusOK, b)
+	page.Body(rw, http.StatusOK, b)
 }

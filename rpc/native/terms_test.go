@@ -11,6 +11,7 @@ import (
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/rpc/clock"
 	"penstock/rpc/door"
+	"penstock/rpc/page"
 	"penstock/rpc/rpctest"
 	"penstock/rpc/web"
 )
@@ -118,7 +119,7 @@ func TestTermsAtEachDoor(t *testing.T) {
 			second(rpctest.Page(h, "GET", "/v1/check?limit=demo&key=k&"+row.query, "")),
 			second(rpctest.Page(h, "POST", "/v1/check", `{"limit":"demo","key":"k",`+row.json+`}`)),
 		} {
-			var p web.Problem
+			var p page.Problem
 			if err := json.Unmarshal([]byte(answer), &p); err != nil || p.Status != 400 ||
 				p.Field != row.field || !strings.HasPrefix(p.Detail, row.field+": ") {
 				t.Errorf("%s: %s", row.query, answer)

@@ -6,6 +6,7 @@ import (
 	"penstock/rpc/access"
 	"penstock/rpc/audit"
 	"penstock/rpc/door"
+	"penstock/rpc/page"
 )
 
 // recorder is that of the client of r.
@@ -27,8 +28,8 @@ func (w *web) audit(rw http.ResponseWriter, r *http.Request) {
 	q, f := readQuery(r, "count")
 	n, f := queryCount(q, auditDefault, f)
 	if f != nil {
-		writeFault(rw, *f)
+		page.Fault(rw, *f)
 		return
 	}
-	writeJSON(rw, http.StatusOK, auditJSON{w.Node.ID(), w.Audit.Last(n)})
+	page.JSON(rw, http.StatusOK, auditJSON{w.Node.ID(), w.Audit.Last(n)})
 }

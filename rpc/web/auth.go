@@ -16,6 +16,7 @@ import (
 	"penstock/limiter/rules"
 	"penstock/rpc/access"
 	"penstock/rpc/door"
+	"penstock/rpc/page"
 )
 
 // auth is /v1/auth, for proxies that ask before they pass a request on: nginx auth_request, Traefik
@@ -36,7 +37,7 @@ func (w *web) auth(rw http.ResponseWriter, r *http.Request) {
 	item, style, f := w.authItem(r)
 	switch {
 	case f != nil:
-		writeFault(rw, *f)
+		page.Fault(rw, *f)
 	case item.Limit != "":
 		w.answer(rw, r, item, style)
 	default:
@@ -106,7 +107,7 @@ func (w *web) authRuled(rw http.ResponseWriter, r *http.Request, item *cluster.I
 ) {
 	attributes, err := w.attributes(r, w.Node.Rules().Attributes())
 	if err != nil {
-		writeFault(rw, door.Fault{
+		page.Fault(rw, door.Fault{
 			Status: authStatus(err), Field: "attributes",
 			Text: "attributes: " + err.Error(),
 		})
@@ -114,7 +115,7 @@ func (w *web) authRuled(rw http.ResponseWriter, r *http.Request, item *cluster.I
 	}
 	m, out, err := door.CheckRuled(w.Node, access.Of(r.Context()), attributes, item, 0)
 	if err != nil {
-		writeFault(rw, door.Explain(door.RulesError(err)))
+		page.Fault(rw, door.Explain(door.RulesError(err)))
 		return
 	}
 	body := newRuledJSON(&m, out)
@@ -122,11 +123,11 @@ func (w *web) authRuled(rw http.ResponseWriter, r *http.Request, item *cluster.I
 	style = style.as(cluster.SaidTogether(out))
 	switch {
 	case body.Allowed:
-		writeJSON(rw, http.StatusOK, body)
+		page.JSON(rw, http.StatusOK, body)
 	case style.text != "":
 		writeText(rw, style)
 	default:
-		writeProblemJSON(rw, style.denied,
+		page.ProblemJSON(rw, style.denied,
 			exceededTogether{
 				exceededProblem(style.denied, ruledDenial(body.Verdict)),
 				body.Verdict.RefusedBy, body,

@@ -6,20 +6,12 @@ import (
 	"sync/atomic"
 
 	"penstock/rpc/door"
-
-	"google.golang.org/grpc/codes"
 )
 
 // maxBodies is how many bytes of bodies a listener takes in at a time, in all. It is for 32
 // requests of the largest kind, or 60,000 of the usual one; without it, every connection could hold
 // a body of 2 MiB that never ends until its time is over.
 const maxBodies = 64 << 20
-
-// ErrBodies is what reading a body returns while there is no room for it.
-var ErrBodies error = &door.Fault{
-	Code: codes.Unavailable, Status: http.StatusServiceUnavailable, Field: "body",
-	Text: "body: this node has no room for more request bodies; try again in a moment",
-}
 
 // bodies is the room for the bodies of requests under way.
 type bodies struct {
@@ -52,7 +44,7 @@ func (c *countedBody) Read(p []byte) (int, error) {
 	n, err := c.ReadCloser.Read(p)
 	c.held.Add(int64(n))
 	if c.bodies.used.Add(int64(n)) > c.bodies.room {
-		return 0, ErrBodies
+		return 0, door.ErrBodies
 	}
 	return n, err
 }

@@ -16,6 +16,7 @@ import (
 	"penstock/rpc/access"
 	"penstock/rpc/door"
 	"penstock/rpc/notation"
+	"penstock/rpc/page"
 )
 
 // itemJSON is an item of a body.
@@ -81,10 +82,10 @@ func (w *web) body(rw http.ResponseWriter, r *http.Request, op cluster.Op) {
 			"key of what is to be reset"}
 	}
 	if err != nil {
-		writeFault(rw, bodyFault(err, single))
+		page.Fault(rw, bodyFault(err, single))
 		return
 	}
-	writeJSON(rw, http.StatusOK, answer)
+	page.JSON(rw, http.StatusOK, answer)
 }
 
 // itemsBody answers a body with items. single says that it is one item and no list.

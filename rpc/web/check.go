@@ -12,6 +12,7 @@ import (
 	"penstock/limiter"
 	"penstock/rpc/access"
 	"penstock/rpc/door"
+	"penstock/rpc/page"
 )
 
 // DecisionJSON is a decision as HTTP shows it. Numbers are numbers; -1 is never, or for bound:
@@ -71,7 +72,7 @@ func newDecisionJSON(d *cluster.Decision) DecisionJSON {
 func (w *web) checkQuery(rw http.ResponseWriter, r *http.Request) {
 	item, style, f := queryItem(r, cluster.OpTake)
 	if f != nil {
-		writeFault(rw, *f)
+		page.Fault(rw, *f)
 		return
 	}
 	w.answer(rw, r, item, style)
@@ -108,7 +109,7 @@ func (w *web) answer(rw http.ResponseWriter, r *http.Request, item cluster.Item,
 ) {
 	out, err := w.decide(r, item)
 	if err != nil {
-		writeFault(rw, ofQuery(door.Explain(err)))
+		page.Fault(rw, ofQuery(door.Explain(err)))
 		return
 	}
 	setRateLimit(rw.Header(), &out, style.headers)
@@ -116,11 +117,11 @@ func (w *web) answer(rw http.ResponseWriter, r *http.Request, item cluster.Item,
 	style = style.as(out.Said())
 	switch {
 	case out.Allowed:
-		writeJSON(rw, http.StatusOK, body)
+		page.JSON(rw, http.StatusOK, body)
 	case style.text != "":
 		writeText(rw, style)
 	default:
-		writeProblemJSON(rw, style.denied, exceeded{
+		page.ProblemJSON(rw, style.denied, exceeded{
 			exceededProblem(style.denied, denialText(&out)),
 			[]string{out.Rule.Name},
 			body,
@@ -133,7 +134,7 @@ func writeText(rw http.ResponseWriter, style answerStyle) {
 	rw.Header().Set("Content-Type", cmp.Or(style.kind, "text/plain; charset=utf-8"))
 	// it is of the question, and a browser may have asked
 	rw.Header().Set("X-Content-Type-Options", "nosniff")
-	writeBody(rw, style.denied, []byte(style.text))
+	page.Body(rw, style.denied, []byte(style.text))
 }
 
 func denialText(d *cluster.Decision) string {
@@ -180,16 +181,16 @@ func (w *web) reset(r *http.Request, request *cluster.Request, out []cluster.Dec
 func (w *web) peekQuery(rw http.ResponseWriter, r *http.Request) {
 	item, style, f := queryItem(r, cluster.OpPeek)
 	if f != nil {
-		writeFault(rw, *f)
+		page.Fault(rw, *f)
 		return
 	}
 	out, err := w.decide(r, item)
 	if err != nil {
-		writeFault(rw, ofQuery(door.Explain(err)))
+		page.Fault(rw, ofQuery(door.Explain(err)))
 		return
 	}
 	setRateLimit(rw.Header(), &out, style.headers)
-	writeJSON(rw, http.StatusOK, newDecisionJSON(&out))
+	page.JSON(rw, http.StatusOK, newDecisionJSON(&out))
 }
 
 // queryItem reads the item of a query, and how to answer it.

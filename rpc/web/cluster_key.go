@@ -14,6 +14,7 @@ import (
 	"penstock/rpc/door"
 	"penstock/rpc/history"
 	"penstock/rpc/overview"
+	"penstock/rpc/page"
 )
 
 // clusterKey is GET /v1/cluster/key?limit=&key=: where a key lives, how it is, and the latest
@@ -22,18 +23,18 @@ import (
 func (w *web) clusterKey(rw http.ResponseWriter, r *http.Request) {
 	q, f := readQuery(r, "limit", "key")
 	if f != nil {
-		writeFault(rw, *f)
+		page.Fault(rw, *f)
 		return
 	}
 	item := cluster.Item{Limit: q["limit"], Key: q["key"], Cost: 1, Op: cluster.OpPeek}
 	peek, out := cluster.Request{Items: []cluster.Item{item}}, make([]cluster.Decision, 1)
 	if err := w.Node.Check(&peek, out); err != nil {
-		writeFault(rw, ofQuery(door.Explain(err)))
+		page.Fault(rw, ofQuery(door.Explain(err)))
 		return
 	}
 	v := w.Node.View()
 	if v == nil {
-		writeFault(rw, door.Explain(cluster.ErrNoView))
+		page.Fault(rw, door.Explain(cluster.ErrNoView))
 		return
 	}
 	list, share := []history.Answer{}, int64(1)
@@ -47,7 +48,7 @@ func (w *web) clusterKey(rw http.ResponseWriter, r *http.Request) {
 	})
 	slices.SortFunc(list, func(a, b history.Answer) int { return cmp.Compare(b.AtMs, a.AtMs) })
 	p := admin.Locate(v, q["key"])
-	writeJSON(rw, http.StatusOK, map[string]any{
+	page.JSON(rw, http.StatusOK, map[string]any{
 		"limit": q["limit"], "key": q["key"], "decision": newDecisionJSON(&out[0]),
 		"partition": p.Partition, "owner": p.Owner, "heir": p.Heir,
 		"may_reset": mayReset(r.Context(), q["limit"], q["key"]),

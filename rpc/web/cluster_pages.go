@@ -13,6 +13,7 @@ import (
 	"penstock/rpc/door"
 	"penstock/rpc/history"
 	"penstock/rpc/overview"
+	"penstock/rpc/page"
 )
 
 // overviewPages are the pages about the whole cluster. Each of them asks all nodes.
@@ -54,7 +55,7 @@ func (w *web) clusterLimits(rw http.ResponseWriter, r *http.Request) {
 		f = queryFault("by", "%.40q is none of name, checks, denied, beyond, degraded", by)
 	}
 	if f != nil {
-		writeFault(rw, *f)
+		page.Fault(rw, *f)
 		return
 	}
 	asked := &overview.LimitsQuestion{Search: q["search"], By: by, Count: n}
@@ -95,7 +96,7 @@ func (w *web) clusterLimits(rw http.ResponseWriter, r *http.Request) {
 	sortRows(rows, by)
 	shown := rows[:min(n, len(rows))]
 	all := len(w.Node.Limits())
-	writeJSON(rw, http.StatusOK, map[string]any{
+	page.JSON(rw, http.StatusOK, map[string]any{
 		"limits": shown, "found": countLimits(w.Node, q["search"]), "all": all, "missing": missing,
 	})
 }
@@ -160,7 +161,7 @@ func (w *web) clusterRules(rw http.ResponseWriter, r *http.Request) {
 	q, f := readQuery(r, "search", "count")
 	n, f := queryCount(q, admin.KeysDefault, f)
 	if f != nil {
-		writeFault(rw, *f)
+		page.Fault(rw, *f)
 		return
 	}
 	word, found, list := strings.ToLower(q["search"]), 0, []ruleJSON{}
@@ -182,7 +183,7 @@ func (w *web) clusterRules(rw http.ResponseWriter, r *http.Request) {
 			list = append(list, out)
 		}
 	}
-	writeJSON(rw, http.StatusOK, map[string]any{"rules": list, "found": found, "all": all})
+	page.JSON(rw, http.StatusOK, map[string]any{"rules": list, "found": found, "all": all})
 }
 
 // clusterRing is GET /v1/cluster/ring: the owner and the heir of each partition, as indices of
@@ -190,7 +191,7 @@ func (w *web) clusterRules(rw http.ResponseWriter, r *http.Request) {
 func (w *web) clusterRing(rw http.ResponseWriter, r *http.Request) {
 	v := w.Node.View()
 	if v == nil {
-		writeFault(rw, door.Explain(cluster.ErrNoView))
+		page.Fault(rw, door.Explain(cluster.ErrNoView))
 		return
 	}
 	owners, heirs := make([]int, ring.Partitions), make([]int, ring.Partitions)
@@ -208,7 +209,7 @@ func (w *web) clusterRing(rw http.ResponseWriter, r *http.Request) {
 			heirs[p] = int(heir)
 		}
 	}
-	writeJSON(rw, http.StatusOK, map[string]any{
+	page.JSON(rw, http.StatusOK, map[string]any{
 		"ring": admin.RingName(v), "epoch": admin.EpochOf(w.Node),
 		"names": names, "owners": owners, "heirs": heirs,
 	})
@@ -220,7 +221,7 @@ func (w *web) clusterHeavy(rw http.ResponseWriter, r *http.Request) {
 	q, f := readQuery(r, "limit", "count")
 	n, f := queryCount(q, admin.TopDefault, f)
 	if f != nil {
-		writeFault(rw, *f)
+		page.Fault(rw, *f)
 		return
 	}
 	var lists []history.HeavyList
@@ -237,7 +238,7 @@ func (w *web) clusterHeavy(rw http.ResponseWriter, r *http.Request) {
 		history.HeavyList
 		Missing []string `json:"missing"`
 	}{history.Sum(lists...).Of(q["limit"], n), missing}
-	writeJSON(rw, http.StatusOK, out)
+	page.JSON(rw, http.StatusOK, out)
 }
 
 // clusterTop is GET /v1/cluster/top?limit=&count=: the keys that have used most.
@@ -245,7 +246,7 @@ func (w *web) clusterTop(rw http.ResponseWriter, r *http.Request) {
 	q, f := readQuery(r, "limit", "count")
 	n, f := queryCount(q, admin.TopDefault, f)
 	if f != nil {
-		writeFault(rw, *f)
+		page.Fault(rw, *f)
 		return
 	}
 	out, seen := w.Overview.OwnedKeys(r.Context(),
@@ -260,7 +261,7 @@ func (w *web) clusterTop(rw http.ResponseWriter, r *http.Request) {
 		return admin.ByUse(a.KeyState, b.KeyState)
 	})
 	out.Keys = out.Keys[:min(n, len(out.Keys))]
-	writeJSON(rw, http.StatusOK, struct {
+	page.JSON(rw, http.StatusOK, struct {
 		overview.OwnedKeys
 		Seen int64 `json:"seen"` // keys that were looked at
 	}{out, seen})
@@ -274,7 +275,7 @@ func (w *web) clusterKeys(rw http.ResponseWriter, r *http.Request) {
 		f = queryFault("prefix", "has %d bytes; at most %d are accepted", long, cluster.MaxKey)
 	}
 	if f != nil {
-		writeFault(rw, *f)
+		page.Fault(rw, *f)
 		return
 	}
 	out, _ := w.Overview.OwnedKeys(r.Context(),
@@ -287,7 +288,7 @@ func (w *web) clusterKeys(rw http.ResponseWriter, r *http.Request) {
 	})
 	out.Partial = out.Partial || len(out.Keys) > n
 	out.Keys = out.Keys[:min(n, len(out.Keys))]
-	writeJSON(rw, http.StatusOK, out)
+	page.JSON(rw, http.StatusOK, out)
 }
 
 // nodeHold is a hold with the node that keeps it.
@@ -302,7 +303,7 @@ func (w *web) clusterHolds(rw http.ResponseWriter, r *http.Request) {
 	q, f := readQuery(r, "limit", "holder", "count")
 	n, f := queryCount(q, admin.TopDefault, f)
 	if f != nil {
-		writeFault(rw, *f)
+		page.Fault(rw, *f)
 		return
 	}
 	list, there := []nodeHold{}, 0
@@ -320,7 +321,7 @@ func (w *web) clusterHolds(rw http.ResponseWriter, r *http.Request) {
 	slices.SortFunc(list, func(a, b nodeHold) int {
 		return cmp.Or(cmp.Compare(a.LeftMs, b.LeftMs), cmp.Compare(a.Key, b.Key))
 	})
-	writeJSON(rw, http.StatusOK, map[string]any{
+	page.JSON(rw, http.StatusOK, map[string]any{
 		"holds": list[:min(n, len(list))], "there": there, "missing": missing,
 	})
 }

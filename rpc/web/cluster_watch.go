@@ -10,6 +10,7 @@ import (
 	"penstock/rpc/access"
 	"penstock/rpc/door"
 	"penstock/rpc/overview"
+	"penstock/rpc/page"
 )
 
 // timeSkew is how far this node's wall clock is ahead of another one's.
@@ -51,7 +52,7 @@ func (w *web) watchCluster(rw http.ResponseWriter, r *http.Request) {
 		defer w.streams.n.Add(-1)
 	}
 	if f != nil {
-		writeFault(rw, *f)
+		page.Fault(rw, *f)
 		return
 	}
 	if r.Method == http.MethodHead {
@@ -62,7 +63,7 @@ func (w *web) watchCluster(rw http.ResponseWriter, r *http.Request) {
 		web: w, out: http.NewResponseController(rw), rw: rw, rough: rough, told: map[string]int{},
 	}
 	if s.out.SetReadDeadline(time.Time{}) != nil {
-		writeFault(rw, door.Fault{
+		page.Fault(rw, door.Fault{
 			Status: http.StatusInternalServerError, Text: "page: this connection cannot stream",
 		})
 		return

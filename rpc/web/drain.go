@@ -7,6 +7,7 @@ import (
 
 	"penstock/rpc/admin"
 	"penstock/rpc/door"
+	"penstock/rpc/page"
 )
 
 // adminDone says that something has been done at one node.
@@ -17,10 +18,10 @@ type adminDone struct {
 // recoverPage is POST /v1/recover.
 func (w *web) recoverPage(rw http.ResponseWriter, r *http.Request) {
 	if err := admin.RecoverNode(w.recorder(r), w.Node); err != nil {
-		writeFault(rw, door.Explain(err))
+		page.Fault(rw, door.Explain(err))
 		return
 	}
-	writeJSON(rw, http.StatusOK, adminDone{Node: w.Node.ID()})
+	page.JSON(rw, http.StatusOK, adminDone{Node: w.Node.ID()})
 }
 
 // drainPage is POST /v1/drain.
@@ -28,8 +29,8 @@ func (w *web) drainPage(rw http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), answerTimeout-time.Second)
 	defer cancel()
 	if err := admin.DrainNode(ctx, w.recorder(r), w.Drain); err != nil {
-		writeFault(rw, door.Explain(err))
+		page.Fault(rw, door.Explain(err))
 		return
 	}
-	writeJSON(rw, http.StatusOK, adminDone{Node: w.Node.ID()})
+	page.JSON(rw, http.StatusOK, adminDone{Node: w.Node.ID()})
 }

@@ -8,6 +8,7 @@ import (
 
 	"penstock/rpc/admin"
 	"penstock/rpc/door"
+	"penstock/rpc/page"
 )
 
 // top is GET /v1/top?count=&limit=: the keys of this node that have used most.
@@ -15,12 +16,12 @@ func (w *web) top(rw http.ResponseWriter, r *http.Request) {
 	q, f := readQuery(r, "count", "limit")
 	n, f := queryCount(q, admin.TopDefault, f)
 	if f != nil {
-		writeFault(rw, *f)
+		page.Fault(rw, *f)
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), answerTimeout/2)
 	defer cancel()
-	writeJSON(rw, http.StatusOK, admin.Top(ctx, w.Node, n, q["limit"]))
+	page.JSON(rw, http.StatusOK, admin.Top(ctx, w.Node, n, q["limit"]))
 }
 
 // queryCount is the count of a query, unless it has a fault already.

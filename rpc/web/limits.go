@@ -10,6 +10,7 @@ import (
 	"penstock/rpc/admin"
 	"penstock/rpc/catalog"
 	"penstock/rpc/notation"
+	"penstock/rpc/page"
 )
 
 // limits is GET /v1/limits.
@@ -22,7 +23,7 @@ func (w *web) limits(rw http.ResponseWriter, _ *http.Request) {
 		row.Count(checks[name])
 		out.Limits = append(out.Limits, row)
 	}
-	writeJSON(rw, http.StatusOK, out)
+	page.JSON(rw, http.StatusOK, out)
 }
 
 // namedLimit is a limit without counts.
@@ -56,10 +57,10 @@ type limitDone struct {
 // answerChange writes what came of a change.
 func (w *web) answerChange(rw http.ResponseWriter, out catalog.Outcome, err error) {
 	if err != nil {
-		writeFault(rw, bodyFault(err, false))
+		page.Fault(rw, bodyFault(err, false))
 		return
 	}
-	writeJSON(
+	page.JSON(
 		rw,
 		http.StatusOK,
 		limitDone{w.Node.ID(), out.Replaced, out.Version.String(), out.Reached, out.Missing},
@@ -70,7 +71,7 @@ func (w *web) answerChange(rw http.ResponseWriter, out catalog.Outcome, err erro
 func (w *web) putLimit(rw http.ResponseWriter, r *http.Request) {
 	q, f := readQuery(r, "version")
 	if f != nil {
-		writeFault(rw, *f)
+		page.Fault(rw, *f)
 		return
 	}
 	l, err := w.limitIn(rw, r)
@@ -110,7 +111,7 @@ func (w *web) limitNamed(
 	return func(rw http.ResponseWriter, r *http.Request) {
 		q, f := readQuery(r, append(further, "name", "version")...)
 		if f != nil {
-			writeFault(rw, *f)
+			page.Fault(rw, *f)
 			return
 		}
 		out, err := how(w.change(r, q["version"]), q)
@@ -122,14 +123,14 @@ func (w *web) limitNamed(
 func (w *web) historyPage(rw http.ResponseWriter, r *http.Request) {
 	q, f := readQuery(r, "name")
 	if f != nil {
-		writeFault(rw, *f)
+		page.Fault(rw, *f)
 		return
 	}
 	list := w.Catalog.History(q["name"])
 	if list == nil {
 		list = []catalog.Entry{}
 	}
-	writeJSON(rw, http.StatusOK, limitHistory{w.Node.ID(), list})
+	page.JSON(rw, http.StatusOK, limitHistory{w.Node.ID(), list})
 }
 
 // limitHistory is GET /v1/limits/history.

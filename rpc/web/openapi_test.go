@@ -26,6 +26,7 @@ import (
 	"penstock/rpc/clock"
 	"penstock/rpc/hold"
 	"penstock/rpc/notation"
+	"penstock/rpc/page"
 	"penstock/rpc/rpctest"
 )
 
@@ -277,7 +278,7 @@ func TestOpenAPIHasWhatTheHandlersHave(t *testing.T) {
 		"Verdict": verdictJSON{}, "AuthDenial": exceededTogether{},
 		"Reservation": reserveJSON{}, "Hold": holdJSON{}, "Holds": reservedJSON{},
 		"Settlement": settleJSON{}, "Extension": extendJSON{},
-		"Problem": Problem{}, "Denial": exceeded{}, "Member": admin.MemberJSON{},
+		"Problem": page.Problem{}, "Denial": exceeded{}, "Member": admin.MemberJSON{},
 		"NamedLimits": admin.NamedLimits{}, "NamedLimit": admin.NamedLimit{},
 		"Candidate": admin.CandidateJSON{},
 		"Put":       putJSON{}, "Done": adminDone{}, "Changed": limitDone{},

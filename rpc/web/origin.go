@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"penstock/rpc/door"
+	"penstock/rpc/page"
 )
 
 // Hosts are the names that requests to a listener may have in Host. An attacker can point a name of
@@ -94,7 +95,7 @@ func (w *web) screened(next http.Handler) http.Handler {
 		}
 		if f != nil {
 			w.Node.Stats().Refused.Add(1)
-			writeFault(rw, *f)
+			page.Fault(rw, *f)
 			return
 		}
 		next.ServeHTTP(rw, r)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"penstock/limiter"
+	"penstock/rpc/door"
 	"penstock/rpc/rpctest"
 )
 
@@ -279,7 +280,7 @@ func TestHTTPBodiesAreBounded(t *testing.T) {
 	for _, c := range []struct {
 		bytes int
 		want  error
-	}{{60, nil}, {40, nil}, {1, ErrBodies}} {
+	}{{60, nil}, {40, nil}, {1, door.ErrBodies}} {
 		if err := send(c.bytes); err != c.want {
 			t.Errorf("a body of %d bytes: %v, want %v", c.bytes, err, c.want)
 		}

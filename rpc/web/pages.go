@@ -1,29 +1,28 @@
 package web
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"runtime"
 	"runtime/debug"
-	"strconv"
 	"time"
 
 	"penstock/cluster"
 	"penstock/rpc/admin"
 	"penstock/rpc/door"
+	"penstock/rpc/page"
 )
 
 func (w *web) ready(rw http.ResponseWriter, _ *http.Request) {
 	switch {
 	case w.Draining != nil && w.Draining():
-		writeProblem(rw, &Problem{
+		page.WriteProblem(rw, &page.Problem{
 			Status: http.StatusServiceUnavailable, Title: "Draining",
 			Detail: "this node is leaving its cluster",
 		})
 	case !w.Node.Ready():
-		writeProblem(rw, &Problem{
+		page.WriteProblem(rw, &page.Problem{
 			Status: http.StatusServiceUnavailable, Title: "Not ready",
 			Detail: "this node has not joined its cluster yet",
 		})
@@ -48,7 +47,7 @@ func (w *web) healthcheck(rw http.ResponseWriter, _ *http.Request) {
 func (w *web) members(rw http.ResponseWriter, _ *http.Request) {
 	v := w.Node.View()
 	if v == nil {
-		writeFault(rw, door.Explain(cluster.ErrNoView))
+		page.Fault(rw, door.Explain(cluster.ErrNoView))
 		return
 	}
 	out := struct {
@@ -59,7 +58,7 @@ func (w *web) members(rw http.ResponseWriter, _ *http.Request) {
 	for _, k := range admin.KnownMembers(w.Node, v, w.Roster) {
 		out.Members = append(out.Members, k.JSON())
 	}
-	writeJSON(rw, http.StatusOK, out)
+	page.JSON(rw, http.StatusOK, out)
 }
 
 func (w *web) ring(rw http.ResponseWriter, r *http.Request) {
@@ -73,16 +72,16 @@ func (w *web) ring(rw http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if f != nil {
-		writeFault(rw, *f)
+		page.Fault(rw, *f)
 		return
 	}
 	v := w.Node.View()
 	if v == nil {
-		writeFault(rw, door.Explain(cluster.ErrNoView))
+		page.Fault(rw, door.Explain(cluster.ErrNoView))
 		return
 	}
 	p := admin.Locate(v, key)
-	writeJSON(rw, http.StatusOK, struct {
+	page.JSON(rw, http.StatusOK, struct {
 		Key       string `json:"key"`
 		Partition int    `json:"partition"`
 		Owner     string `json:"owner"`
@@ -109,7 +108,7 @@ func (w *web) status(rw http.ResponseWriter, _ *http.Request) {
 		members, active, hash = len(v.Members), v.Active(), admin.RingName(v)
 	}
 	unreachable := listed(w.Node.Unreachable())
-	writeJSON(rw, http.StatusOK, map[string]any{
+	page.JSON(rw, http.StatusOK, map[string]any{
 		"name":               w.Node.ID(),
 		"boot":               fmt.Sprintf("%016x", w.Node.Boot()),
 		"version":            w.Version,
@@ -150,25 +149,4 @@ func listed(ids []string) []string {
 		return []string{}
 	}
 	return ids
-}
-
-func writeJSON(rw http.ResponseWriter, status int, v any) {
-	b, err := json.Marshal(v)
-	if err != nil {
-		http.Error(rw, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	writeBody(rw, status, b)
-}
-
-// writeBody answers with JSON, and a line's end.
-func writeBody(rw http.ResponseWriter, status int, b []byte) {
-	h := rw.Header()
-	if h.Get("Content-Type") == "" {
-		h.Set("Content-Type", "application/json")
-	}
-	h.Set("Cache-Control", "no-store")
-	h.Set("Content-Length", strconv.Itoa(len(b)+1))
-	rw.WriteHeader(status)
-	rw.Write(append(b, '\n'))
 }

@@ -9,6 +9,7 @@ import (
 	"penstock/rpc/access"
 	"penstock/rpc/door"
 	"penstock/rpc/hold"
+	"penstock/rpc/page"
 )
 
 // reserveJSON asks for holds: on items, or with the fields of one item.
@@ -54,19 +55,19 @@ func (w *web) reserveBody(rw http.ResponseWriter, r *http.Request) {
 		"a body has items, ttl_ms, holder or the fields of one item; an item has limit, inline, "+
 			"key, cost")
 	if err != nil {
-		writeFault(rw, bodyFault(err, false))
+		page.Fault(rw, bodyFault(err, false))
 		return
 	}
 	request, single, err := w.request(r, body.Items, body.itemJSON, cluster.OpTake)
 	if err != nil {
-		writeFault(rw, bodyFault(err, single))
+		page.Fault(rw, bodyFault(err, single))
 		return
 	}
 	out := make([]cluster.Decision, len(request.Items))
 	ids, allowed, err := hold.Reserve(w.Node, access.Of(r.Context()), request, out, body.TTLMs,
 		body.Holder)
 	if err != nil {
-		writeFault(rw, bodyFault(err, single))
+		page.Fault(rw, bodyFault(err, single))
 		return
 	}
 	answer := reservedJSON{Allowed: allowed, Holds: make([]holdJSON, len(out))}
@@ -76,7 +77,7 @@ func (w *web) reserveBody(rw http.ResponseWriter, r *http.Request) {
 	if single {
 		answer.holdJSON = &answer.Holds[0]
 	}
-	writeJSON(rw, http.StatusOK, answer)
+	page.JSON(rw, http.StatusOK, answer)
 }
 
 // settleBody is POST /v1/settle.
@@ -89,7 +90,7 @@ func (w *web) settleBody(rw http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if err != nil {
-		writeFault(rw, bodyFault(err, false))
+		page.Fault(rw, bodyFault(err, false))
 		return
 	}
 	w.atHold(rw, r, body.ID, cluster.OpSettle, *body.Actual, 0, body.Holder)
@@ -99,7 +100,7 @@ func (w *web) settleBody(rw http.ResponseWriter, r *http.Request) {
 func (w *web) extendBody(rw http.ResponseWriter, r *http.Request) {
 	body, err := readJSON[extendJSON](rw, r, "a sign of life has id, ttl_ms, holder")
 	if err != nil {
-		writeFault(rw, bodyFault(err, false))
+		page.Fault(rw, bodyFault(err, false))
 		return
 	}
 	w.atHold(rw, r, body.ID, cluster.OpExtend, 0, body.TTLMs, body.Holder)
@@ -112,10 +113,10 @@ func (w *web) atHold(rw http.ResponseWriter, r *http.Request, id string, op clus
 	d, err := hold.SettleOrExtend(w.Node, w.recorder(r), w.inlines, id, op, actual, ttlMs, holder,
 		0)
 	if err != nil {
-		writeFault(rw, bodyFault(err, true))
+		page.Fault(rw, bodyFault(err, true))
 		return
 	}
-	writeJSON(rw, http.StatusOK, newDecisionJSON(&d))
+	page.JSON(rw, http.StatusOK, newDecisionJSON(&d))
 }
 
 // bodyFault says what was wrong with a body, or with what it asked for. single says that it was one

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"penstock/rpc/door"
+	"penstock/rpc/page"
 	"penstock/rpc/rpctest"
 )
 
@@ -33,7 +34,7 @@ func TestHTTPBodiesAreReadToTheLetter(t *testing.T) {
 		`{"items":[` + strings.Repeat("{},", 600_000) + `{}]}`:                         "items",
 	} {
 		answer, text := rpctest.Page(h, "POST", "/v1/check", body)
-		var p Problem
+		var p page.Problem
 		if err := json.Unmarshal([]byte(text), &p); err != nil || answer.StatusCode != 400 ||
 			p.Field != field {
 			t.Errorf("%.90s: %d %.300s\nwant 400, field %q", body, answer.StatusCode, text, field)

@@ -20,6 +20,7 @@ import (
 	"penstock/rpc/door"
 	"penstock/rpc/fair"
 	"penstock/rpc/overview"
+	"penstock/rpc/page"
 	"penstock/rpc/ui"
 )
 
@@ -188,7 +189,7 @@ func (w *web) mux() *mux {
 	m.handle("GET /readyz", w.ready)
 	m.handle("GET /healthcheck", w.healthcheck)
 	m.HandleFunc("/", func(rw http.ResponseWriter, r *http.Request) {
-		writeProblem(rw, &Problem{
+		page.WriteProblem(rw, &page.Problem{
 			Status: http.StatusNotFound, Title: "Not Found",
 			Detail: fmt.Sprintf("path: there is nothing at %.100q", r.URL.Path),
 		})
@@ -228,7 +229,7 @@ func (m *mux) allow(method, path string) {
 func (m *mux) refuseMethod(path string) http.HandlerFunc {
 	return func(rw http.ResponseWriter, r *http.Request) {
 		rw.Header().Set("Allow", m.methods[path])
-		writeProblem(rw, &Problem{
+		page.WriteProblem(rw, &page.Problem{
 			Status: http.StatusMethodNotAllowed, Title: "Method Not Allowed",
 			Detail: fmt.Sprintf("method: %.20s is not for %s; use %s", r.Method, path,
 				m.methods[path]),
@@ -261,11 +262,11 @@ func (w *web) guarded(next http.Handler) http.Handler {
 		}
 		ticket := w.clients.Identify(r.Header.Get("Authorization"), r.TLS)
 		if ticket == nil {
-			writeFault(rw, door.Explain(access.ErrUnknown))
+			page.Fault(rw, door.Explain(access.ErrUnknown))
 			return
 		}
 		if err := mayOpen(ticket, r); err != nil {
-			writeFault(rw, door.Explain(err))
+			page.Fault(rw, door.Explain(err))
 			return
 		}
 		next.ServeHTTP(rw, r.WithContext(access.With(r.Context(), ticket)))
@@ -282,16 +283,21 @@ func (w *web) gated(next http.Handler) http.Handler {
 			next.ServeHTTP(rw, r)
 			return
 		}
-		from := door.Caller{TLS: r.TLS, Pass: access.Of(r.Context())}
-		from.Addr, _ = w.clientAddress(r)
-		client := from.Name()
+		client := w.caller(r).Name()
 		if err := w.Gate.Enter(client); err != nil {
-			writeFault(rw, door.Explain(err))
+			page.Fault(rw, door.Explain(err))
 			return
 		}
 		defer w.Gate.Leave(client)
 		next.ServeHTTP(rw, r)
 	})
+}
+
+// caller is the client of a request. One on a Unix socket has no address.
+func (w *web) caller(r *http.Request) door.Caller {
+	from := door.Caller{TLS: r.TLS, Pass: access.Of(r.Context())}
+	from.Addr, _ = w.clientAddress(r)
+	return from
 }
 
 // operatorPath reports whether a page is for finding out what a node is busy with.

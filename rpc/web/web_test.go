@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"penstock/rpc/admin"
+	"penstock/rpc/page"
 	"penstock/rpc/rpctest"
 )
 
@@ -324,7 +325,7 @@ func TestHTTPBadInput(t *testing.T) {
 		{"GET", "/v1/reset", "", 405, ""},
 	} {
 		answer, body := rpctest.Page(h, c.method, c.target, c.body)
-		var p Problem
+		var p page.Problem
 		if err := json.Unmarshal([]byte(body), &p); err != nil {
 			t.Errorf("%s %.80s %.80s: no JSON: %s", c.method, c.target, c.body, body)
 			continue
