@@ -1,6 +1,6 @@
 // Package gubernator is the door for clients of Gubernator: pb.gubernator.V1, with its field numbers
-// and enum values, so that they need no change. Its JSON is served by package rpc, through
-// Door.Decide. What the door translates:
+// and enum values, so that they need no change. The HTTP door registers its JSON
+// (json.go). What the door translates:
 //
 //   - A request states its limit: TOKEN_BUCKET is a stated_window, LEAKY_BUCKET a stated_bucket. If
 //     the cluster has a limit of that name, that one decides instead.
@@ -11,5 +11,5 @@
 //   - An error of one request is in its response, and others are decided.
 //
 // A call takes its memory with it from the bytes that are read to those that are written (call.go,
-// writer.go). rpc/DESIGN.md says why, and lists all differences.
+// writer.go). DESIGN.md says why, and lists all differences.
 package gubernator

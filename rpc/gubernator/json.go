@@ -24,7 +24,7 @@ import (
 // maxBody is the most that a page reads, in bytes.
 const maxBody = 2 << 20
 
-// RateLimitsPage is POST /v1/GetRateLimits; caller says who asks.
+// RateLimitsPage is POST /v1/GetRateLimits; caller names the client.
 func (g *Door) RateLimitsPage(caller func(*http.Request) door.Caller) http.HandlerFunc {
 	return func(rw http.ResponseWriter, r *http.Request) {
 		in, err := readPage(rw, r)

@@ -15,6 +15,5 @@
 //  5. A call ends with its answer, at its deadline at the latest, and knows whether the peer may have
 //     acted: the trailer of a stream says how far the door got.
 //
-// A snapshot of the counters (snapshot.go) is a file of such frames. DESIGN.md of rpc says why, in
-// its points 1 to 6.
+// A snapshot of the counters (snapshot.go) is a file of such frames. DESIGN.md says why.
 package peer
