@@ -401,7 +401,8 @@ func (n *Node) Close(ctx context.Context) error {
 	var err error
 	if n.gossip != nil {
 		err = n.gossip.SetState(cluster.StateLeaving)
-		for n.node.Held()+n.node.PendingNotices() > 0 && n.node.View().Active() > 0 && ctx.Err() == nil {
+		for n.node.Held()+n.node.PendingNotices() > 0 && n.node.View().Active() > 0 &&
+			ctx.Err() == nil {
 			select {
 			case <-time.After(10 * time.Millisecond):
 			case <-ctx.Done():

@@ -28,7 +28,8 @@ func (l *Limit) Candidate() *Limit { return l.candidate }
 func (l *Limit) WithCandidate(s Spec, overrides ...Override) (*Limit, error) {
 	if l.Algorithm == Concurrency || s.Algorithm == Concurrency {
 		return nil, &SpecError{"algorithm", "concurrency counts permits that come back, " +
-			"which a candidate does not see: a limit with concurrency has no candidate, and is none"}
+			"which a candidate does not see: a limit with concurrency has no candidate, and is " +
+			"none"}
 	}
 	if s.Name = l.Name + candidateMark; len(s.Name) > MaxName {
 		return nil, &SpecError{

@@ -18,7 +18,8 @@ func TestDenialsAreKept(t *testing.T) {
 	var kept sync.Map // by algorithm
 	forEveryAlgorithm(t, func(t *rapid.T, a limiter.Algorithm) {
 		s := drawParams(t, drawShapeOf(t, a))
-		s.CountRejected, s.Drain, s.Strict, s.Sessions, s.ClientTime = false, false, false, false, false
+		s.CountRejected, s.Drain, s.Strict, s.Sessions, s.ClientTime = false, false, false, false,
+			false
 		if s.Limit, s.Refill = min(
 			s.Limit, limiter.MaxLimit,
 		), min(s.Refill, limiter.MaxLimit); s.Algorithm == limiter.TokenBucket {

@@ -163,7 +163,8 @@ func (in *input) request(s limiter.Spec, now limiter.Instant) (r limiter.Request
 		r.Cost = 1
 	}
 	if flags := in.number(1); flags&128 != 0 {
-		r.Report, r.Drain, r.Strict, r.Timed = flags&3 == 3, flags&12 == 12, flags&16 != 0, flags&32 != 0
+		r.Report, r.Drain, r.Strict, r.Timed = flags&3 == 3, flags&12 == 12, flags&16 != 0,
+			flags&32 != 0
 	}
 	if r.Timed {
 		r.At = (now + limiter.Instant(in.below(int64(2*s.Per))) - limiter.Instant(s.Per)).Millis()

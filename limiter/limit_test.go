@@ -20,7 +20,8 @@ func TestNewRefuses(t *testing.T) {
 	window := good
 	window.Algorithm = limiter.FixedWindow
 	log, tokens, queue, parts := good, good, good, good
-	log.Algorithm, tokens.Algorithm, queue.Algorithm, parts.Algorithm = limiter.SlidingLog, limiter.TokenBucket, limiter.LeakyBucket, limiter.SlidingCounter
+	log.Algorithm, tokens.Algorithm, queue.Algorithm, parts.Algorithm = limiter.SlidingLog,
+		limiter.TokenBucket, limiter.LeakyBucket, limiter.SlidingCounter
 	permits := good
 	permits.Algorithm = limiter.Concurrency
 	with := func(s limiter.Spec, change func(*limiter.Spec)) limiter.Spec { change(&s); return s }

@@ -56,7 +56,8 @@ func TestNeverDenies(t *testing.T) {
 		{limiter.Spec{DryRun: true}, true},
 		{limiter.Spec{OnDeny: limiter.DenyShadow}, true},
 	} {
-		test.s.Name, test.s.Algorithm, test.s.Limit, test.s.Per = "hidden", limiter.GCRA, 1, time.Minute
+		test.s.Name, test.s.Algorithm, test.s.Limit, test.s.Per = "hidden", limiter.GCRA, 1,
+			time.Minute
 		if got := mustNew(t, test.s).NeverDenies(); got != test.want {
 			t.Errorf("%+v: %v", test.s, got)
 		}

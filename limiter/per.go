@@ -6,7 +6,8 @@ import (
 )
 
 // PerForms says what ParsePer reads.
-const PerForms = "write 10s, 5m, 1h30m, 1d, 2w, or second, minute, hour, day, week; for a fixed_window also month, year"
+const PerForms = "write 10s, 5m, 1h30m, 1d, 2w, or second, minute, hour, day, week; for a " +
+	"fixed_window also month, year"
 
 // perUnits are what a number in a period counts.
 var perUnits = map[string]time.Duration{

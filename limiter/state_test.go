@@ -89,7 +89,8 @@ func drawState(t *rapid.T, l *Limit, now Instant, name string) []int64 {
 func drawRequest(t *rapid.T, l *Limit, now Instant, name string) *Request {
 	r := &Request{Cost: rapid.Int64Range(-1, 6).Draw(t, name+" cost")}
 	flags := rapid.IntRange(0, 31).Draw(t, name+" flags")
-	r.Report, r.Drain, r.Strict, r.Timed = flags&17 == 17, flags&18 == 18, flags&20 == 20, flags&24 == 24
+	r.Report, r.Drain, r.Strict, r.Timed = flags&17 == 17, flags&18 == 18, flags&20 == 20,
+		flags&24 == 24
 	if r.Timed {
 		r.At = (now + Instant(rapid.Int64Range(-2*int64(l.Per), 2*int64(l.Per)).Draw(t,
 			name+" at"))).Millis()

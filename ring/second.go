@@ -56,7 +56,8 @@ func (r *Ring) restOfBoth(heirs *[Partitions]uint16, owner int) {
 			continue
 		}
 		if second, ok := rest.Heir(p); ok {
-			if second >= owner { // every member after the owner has the index plus 1 in the full ring
+			if second >= owner {
+				// every member after the owner has the index plus 1 in the full ring
 				second++
 			}
 			heirs[p] = uint16(second)

@@ -136,7 +136,9 @@ func (p *protection) web() *webClient {
 
 // call sends a request, and reads an answer in JSON, if it is one. What the door calls an error is
 // an error.
-func (w *webClient) call(method, page, body string, into any, header ...string) (*http.Response, error) {
+func (w *webClient) call(method, page, body string, into any,
+	header ...string,
+) (*http.Response, error) {
 	r, err := http.NewRequest(method, w.base+page, strings.NewReader(body))
 	if err != nil {
 		return nil, err

@@ -20,8 +20,8 @@ const triedLimits = `limits:
 `
 
 // Promise: a candidate counts over the whole cluster and decides nothing; `limits candidate` adds
-// up what all nodes know; `limits promote --file` puts it in force at nodes that watch the file, and
-// what keys have used stays.
+// up what all nodes know; `limits promote --file` puts it in force at nodes that watch the file,
+// and what keys have used stays.
 func TestCandidateOverTheCluster(t *testing.T) {
 	file := write(t, triedLimits)
 	n1 := serveProcess(t, "n1", "--limits", file)

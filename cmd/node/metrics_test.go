@@ -92,7 +92,9 @@ func startOperated(t *testing.T) (*running, *logBook, func(path string) string) 
 		s.PeerTLSCA = a.file
 	})
 	r.waitReady(t)
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	client := &http.Client{
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
+	}
 	return r, book, func(path string) string {
 		t.Helper()
 		ask, err := http.NewRequestWithContext(t.Context(), http.MethodGet,

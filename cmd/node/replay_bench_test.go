@@ -19,7 +19,8 @@ func BenchmarkReplay(b *testing.B) {
 	const lines = 200_000
 	var log bytes.Buffer
 	for i := range lines {
-		fmt.Fprintf(&log, "10.0.%d.%d - - [10/Oct/2026:13:%02d:%02d +0000] \"GET /api/items?page=%d "+
+		fmt.Fprintf(&log, "10.0.%d.%d - - [10/Oct/2026:13:%02d:%02d +0000] \"GET "+
+			"/api/items?page=%d "+
 			"HTTP/1.1\" 200 5120 \"https://example.org/\" \"Mozilla/5.0 (X11; Linux x86_64)\"\n",
 			i%7, i%251, i*60/lines, i*3600/lines%60, i%50)
 	}

@@ -43,8 +43,9 @@ type replayedPart struct {
 	Denied   int64  `json:"denied"`  // by any of them: then none is
 	Refused  int64  `json:"refused"` // by this limit itself, or by limits of this rule
 	Shadowed int64  `json:"shadowed"`
-	Delayed  int64  `json:"delayed"`        // of those allowed: by this limit, or limits of this rule
-	Keys     int    `json:"keys,omitempty"` // of a limit
+	// of those allowed: by this limit, or limits of this rule
+	Delayed int64 `json:"delayed"`
+	Keys    int   `json:"keys,omitempty"` // of a limit
 }
 
 // replayedKey is a key under a limit, and how often that limit has refused it.

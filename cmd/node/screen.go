@@ -8,7 +8,8 @@ import (
 )
 
 // screen keeps a block of lines at the bottom of a terminal, redrawn in place. Text that is
-// written through it appears above the block. The lines of the block must be narrower than the terminal.
+// written through it appears above the block. The lines of the block must be narrower than the
+// terminal.
 type screen struct {
 	mu    sync.Mutex // guards below, and makes what is written whole
 	out   io.Writer

@@ -153,7 +153,9 @@ func forms(secret []byte) (out []string) {
 
 // overHTTP asks pages of both listeners, by the header and by other ways that are wrong.
 func (n *guardedNode) overHTTP(token string) {
-	browser := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: n.trust}}}
+	browser := http.Client{
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: n.trust}},
+	}
 	defer browser.CloseIdleConnections()
 	ask := func(method, url, body, authorization string) {
 		request, err := http.NewRequest(method, url, strings.NewReader(body))

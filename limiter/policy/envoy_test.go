@@ -200,7 +200,8 @@ descriptors:
 			got.Limit.OnError != limiter.ErrorDeny {
 			t.Errorf("%d: %+v", i, got.Limit)
 		}
-		want.Number, want.Domain, want.Requests, want.Unit, want.Metadata, want.Limit = i, "404", 16, "hour", metadata, got.Limit
+		want.Number, want.Domain, want.Requests, want.Unit, want.Metadata, want.Limit = i, "404",
+			16, "hour", metadata, got.Limit
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("got  %+v\nwant %+v", got, want)
 		}

@@ -83,7 +83,8 @@ func fieldShape(name string) shape {
 			"description": "What requests and rules call the limit.",
 		}
 	case "algorithm":
-		return wordsShape("How requests are counted.", strings.Split(limiter.AlgorithmNames(), ", ")...)
+		return wordsShape("How requests are counted.", strings.Split(limiter.AlgorithmNames(),
+			", ")...)
 	case "limit":
 		return numberShape("Units in each period.", 1)
 	case "per":
@@ -91,7 +92,8 @@ func fieldShape(name string) shape {
 	case "time_zone":
 		return shape{"type": "string", "minLength": 1, "description": "Of windows of a calendar."}
 	case "overrides":
-		return described(listShape(overrideShape()), "Exceptions for keys; the first that matches counts.")
+		return described(listShape(overrideShape()), "Exceptions for keys; the first that "+
+			"matches counts.")
 	case "min_gap":
 		return periodShape("Least time between two requests that count.")
 	case "max_delay":
@@ -198,15 +200,17 @@ func plainShape(name string) shape {
 
 func overrideShape() shape {
 	fields := shape{
-		"key": shape{"type": "string", "minLength": 1, "description": "A pattern, an address or a network."},
+		"key": shape{"type": "string", "minLength": 1, "description": "A pattern, an address or " +
+			"a network."},
 		"plan": shape{
 			"type": "string", "minLength": 1, "maxLength": limiter.MaxPlan,
 			"description": "A plan, in place of a key: requests name it.",
 		},
-		"limit":     numberShape("Instead of the limit's.", 1),
-		"burst":     numberShape("Instead of the limit's.", 1),
-		"refill":    numberShape("Instead of the limit's.", 1),
-		"unlimited": shape{"const": true, "description": "The keys are admitted, and nothing is counted."},
+		"limit":  numberShape("Instead of the limit's.", 1),
+		"burst":  numberShape("Instead of the limit's.", 1),
+		"refill": numberShape("Instead of the limit's.", 1),
+		"unlimited": shape{"const": true, "description": "The keys are admitted, and nothing is " +
+			"counted."},
 	}
 	s := fieldsShape(nil, fields)
 	s["anyOf"] = []shape{{"required": []string{"key"}}, {"required": []string{"plan"}}}
@@ -223,9 +227,11 @@ func ruleShape() shape {
 		"plan":  shape{"type": "string", "description": "Of the limit's plans, with {attributes}."},
 	})
 	return fieldsShape(nil, shape{
-		"name":      shape{"type": "string", "minLength": 1},
-		"match":     shape{"type": "object", "additionalProperties": patterns},
-		"apply":     described(listShape(apply), "Limits that a matching request falls under, all or none."),
-		"unlimited": shape{"const": true, "description": "A matching request is admitted as it is."},
+		"name":  shape{"type": "string", "minLength": 1},
+		"match": shape{"type": "object", "additionalProperties": patterns},
+		"apply": described(listShape(apply), "Limits that a matching request falls under, "+
+			"all or none."),
+		"unlimited": shape{"const": true, "description": "A matching request is admitted as it " +
+			"is."},
 	})
 }

@@ -58,7 +58,8 @@ func valid(t *testing.T, s map[string]any, v any, at string) (faults []string) {
 			}
 		case "items":
 			for i, item := range list {
-				faults = append(faults, valid(t, want.(map[string]any), item, fmt.Sprintf("%s[%d]", at, i))...)
+				faults = append(faults, valid(t, want.(map[string]any), item, fmt.Sprintf("%s[%d]",
+					at, i))...)
 			}
 		case "properties":
 			for name, own := range want.(map[string]any) {
@@ -140,7 +141,8 @@ func TestSchemaKnowsTheFields(t *testing.T) {
 	for _, f := range limitFields {
 		names = append(names, f.name)
 	}
-	if got := slices.Sorted(maps.Keys(limit)); !slices.Equal(got, slices.Sorted(slices.Values(names))) {
+	if got := slices.Sorted(maps.Keys(limit)); !slices.Equal(got,
+		slices.Sorted(slices.Values(names))) {
 		t.Errorf("the schema has the fields %q, the parser %q", got, names)
 	}
 	for name, s := range limit {
@@ -162,7 +164,8 @@ func TestSchemaKnowsTheFields(t *testing.T) {
 		list, _ := s["enum"].([]string)
 		for _, word := range list {
 			_, err := Parse("f", []byte(`{limits: [{`+fields(name, word)+`}]}`))
-			if err != nil && strings.Contains(err.Error(), "accepted") && strings.Contains(err.Error(), word+`"`) {
+			if err != nil && strings.Contains(err.Error(), "accepted") &&
+				strings.Contains(err.Error(), word+`"`) {
 				t.Errorf("%s: the schema has the word %s: %v", name, word, err)
 			}
 		}

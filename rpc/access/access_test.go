@@ -162,7 +162,8 @@ func TestCertificates(t *testing.T) {
 		t.Error("an unknown token hides the certificate")
 	}
 	for name, s := range map[string]*tls.ConnectionState{
-		"not verified": state(shop, false), "the name is the subject's": state(other, true), "no TLS": nil,
+		"not verified": state(shop, false), "the name is the subject's": state(other, true),
+		"no TLS": nil,
 	} {
 		if clients.Identify("", s) != nil {
 			t.Errorf("%s: let in", name)

@@ -69,7 +69,8 @@ func (l *Log) Add(e Entry) {
 		_, err = l.out.Write(append(line, '\n'))
 	}
 	if err != nil && !l.failed {
-		l.log.Error("the audit log cannot be written; entries are kept in memory alone", "error", err)
+		l.log.Error("the audit log cannot be written; entries are kept in memory alone", "error",
+			err)
 	}
 	l.failed = err != nil
 }

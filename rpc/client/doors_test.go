@@ -49,7 +49,8 @@ func TestHTTP(t *testing.T) {
 		body, _ := io.ReadAll(answer.Body)
 		limits := written(answer, "RateLimit")
 		if len(limits) != 1 || !strings.HasPrefix(limits[0],
-			`"five";r=`+string(rune('0'+max(0, 4-i)))+`;t=`) || written(answer, "RateLimit-Policy")[0] != `"five";q=5` {
+			`"five";r=`+string(rune('0'+max(0, 4-i)))+`;t=`) ||
+			written(answer, "RateLimit-Policy")[0] != `"five";q=5` {
 			t.Errorf("request %d: %v", i+1, answer.Header)
 		}
 		if i < 5 {
@@ -66,7 +67,8 @@ func TestHTTP(t *testing.T) {
 		}
 		if err := json.Unmarshal(body, &problem); err != nil || answer.StatusCode != 429 ||
 			problem.Status != 429 || !strings.Contains(problem.Detail, "five") ||
-			answer.Header.Get("Content-Type") != "application/problem+json" || answer.Header.Get("Retry-After") == "" {
+			answer.Header.Get("Content-Type") != "application/problem+json" ||
+			answer.Header.Get("Retry-After") == "" {
 			t.Errorf("denied: %d %v %s", answer.StatusCode, answer.Header, body)
 		}
 	}
@@ -76,7 +78,8 @@ func TestHTTP(t *testing.T) {
 		}
 	}
 	if answer := get(h, "[2001:db8:1:2:ffff::1]:99"); written(answer,
-		"RateLimit")[0][:9] != `"five";r=` || !strings.Contains(written(answer, "RateLimit")[0], "r=3;") {
+		"RateLimit")[0][:9] != `"five";r=` ||
+		!strings.Contains(written(answer, "RateLimit")[0], "r=3;") {
 		t.Errorf("a neighbour in the same network: %v", answer.Header)
 	}
 }
@@ -220,7 +223,8 @@ func TestGRPC(t *testing.T) {
 	for i, call := range []func() error{check, watch} {
 		s := status.Convert(call())
 		if s.Code() != codes.ResourceExhausted || len(s.Details()) != 1 ||
-			s.Details()[0].(*errdetails.RetryInfo).RetryDelay.AsDuration() != 1500*time.Millisecond {
+			s.Details()[0].(*errdetails.RetryInfo).RetryDelay.AsDuration() !=
+				1500*time.Millisecond {
 			t.Errorf("call %d too many: %v, %v", i+1, s, s.Details())
 		}
 	}

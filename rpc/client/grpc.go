@@ -98,7 +98,9 @@ func (g Interceptors) take(ctx context.Context, method string) (context.Context,
 	}
 	s := status.Newf(codes.ResourceExhausted, "limit %q is used up", d.LimitName)
 	if d.RetryAfter >= 0 {
-		if detailed, err := s.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(d.RetryAfter)}); err == nil {
+		if detailed, err := s.WithDetails(&errdetails.RetryInfo{
+			RetryDelay: durationpb.New(d.RetryAfter),
+		}); err == nil {
 			s = detailed
 		}
 	}

@@ -399,7 +399,9 @@ func TestFake(t *testing.T) {
 		return client.Request{Limit: "login", Key: key, Cost: cost}
 	}
 	want = append(want, client.FakeCall{Request: set("alice", 7), Reserve: true},
-		client.FakeCall{Request: set("alice", 3), Settle: true}, client.FakeCall{Request: set("bob", 7), Reserve: true})
+		client.FakeCall{Request: set("alice", 3), Settle: true}, client.FakeCall{
+			Request: set("bob", 7), Reserve: true,
+		})
 	got := f.Calls()
 	if len(got) != len(want) {
 		t.Fatalf("asked %v", got)

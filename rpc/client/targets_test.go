@@ -209,7 +209,9 @@ func (h *healthy) Check(context.Context,
 	*healthv1.HealthCheckRequest,
 ) (*healthv1.HealthCheckResponse, error) {
 	h.asked.Add(1)
-	return &healthv1.HealthCheckResponse{Status: healthv1.HealthCheckResponse_ServingStatus(h.status.Load())}, nil
+	return &healthv1.HealthCheckResponse{
+		Status: healthv1.HealthCheckResponse_ServingStatus(h.status.Load()),
+	}, nil
 }
 
 func (h *healthy) serve(t *testing.T) string {

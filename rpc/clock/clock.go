@@ -1,5 +1,5 @@
-// Package clock is the machine's clock as a node wants it: monotonic, aligned to the epoch once, with a
-// sense of whether the machine was suspended.
+// Package clock is the machine's clock as a node wants it: monotonic, aligned to the epoch once,
+// with a sense of whether the machine was suspended.
 package clock
 
 import (

@@ -39,6 +39,7 @@ func TestClock(t *testing.T) {
 // born with.
 func TestClockDoesNotFollowTheWall(t *testing.T) {
 	if c := New(); c.start == c.start.Round(0) { // Round(0) strips it
-		t.Errorf("the start %v has no monotonic reading: whoever sets the wall clock moves this one", c.start)
+		t.Errorf("the start %v has no monotonic reading: whoever sets the wall clock moves this "+
+			"one", c.start)
 	}
 }

@@ -34,7 +34,8 @@ func TestSuspended(t *testing.T) {
 			return before.boot + row.boot, row.exact
 		})
 		if got != row.want || reads != row.reads {
-			t.Errorf("%s: suspended %t after %d readings of the boot clock, want %t after %d", row.name, got, reads, row.want, row.reads)
+			t.Errorf("%s: suspended %t after %d readings of the boot clock, want %t after %d",
+				row.name, got, reads, row.want, row.reads)
 		}
 		if _, again := after.next(after.wall, nil); again {
 			t.Errorf("%s: said twice", row.name)

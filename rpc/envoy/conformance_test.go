@@ -104,7 +104,10 @@ descriptors:
 0s: example7 | key_1=value_1,user=bkthomps                                    => OK: OK 0/2 hour 3600 specific_limit
 0s: example7 | key_1=value_1,user=bkthomps                                    => OVER_LIMIT: OVER_LIMIT 0/2 hour 3600 specific_limit`},
 
-		{"wildcards: each value by itself, or all as one with share_threshold (README, example 9)", `
+		{
+			"wildcards: each value by itself, or all as one with share_threshold (README, " +
+				"example 9)",
+			`
 domain: example9
 descriptors:
   - {key: key1, value: value*, rate_limit: {unit: minute, requests_per_unit: 1}}
@@ -115,7 +118,8 @@ descriptors:
 0s: example9 | key1=other     => OK: OK
 0s: example9 | path=/files/a  => OK: OK 1/2 minute 60
 0s: example9 | path=/files/b  => OK: OK 0/2 minute 60
-0s: example9 | path=/files/c  => OVER_LIMIT: OVER_LIMIT 0/2 minute 60`},
+0s: example9 | path=/files/c  => OVER_LIMIT: OVER_LIMIT 0/2 minute 60`,
+		},
 
 		{"quota_mode: over limit only if all quotas are", `
 domain: llm
@@ -143,7 +147,8 @@ descriptors:
 0s: d   | k=a+10      => OK: OK 0/10 minute 60
 0s: d   | k=a+0       => OK: OK 0/10 minute 60`},
 
-		{"a price that is known afterwards: who asked with 0 hears that it was too much, whatever it was", `
+		{"a price that is known afterwards: who asked with 0 hears that it was too much, " +
+			"whatever it was", `
 domain: tokens
 descriptors:
   - {key: user, rate_limit: {unit: hour, requests_per_unit: 1000}}`, `

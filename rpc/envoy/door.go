@@ -1,12 +1,13 @@
 // Package envoy is a door for Envoy proxies: the rate limit service envoy.service.ratelimit.v3,
 // with the configuration files of envoyproxy/ratelimit, which it replaces. Follow one request:
 //
-//  1. An Envoy sends a domain and descriptors, lists of keys and values. The files in force (package policy) say which
-//     limit each descriptor meets; ask (question.go) makes a question of that, or knows the answer without asking: no
-//     limit, no bound, a limit of 0.
-//  2. All questions become one cluster.Request, with a deadline that leaves an Envoy time to hear the answer, and the node
-//     decides them like those of any other door.
-//  3. The decisions become statuses, in the order of the descriptors, and one code for all of them (answer.go).
+//  1. An Envoy sends a domain and descriptors, lists of keys and values. The files in force
+//     (package policy) say which limit each descriptor meets; ask (question.go) makes a question of
+//     that, or knows the answer without asking: no limit, no bound, a limit of 0.
+//  2. All questions become one cluster.Request, with a deadline that leaves an Envoy time to hear
+//     the answer, and the node decides them like those of any other door.
+//  3. The decisions become statuses, in the order of the descriptors, and one code for all of them
+//     (answer.go).
 //
 // Envoys that decide by themselves get leases instead: envoy.service.rate_limit_quota.v3
 // (quota.go).

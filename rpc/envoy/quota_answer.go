@@ -10,19 +10,23 @@ import (
 )
 
 func abandon() *quotav3.RateLimitQuotaResponse_BucketAction {
-	return &quotav3.RateLimitQuotaResponse_BucketAction{BucketAction: &quotav3.RateLimitQuotaResponse_BucketAction_AbandonAction_{
-		AbandonAction: new(quotav3.RateLimitQuotaResponse_BucketAction_AbandonAction),
-	}}
+	return &quotav3.RateLimitQuotaResponse_BucketAction{
+		BucketAction: &quotav3.RateLimitQuotaResponse_BucketAction_AbandonAction_{
+			AbandonAction: new(quotav3.RateLimitQuotaResponse_BucketAction_AbandonAction),
+		},
+	}
 }
 
 func assign(lasts time.Duration,
 	s *typev3.RateLimitStrategy,
 ) *quotav3.RateLimitQuotaResponse_BucketAction {
-	return &quotav3.RateLimitQuotaResponse_BucketAction{BucketAction: &quotav3.RateLimitQuotaResponse_BucketAction_QuotaAssignmentAction_{
-		QuotaAssignmentAction: &quotav3.RateLimitQuotaResponse_BucketAction_QuotaAssignmentAction{
-			AssignmentTimeToLive: durationpb.New(lasts), RateLimitStrategy: s,
+	return &quotav3.RateLimitQuotaResponse_BucketAction{
+		BucketAction: &quotav3.RateLimitQuotaResponse_BucketAction_QuotaAssignmentAction_{
+			QuotaAssignmentAction: &quotav3.RateLimitQuotaResponse_BucketAction_QuotaAssignmentAction{
+				AssignmentTimeToLive: durationpb.New(lasts), RateLimitStrategy: s,
+			},
 		},
-	}}
+	}
 }
 
 func blanket(rule typev3.RateLimitStrategy_BlanketRule) *typev3.RateLimitStrategy {

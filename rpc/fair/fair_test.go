@@ -123,7 +123,9 @@ func TestMedianSince(t *testing.T) {
 	for _, c := range []struct {
 		before []uint64
 		want   time.Duration
-	}{{nil, 10 * time.Millisecond}, {[]uint64{10, 3, 0}, 100 * time.Millisecond}, {[]uint64{0, 3, 9}, time.Millisecond}, {h.Counts, 0}} {
+	}{{nil, 10 * time.Millisecond}, {[]uint64{10, 3, 0}, 100 * time.Millisecond}, {
+		[]uint64{0, 3, 9}, time.Millisecond,
+	}, {h.Counts, 0}} {
 		if got := medianSince(c.before, h); got != c.want {
 			t.Errorf("since %v: %v, not %v", c.before, got, c.want)
 		}

@@ -32,7 +32,8 @@ func (g *Gate) look() {
 	case idle:
 		g.room = mostRoom
 	case waited > mostWait && g.room == mostRoom:
-		g.room = mostRoom * 7 / 8 // from now on all are counted; the next look knows how many there are
+		// from now on all are counted; the next look knows how many there are
+		g.room = mostRoom * 7 / 8
 	case waited > mostWait:
 		g.room = max(leastRoom, min(g.room, g.used)*7/8)
 	default:

@@ -1,6 +1,6 @@
-// Package gubernator is the door for clients of Gubernator: pb.gubernator.V1, with its field numbers
-// and enum values, so that they need no change. The HTTP door registers its JSON
-// (json.go). What the door translates:
+// Package gubernator is the door for clients of Gubernator: pb.gubernator.V1, with its field
+// numbers and enum values, so that they need no change. The HTTP door registers its JSON (json.go).
+// What the door translates:
 //
 //   - A request states its limit: TOKEN_BUCKET is a stated_window, LEAKY_BUCKET a stated_bucket. If
 //     the cluster has a limit of that name, that one decides instead.

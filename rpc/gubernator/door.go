@@ -23,8 +23,8 @@ import (
 // Door is pb.gubernator.V1, over gRPC and as JSON. Follow one request:
 //
 //  1. What needs no state is answered at once: a request in error, a limit of 0, a duration of 0.
-//  2. The others become items. Their limit comes along, as a stated window or bucket; or if the cluster has one of that
-//     name, that decides.
+//  2. The others become items. Their limit comes along, as a stated window or bucket; or if the
+//     cluster has one of that name, that decides.
 //  3. Node.Check decides them, and each decision goes to the place of its request.
 type Door struct {
 	gubernator.UnimplementedV1Server
@@ -172,8 +172,8 @@ func (g *Door) limit(
 	return l, err
 }
 
-// ownerTexts are the metadata of responses that say nothing but the owner of the key, by the owner's
-// id: of one owner the same, so nobody may change them.
+// ownerTexts are the metadata of responses that say nothing but the owner of the key, by the
+// owner's id: of one owner the same, so nobody may change them.
 type ownerTexts struct {
 	view  *cluster.View
 	texts map[string]map[string]string

@@ -18,8 +18,8 @@ import (
 )
 
 // This file serves the protocol's JSON as Gubernator's own gateway does: field names of the .proto
-// file, and camelCase too; fields that are not known are passed over; all fields are written, 64-bit
-// numbers as strings; errors are google.rpc.Status.
+// file, and camelCase too; fields that are not known are passed over; all fields are written,
+// 64-bit numbers as strings; errors are google.rpc.Status.
 
 // maxBody is the most that a page reads, in bytes.
 const maxBody = 2 << 20

@@ -41,7 +41,8 @@ func (p *Lines) invoke(
 	var header metadata.MD
 	var at grpcpeer.Peer
 	ctx = metadata.NewOutgoingContext(ctx, me.metadata())
-	if err := l.conn.Invoke(ctx, method, &text, &answer, grpc.Header(&header), grpc.Peer(&at)); err != nil {
+	if err := l.conn.Invoke(ctx, method, &text, &answer, grpc.Header(&header),
+		grpc.Peer(&at)); err != nil {
 		return nil, explainProtocol(err)
 	}
 	defer answer.Free()

@@ -12,8 +12,8 @@
 //  4. The door (exchange.go) reads a frame, has Node.Deliver answer each ask from memory, and sends
 //     the answers back as one reply. Asks that have to wait get a goroutine each, within bounds
 //     (late.go).
-//  5. A call ends with its answer, at its deadline at the latest, and knows whether the peer may have
-//     acted: the trailer of a stream says how far the door got.
+//  5. A call ends with its answer, at its deadline at the latest, and knows whether the peer may
+//     have acted: the trailer of a stream says how far the door got.
 //
 // A snapshot of the counters (snapshot.go) is a file of such frames. DESIGN.md says why.
 package peer

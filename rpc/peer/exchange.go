@@ -61,8 +61,11 @@ func NewServer(c ServerConfig) *door.Server {
 		ServiceName: peerv1.Peer_ServiceDesc.ServiceName,
 		HandlerType: (*any)(nil),
 		Streams: []grpc.StreamDesc{{
-			StreamName: peerv1.Peer_ServiceDesc.Streams[0].StreamName, ServerStreams: true, ClientStreams: true,
-			Handler: func(_ any, stream grpc.ServerStream) error { return d.exchange(stream) },
+			StreamName: peerv1.Peer_ServiceDesc.Streams[0].StreamName, ServerStreams: true,
+			ClientStreams: true,
+			Handler: func(_ any, stream grpc.ServerStream) error {
+				return d.exchange(stream)
+			},
 		}},
 	}, nil)
 	if c.Catalog != nil {
@@ -86,8 +89,8 @@ type peerDoor struct {
 	ending chan struct{} // closed when the door closes
 }
 
-// meet is the node that has opened a stream. The certificate that it shows, if the connection has any, must
-// be its own, and its boot no other node's.
+// meet is the node that has opened a stream. The certificate that it shows, if the connection has
+// any, must be its own, and its boot no other node's.
 func (d *peerDoor) meet(ctx context.Context) (other greeting, agent bool, err error) {
 	other, err = d.me.admit(ctx)
 	if err != nil {
@@ -103,7 +106,8 @@ func (d *peerDoor) meet(ctx context.Context) (other greeting, agent bool, err er
 	if v := d.node.View(); err == nil && v != nil {
 		for i := range v.Members {
 			if m := &v.Members[i]; m.Boot == other.boot && m.ID != other.node {
-				err = fmt.Errorf("boot %016x is that of %q, not of %q", other.boot, m.ID, other.node)
+				err = fmt.Errorf("boot %016x is that of %q, not of %q", other.boot, m.ID,
+					other.node)
 			}
 		}
 	}
@@ -113,7 +117,8 @@ func (d *peerDoor) meet(ctx context.Context) (other greeting, agent bool, err er
 	if d.turned.first(other.node, time.Now()) {
 		d.log.Warn("a peer is refused", "peer", other.node, "reason", err)
 	}
-	return other, agent, status.Errorf(codes.PermissionDenied, "node %s refuses %q: %v", d.me.node, other.node, err)
+	return other, agent, status.Errorf(codes.PermissionDenied, "node %s refuses %q: %v", d.me.node,
+		other.node, err)
 }
 
 // turnedAway are the names under which somebody was refused lately, so that each is logged once in
@@ -147,7 +152,8 @@ func (t *turnedAway) first(name string, now time.Time) bool {
 // far it got.
 func (d *peerDoor) exchange(stream grpc.ServerStream) error {
 	other, agent, refused := d.meet(stream.Context())
-	if refused != nil && other.cluster == d.me.cluster { // without a greeting the caller reads why, and tries again later
+	if refused != nil && other.cluster == d.me.cluster {
+		// without a greeting the caller reads why, and tries again later
 		return refused
 	}
 	if err := stream.SendHeader(d.me.metadata()); err != nil {
@@ -157,7 +163,9 @@ func (d *peerDoor) exchange(stream grpc.ServerStream) error {
 		return refused
 	}
 	defer d.node.Membership().LineUp(other.boot)()
-	e := &exchange{door: d, peer: other, agent: agent, send: stream.SendMsg, frames: frameReader{known: &d.limits}}
+	e := &exchange{door: d, peer: other, agent: agent, send: stream.SendMsg, frames: frameReader{
+		known: &d.limits,
+	}}
 	over := make(chan error, 1)
 	go func() { over <- e.run(stream) }()
 	var err error
@@ -271,7 +279,8 @@ func (e *exchange) serve(b []byte) error {
 		}
 		weight := weigh(a)
 		if a.Relay && (!e.known() || !e.enter(weight, relaysAtOnce, relayBytes)) {
-			a.Relay = false // the asker hears that this node does not hold the keys, and goes on without it
+			// the asker hears that this node does not hold the keys, and goes on without it
+			a.Relay = false
 		} else if a.Relay || a.Waits() && e.enter(weight, lateAtOnce, lateBytes) {
 			go e.answerLater(tag, keep(a), weight)
 			return

@@ -27,16 +27,19 @@ const maxAsks = 1 << 14
 const (
 	FrameLimits, frameAsks = 1, 2
 
-	limitName, limitAlgorithm, limitLimit, limitPer, limitBurst, limitAnchor, limitFlags = 1, 2, 3, 4, 5, 6, 7
-	limitMaxDebt, limitMinGap, limitRefill, limitBuckets, limitCalendar, limitTimeZone   = 8, 9, 10, 11, 12, 13
-	limitOverride, limitMaxDelay                                                         = 14, 15
+	limitName, limitAlgorithm, limitLimit, limitPer, limitBurst, limitAnchor, limitFlags = 1, 2, 3,
+		4, 5, 6, 7
+	limitMaxDebt, limitMinGap, limitRefill, limitBuckets, limitCalendar, limitTimeZone = 8, 9, 10,
+		11, 12, 13
+	limitOverride, limitMaxDelay = 14, 15
 
 	askTag, askRingHash, askHop, askAtomic, askLeft, askItems, askMove, askRelay, askFrom, askForget = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
 
 	askWords = 11
 
-	itemLimit, itemKey, itemCost, itemOp, itemOrigin, itemSequence, itemTerms, itemAt = 1, 2, 3, 4, 5, 6, 7, 8
-	itemHold, itemTell, itemMaxDelay                                                  = 9, 10, 11
+	itemLimit, itemKey, itemCost, itemOp, itemOrigin, itemSequence, itemTerms, itemAt = 1, 2, 3, 4,
+		5, 6, 7, 8
+	itemHold, itemTell, itemMaxDelay = 9, 10, 11
 
 	askedOrigin, askedSequence, askedTTL, askedHolder, askedCharge = 1, 2, 3, 4, 6
 
@@ -106,7 +109,8 @@ func (w *frameWriter) add(tag uint64, a *cluster.Ask, left int64) {
 }
 
 func itemSize(it *cluster.AskItem, limit int) int {
-	n := wire.SizeUint(uint64(limit)) + wire.SizeString(it.Key) + wire.SizeUint(protowire.EncodeZigZag(it.Cost)) + wire.SizeUint(uint64(it.Op)) +
+	n := wire.SizeUint(uint64(limit)) + wire.SizeString(it.Key) +
+		wire.SizeUint(protowire.EncodeZigZag(it.Cost)) + wire.SizeUint(uint64(it.Op)) +
 		wire.SizeFixed(it.ID.Origin) + wire.SizeUint(it.ID.Sequence) + wire.SizeBool(it.Tell)
 	if it.Terms != (cluster.Terms{}) {
 		n += wire.SizeUint(termsBits(&it.Terms)) +
@@ -237,7 +241,9 @@ type frameLimit struct {
 // read hands each ask of a frame to serve, in order, with its tag, or with the reason why it cannot
 // be served. An error says that the frame itself is broken; what was served until then is served.
 // Deadlines count from now.
-func (r *frameReader) read(b []byte, now limiter.Instant, serve func(tag uint64, a *cluster.Ask, err error)) error {
+func (r *frameReader) read(b []byte, now limiter.Instant, serve func(tag uint64, a *cluster.Ask,
+	err error),
+) error {
 	clear(r.limits)
 	r.limits = r.limits[:0]
 	asks := 0
@@ -414,11 +420,13 @@ func (r *frameReader) readItem(b []byte) error {
 func (r *frameReader) addItem(it *cluster.AskItem, limit, op uint64) error {
 	switch {
 	case limit >= uint64(len(r.limits)):
-		return fmt.Errorf(".limit is %d; this frame has brought %d limits so far", limit, len(r.limits))
+		return fmt.Errorf(".limit is %d; this frame has brought %d limits so far", limit,
+			len(r.limits))
 	case r.limits[limit].err != nil:
 		return fmt.Errorf(".limit is %d: %w", limit, r.limits[limit].err)
 	case len(it.Key) < cluster.MinKey || len(it.Key) > cluster.MaxKey:
-		return fmt.Errorf(".key has %d bytes; %d to %d are accepted", len(it.Key), cluster.MinKey, cluster.MaxKey)
+		return fmt.Errorf(".key has %d bytes; %d to %d are accepted", len(it.Key), cluster.MinKey,
+			cluster.MaxKey)
 	case op > uint64(cluster.OpLease):
 		return fmt.Errorf(".op is %d; 0 to %d are known", op, cluster.OpLease)
 	}

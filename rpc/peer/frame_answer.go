@@ -14,7 +14,8 @@ import (
 
 // appendAnswer appends the answer to the ask with tag to a reply.
 func appendAnswer(b []byte, tag uint64, a *cluster.Answer) []byte {
-	size := wire.SizeUint(tag) + wire.SizeFixed(a.RingHash) + wire.SizeBool(a.CutOff) + wire.SizeBool(a.Leaving) +
+	size := wire.SizeUint(tag) + wire.SizeFixed(a.RingHash) + wire.SizeBool(a.CutOff) +
+		wire.SizeBool(a.Leaving) +
 		sizeWords(a.Words) + sizeEpoch(a.Epoch)
 	for i := range a.Items {
 		size += wire.SizeBytes(outcomeSize(&a.Items[i]))
@@ -49,7 +50,8 @@ func appendAnswer(b []byte, tag uint64, a *cluster.Answer) []byte {
 }
 
 func ownerSize(m *cluster.Member) int {
-	return wire.SizeString(m.ID) + wire.SizeFixed(m.Boot) + wire.SizeString(m.PeerAddr) + wire.SizeUint(uint64(m.Features))
+	return wire.SizeString(m.ID) + wire.SizeFixed(m.Boot) + wire.SizeString(m.PeerAddr) +
+		wire.SizeUint(uint64(m.Features))
 }
 
 func readOwner(b []byte) (m cluster.Member, err error) {
@@ -91,9 +93,12 @@ func appendOutcome(b []byte, num protowire.Number, it *cluster.AnswerItem) []byt
 
 func outcomeSize(it *cluster.AnswerItem) int {
 	d := &it.Decision
-	return wire.SizeUint(uint64(it.Status)) + wire.SizeString(it.Owner) + wire.SizeBool(d.Allowed) + wire.SizeUint(uint64(d.Limit)) + wire.SizeUint(uint64(d.Remaining)) +
-		wire.SizeUint(protowire.EncodeZigZag(int64(d.RetryAfter))) + wire.SizeUint(uint64(d.ResetAfter)) + wire.SizeUint(uint64(d.Delay)) +
-		wire.SizeUint(uint64(d.Drained)) + wire.SizeUint(protowire.EncodeZigZag(int64(d.Session))) + wire.SizeBool(it.Degraded) + wire.SizeUint(protowire.EncodeZigZag(it.Bound)) +
+	return wire.SizeUint(uint64(it.Status)) + wire.SizeString(it.Owner) + wire.SizeBool(d.Allowed) +
+		wire.SizeUint(uint64(d.Limit)) + wire.SizeUint(uint64(d.Remaining)) +
+		wire.SizeUint(protowire.EncodeZigZag(int64(d.RetryAfter))) +
+		wire.SizeUint(uint64(d.ResetAfter)) + wire.SizeUint(uint64(d.Delay)) +
+		wire.SizeUint(uint64(d.Drained)) + wire.SizeUint(protowire.EncodeZigZag(int64(d.Session))) +
+		wire.SizeBool(it.Degraded) + wire.SizeUint(protowire.EncodeZigZag(it.Bound)) +
 		wire.SizeUint(uint64(d.Hold)) + wire.SizeBool(d.Restarted) + wire.SizeBool(it.Told)
 }
 
@@ -128,7 +133,9 @@ func eachAnswer(b []byte, take func(tag uint64, answer []byte)) error {
 
 // readAnswer reads one answer to an ask of items items. refusal is the peer's reason for not having
 // read the ask.
-func readAnswer(b []byte, items int, memo *lineageMemo) (a *cluster.Answer, refusal string, err error) {
+func readAnswer(b []byte, items int,
+	memo *lineageMemo,
+) (a *cluster.Answer, refusal string, err error) {
 	a = &cluster.Answer{Items: make([]cluster.AnswerItem, 0, items)}
 	f := wire.Fields{Rest: b}
 	for f.Next() {
@@ -137,7 +144,8 @@ func readAnswer(b []byte, items int, memo *lineageMemo) (a *cluster.Answer, refu
 			a.RingHash = f.Value
 		case answerOutcomes:
 			if len(a.Items) == items {
-				return nil, "", fmt.Errorf("has more than the %d outcomes that were asked for", items)
+				return nil, "", fmt.Errorf("has more than the %d outcomes that were asked for",
+					items)
 			}
 			it, err := readOutcome(f.Bytes)
 			if err != nil {
@@ -239,7 +247,8 @@ func readOutcome(b []byte) (it cluster.AnswerItem, err error) {
 		}
 	}
 	if f.Err == nil && status > uint64(cluster.StatusLost) {
-		return it, fmt.Errorf("has an outcome with status %d; 0 to %d are known", status, cluster.StatusLost)
+		return it, fmt.Errorf("has an outcome with status %d; 0 to %d are known", status,
+			cluster.StatusLost)
 	}
 	it.Status = cluster.Status(status)
 	return it, f.Err

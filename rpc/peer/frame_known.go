@@ -21,7 +21,8 @@ func appendMarks(b []byte, m *cluster.Move) []byte {
 	b = wire.AppendBool(wire.AppendUint(b, movePass, m.Pass), moveComplete, m.Complete)
 	for i := range m.Known {
 		k := &m.Known[i]
-		marks := wire.AppendUint(wire.AppendFixed(wire.AppendHead(b, moveKnown, knownSize(k)), knownOf, k.Of), knownPass, k.Pass)
+		marks := wire.AppendUint(wire.AppendFixed(wire.AppendHead(b, moveKnown, knownSize(k)),
+			knownOf, k.Of), knownPass, k.Pass)
 		b = appendPartitions(marks, knownWhole, k.Whole)
 	}
 	return b

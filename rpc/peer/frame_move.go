@@ -143,11 +143,14 @@ func (r *frameReader) readHoldCopy(b []byte) (h cluster.HoldCopy, err error) {
 func (r *frameReader) checkHoldCopy(h *cluster.HoldCopy, limit uint64) error {
 	switch {
 	case limit >= uint64(len(r.limits)):
-		return fmt.Errorf("has a hold with limit %d; this frame has brought %d limits so far", limit, len(r.limits))
+		return fmt.Errorf("has a hold with limit %d; this frame has brought %d limits so far",
+			limit, len(r.limits))
 	case len(h.Key) < cluster.MinKey || len(h.Key) > cluster.MaxKey:
-		return fmt.Errorf("has a hold with a key of %d bytes; %d to %d are accepted", len(h.Key), cluster.MinKey, cluster.MaxKey)
+		return fmt.Errorf("has a hold with a key of %d bytes; %d to %d are accepted", len(h.Key),
+			cluster.MinKey, cluster.MaxKey)
 	case len(h.Holder) > limiter.MaxHolder:
-		return fmt.Errorf("has a hold with a holder of %d bytes; at most %d are accepted", len(h.Holder), limiter.MaxHolder)
+		return fmt.Errorf("has a hold with a holder of %d bytes; at most %d are accepted",
+			len(h.Holder), limiter.MaxHolder)
 	}
 	return nil
 }
@@ -163,7 +166,8 @@ func appendHold(b []byte, h *cluster.HoldTerms) []byte {
 }
 
 func holdSize(h *cluster.HoldTerms) int {
-	return wire.SizeFixed(h.ID.Origin) + wire.SizeFixed(h.ID.Sequence) + wire.SizeUint(uint64(max(0, h.TTL))) + wire.SizeString(h.Holder) + wire.SizeBool(h.Charge)
+	return wire.SizeFixed(h.ID.Origin) + wire.SizeFixed(h.ID.Sequence) +
+		wire.SizeUint(uint64(max(0, h.TTL))) + wire.SizeString(h.Holder) + wire.SizeBool(h.Charge)
 }
 
 func readHold(b []byte) (*cluster.HoldTerms, error) {
@@ -184,7 +188,8 @@ func readHold(b []byte) (*cluster.HoldTerms, error) {
 		}
 	}
 	if f.Err == nil && len(h.Holder) > limiter.MaxHolder {
-		return h, fmt.Errorf("has a holder of %d bytes; at most %d are accepted", len(h.Holder), limiter.MaxHolder)
+		return h, fmt.Errorf("has a holder of %d bytes; at most %d are accepted", len(h.Holder),
+			limiter.MaxHolder)
 	}
 	return h, f.Err
 }
@@ -349,9 +354,11 @@ func (r *frameReader) readEntry(b []byte) (e limiter.Entry, err error) {
 	case f.Err != nil:
 		return e, f.Err
 	case limit >= uint64(len(r.limits)):
-		return e, fmt.Errorf("has an entry with limit %d; this frame has brought %d limits so far", limit, len(r.limits))
+		return e, fmt.Errorf("has an entry with limit %d; this frame has brought %d limits so far",
+			limit, len(r.limits))
 	case len(e.Key) < cluster.MinKey || len(e.Key) > cluster.MaxKey:
-		return e, fmt.Errorf("has an entry with a key of %d bytes; %d to %d are accepted", len(e.Key), cluster.MinKey, cluster.MaxKey)
+		return e, fmt.Errorf("has an entry with a key of %d bytes; %d to %d are accepted",
+			len(e.Key), cluster.MinKey, cluster.MaxKey)
 	}
 	e.Limit = r.limits[limit].limit
 	return e, nil
@@ -377,9 +384,11 @@ func (r *frameReader) readCharge(b []byte) (c cluster.Charge, err error) {
 	case f.Err != nil:
 		return c, f.Err
 	case limit >= uint64(len(r.limits)):
-		return c, fmt.Errorf("has a charge with limit %d; this frame has brought %d limits so far", limit, len(r.limits))
+		return c, fmt.Errorf("has a charge with limit %d; this frame has brought %d limits so far",
+			limit, len(r.limits))
 	case len(c.Key) < cluster.MinKey || len(c.Key) > cluster.MaxKey:
-		return c, fmt.Errorf("has a charge with a key of %d bytes; %d to %d are accepted", len(c.Key), cluster.MinKey, cluster.MaxKey)
+		return c, fmt.Errorf("has a charge with a key of %d bytes; %d to %d are accepted",
+			len(c.Key), cluster.MinKey, cluster.MaxKey)
 	}
 	c.Limit = r.limits[limit].limit
 	return c, nil
@@ -399,7 +408,8 @@ func readMemory(b []byte) (x cluster.Memory, err error) {
 			x.Age = time.Duration(f.Value)
 		case memoryDecisions:
 			if len(x.Decisions) == maxMemory {
-				return x, fmt.Errorf("remembers more than the %d decisions that an ask can have", maxMemory)
+				return x, fmt.Errorf("remembers more than the %d decisions that an ask can have",
+					maxMemory)
 			}
 			it, err := readOutcome(f.Bytes)
 			if err != nil {
@@ -412,7 +422,8 @@ func readMemory(b []byte) (x cluster.Memory, err error) {
 }
 
 func moveAnswerSize(m *cluster.MoveAnswer) int {
-	size := wire.SizeUint(m.Term) + wire.SizeBool(m.Applied) + wire.SizeUint(uint64(max(0, m.Up))) + sizeEpoch(m.Epoch)
+	size := wire.SizeUint(m.Term) + wire.SizeBool(m.Applied) + wire.SizeUint(uint64(max(0, m.Up))) +
+		sizeEpoch(m.Epoch)
 	if n := len(m.Standings); n > 0 {
 		size += wire.SizeBytes(n)
 	}

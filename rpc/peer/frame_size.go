@@ -120,7 +120,8 @@ func moveSize(w *frameWriter, m *cluster.Move) int {
 		size += wire.SizeBytes(holdCopySize(&m.Holds[i], w.indexOf(m.Holds[i].Limit)))
 	}
 	// The tags of fields from 16 on take a byte more.
-	size += marksSize(m) + longTag(sizePacked(m.Whole)) + longTag(sizePacked(m.Lack.Of)) + longTag(wire.SizeUint(uint64(max(0, m.Lack.Age))))
+	size += marksSize(m) + longTag(sizePacked(m.Whole)) + longTag(sizePacked(m.Lack.Of)) +
+		longTag(wire.SizeUint(uint64(max(0, m.Lack.Age))))
 	return size + longTag(
 		wire.SizeUint(uint64(max(0, m.Age))),
 	) + longTag(

@@ -54,12 +54,15 @@ func TestEveryFieldIsWeighed(t *testing.T) {
 			if weight < size {
 				t.Fatalf("%s: weighs %d and is written in %d bytes", name, weight, size)
 			}
-			if slack := 16 + 6*many; weight > size+slack { // no limit has index 0 when it is weighed
+			if slack := 16 + 6*many; weight > size+slack {
+				// no limit has index 0 when it is weighed
 				t.Fatalf("%s: weighs %d, and %d bytes are written", name, weight, size)
 			}
 		}
 		eachField(drawAsk(t, limits), many, check)
-		eachField(drawMove(t, limits), many, func(name string, m *cluster.Move) { check("Move."+name, &cluster.Ask{Move: m}) })
+		eachField(drawMove(t, limits), many, func(name string, m *cluster.Move) {
+			check("Move."+name, &cluster.Ask{Move: m})
+		})
 	})
 }
 
@@ -83,12 +86,15 @@ func eachField[T any](x *T, many int, fn func(name string, one *T)) {
 // 250 holds of the longest keys and holders take a third of a frame: they were weighed as 129
 // bytes.
 func TestHoldsAreWeighed(t *testing.T) {
-	l, err := limiter.New(limiter.Spec{Name: "l", Algorithm: limiter.Concurrency, Limit: 9, Per: time.Hour})
+	l, err := limiter.New(limiter.Spec{
+		Name: "l", Algorithm: limiter.Concurrency, Limit: 9, Per: time.Hour,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	h := cluster.HoldCopy{Left: time.Minute}
-	h.Limit, h.Key, h.Holder = l, strings.Repeat("k", cluster.MaxKey), strings.Repeat("h", limiter.MaxHolder)
+	h.Limit, h.Key, h.Holder = l, strings.Repeat("k", cluster.MaxKey), strings.Repeat("h",
+		limiter.MaxHolder)
 	m := &cluster.Move{}
 	for range 250 {
 		m.Holds = append(m.Holds, h)

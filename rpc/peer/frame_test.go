@@ -53,7 +53,8 @@ func drawLimit(t *rapid.T) *limiter.Limit {
 		Name:      rapid.StringMatching(`[a-zä]{1,20}`).Draw(t, "name"),
 		Algorithm: limiter.Algorithm(rapid.IntRange(1, 10).Draw(t, "algorithm")),
 		Limit:     rapid.Int64Range(1, limiter.MaxLimit).Draw(t, "limit"),
-		Per:       time.Duration(rapid.Int64Range(int64(limiter.MinPer), int64(limiter.MaxPer)).Draw(t, "per")),
+		Per: time.Duration(rapid.Int64Range(int64(limiter.MinPer),
+			int64(limiter.MaxPer)).Draw(t, "per")),
 	}
 	if s.Algorithm == limiter.FixedWindow {
 		s.Anchor = limiter.Anchor(rapid.IntRange(0, 1).Draw(t, "anchor"))
@@ -71,7 +72,8 @@ func drawLimit(t *rapid.T) *limiter.Limit {
 		s.Refill = s.Limit/2 + 1
 		s.Anchor = limiter.FirstHit
 		s.Strict, s.Drain = rapid.Bool().Draw(t, "strict"), rapid.Bool().Draw(t, "drain")
-		s.ClientTime, s.Sessions = rapid.Bool().Draw(t, "client_time"), rapid.Bool().Draw(t, "sessions")
+		s.ClientTime, s.Sessions = rapid.Bool().Draw(t, "client_time"), rapid.Bool().Draw(t,
+			"sessions")
 		if s.ClientTime {
 			s.Per = s.Per.Truncate(time.Millisecond)
 		}
@@ -85,7 +87,8 @@ func drawLimit(t *rapid.T) *limiter.Limit {
 	}
 	s.DryRun = rapid.Bool().Draw(t, "never_denies")
 	if rapid.Bool().Draw(t, "overrides?") {
-		s.Override, s.Unlimited = rapid.StringMatching(`[a-zä*]{1,20}`).Draw(t, "override"), rapid.Bool().Draw(t, "unlimited")
+		s.Override, s.Unlimited = rapid.StringMatching(`[a-zä*]{1,20}`).Draw(t, "override"),
+			rapid.Bool().Draw(t, "unlimited")
 	}
 	if s.Algorithm < limiter.StatedWindow {
 		s.MaxDebt = rapid.Int64Range(0, 20).Draw(t, "max_debt")
@@ -116,7 +119,9 @@ func TestKeptAskOutlivesItsFrame(t *testing.T) {
 		w.add(7, a, int64(time.Second))
 		read := func(b []byte) (asked *cluster.Ask) {
 			reader := &frameReader{known: new(door.LimitCache)}
-			if err := reader.read(b, 0, func(_ uint64, a *cluster.Ask, _ error) { asked = keep(a) }); err != nil {
+			if err := reader.read(b, 0, func(_ uint64, a *cluster.Ask, _ error) {
+				asked = keep(a)
+			}); err != nil {
 				t.Fatal(err)
 			}
 			return asked
@@ -126,7 +131,8 @@ func TestKeptAskOutlivesItsFrame(t *testing.T) {
 		for i := range used {
 			used[i] = 0xff
 		}
-		if want, got := fmt.Sprintf("%q", borrowed(read(w.buf))), fmt.Sprintf("%q", borrowed(got)); got != want {
+		if want, got := fmt.Sprintf("%q", borrowed(read(w.buf))), fmt.Sprintf("%q",
+			borrowed(got)); got != want {
 			t.Fatalf("once its frame is used again an ask is\n%s, want\n%s", got, want)
 		}
 	})
@@ -145,8 +151,9 @@ func borrowed(a *cluster.Ask) (words []string) {
 
 func drawAsk(t *rapid.T, limits []*limiter.Limit) *cluster.Ask {
 	a := &cluster.Ask{
-		RingHash: rapid.Uint64().Draw(t, "ring"), Hop: rapid.Uint8().Draw(t, "hop"), Atomic: rapid.Bool().Draw(t, "atomic"),
-		Relay: rapid.Bool().Draw(t, "relay"), From: rapid.Uint64().Draw(t, "asker"),
+		RingHash: rapid.Uint64().Draw(t, "ring"), Hop: rapid.Uint8().Draw(t, "hop"),
+		Atomic: rapid.Bool().Draw(t, "atomic"),
+		Relay:  rapid.Bool().Draw(t, "relay"), From: rapid.Uint64().Draw(t, "asker"),
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "forgets") {
 		a.Forget = append(a.Forget, rapid.Uint64().Draw(t, "forget"))
@@ -157,7 +164,10 @@ func drawAsk(t *rapid.T, limits []*limiter.Limit) *cluster.Ask {
 			Key:   string(rapid.SliceOfN(rapid.Byte(), 1, 40).Draw(t, "key")),
 			Cost:  rapid.Int64().Draw(t, "cost"),
 			Op:    cluster.Op(rapid.IntRange(0, 2).Draw(t, "op")),
-			ID:    cluster.ID{Origin: rapid.Uint64().Draw(t, "origin"), Sequence: rapid.Uint64().Draw(t, "sequence")},
+			ID: cluster.ID{
+				Origin: rapid.Uint64().Draw(t, "origin"), Sequence: rapid.Uint64().Draw(t,
+					"sequence"),
+			},
 			Terms: drawTerms(t),
 			Hold:  drawHold(t),
 			Tell:  rapid.Bool().Draw(t, "tell"),
@@ -198,7 +208,8 @@ func drawMove(t *rapid.T, limits []*limiter.Limit) *cluster.Move {
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "known") {
 		m.Known = append(m.Known, cluster.Known{
-			Of: rapid.Uint64().Draw(t, "of boot"), Pass: rapid.Uint64().Draw(t, "until"), Whole: drawPartitions(t, "known whole"),
+			Of: rapid.Uint64().Draw(t, "of boot"), Pass: rapid.Uint64().Draw(t, "until"),
+			Whole: drawPartitions(t, "known whole"),
 		})
 	}
 	if rapid.Bool().Draw(t, "epoch?") {
@@ -214,25 +225,38 @@ func drawMove(t *rapid.T, limits []*limiter.Limit) *cluster.Move {
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "charges") {
 		m.Charges = append(m.Charges, cluster.Charge{
-			Limit: rapid.SampledFrom(limits).Draw(t, "of"), Key: string(rapid.SliceOfN(rapid.Byte(), 1, 40).Draw(t, "key")),
+			Limit: rapid.SampledFrom(limits).Draw(t, "of"), Key: string(rapid.SliceOfN(rapid.Byte(),
+				1, 40).Draw(t, "key")),
 			Units: rapid.Int64().Draw(t, "units"), Reset: rapid.Bool().Draw(t, "reset"),
 		})
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "holds") {
 		h := cluster.HoldCopy{Left: time.Duration(rapid.Int64Min(0).Draw(t, "left"))}
-		h.ID = limiter.HoldID{Origin: rapid.Uint64().Draw(t, "origin"), Sequence: rapid.Uint64().Draw(t, "sequence")}
-		h.Limit, h.Key = rapid.SampledFrom(limits).Draw(t, "of"), string(rapid.SliceOfN(rapid.Byte(), 1, 40).Draw(t, "key"))
+		h.ID = limiter.HoldID{
+			Origin: rapid.Uint64().Draw(t, "origin"), Sequence: rapid.Uint64().Draw(t, "sequence"),
+		}
+		h.Limit, h.Key = rapid.SampledFrom(limits).Draw(t, "of"),
+			string(rapid.SliceOfN(rapid.Byte(), 1, 40).Draw(t, "key"))
 		h.Units, h.Used = rapid.Int64Min(0).Draw(t, "units"), rapid.Int64Min(0).Draw(t, "used")
-		h.State, h.Holder = limiter.HoldState(rapid.IntRange(1, 3).Draw(t, "state")), string(rapid.SliceOfN(rapid.Byte(), 0, 9).Draw(t, "holder"))
+		h.State, h.Holder = limiter.HoldState(rapid.IntRange(1, 3).Draw(t, "state")),
+			string(rapid.SliceOfN(rapid.Byte(), 0, 9).Draw(t, "holder"))
 		h.Charge = rapid.Bool().Draw(t, "charge")
 		m.Holds = append(m.Holds, h)
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "taken") {
 		m.Taken = append(m.Taken, cluster.Memory{
-			ID:        cluster.ID{Origin: rapid.Uint64().Draw(t, "origin"), Sequence: rapid.Uint64().Draw(t, "sequence")},
+			ID: cluster.ID{
+				Origin: rapid.Uint64().Draw(t, "origin"), Sequence: rapid.Uint64().Draw(t,
+					"sequence"),
+			},
 			Partition: uint16(rapid.IntRange(0, ring.Partitions-1).Draw(t, "partition")),
 			Age:       time.Duration(rapid.Int64Range(0, 1<<40).Draw(t, "age")),
-			Decisions: []limiter.Decision{{Allowed: rapid.Bool().Draw(t, "allowed"), Limit: 9, Remaining: 3, RetryAfter: -1, Drained: 2}},
+			Decisions: []limiter.Decision{
+				{
+					Allowed: rapid.Bool().Draw(t, "allowed"), Limit: 9, Remaining: 3,
+					RetryAfter: -1, Drained: 2,
+				},
+			},
 		})
 	}
 	return m
@@ -250,8 +274,12 @@ func drawHold(t *rapid.T) *cluster.HoldTerms {
 		return nil
 	}
 	return &cluster.HoldTerms{
-		ID:  cluster.ID{Origin: rapid.Uint64().Draw(t, "hold's origin"), Sequence: rapid.Uint64().Draw(t, "hold's sequence")},
-		TTL: time.Duration(rapid.Int64Min(0).Draw(t, "ttl")), Holder: string(rapid.SliceOfN(rapid.Byte(), 0, limiter.MaxHolder).Draw(t, "holder")),
+		ID: cluster.ID{
+			Origin: rapid.Uint64().Draw(t, "hold's origin"), Sequence: rapid.Uint64().Draw(t,
+				"hold's sequence"),
+		},
+		TTL:    time.Duration(rapid.Int64Min(0).Draw(t, "ttl")),
+		Holder: string(rapid.SliceOfN(rapid.Byte(), 0, limiter.MaxHolder).Draw(t, "holder")),
 		Charge: rapid.Bool().Draw(t, "charge"),
 	}
 }
@@ -261,8 +289,9 @@ func drawTerms(t *rapid.T) cluster.Terms {
 		return cluster.Terms{}
 	}
 	return cluster.Terms{
-		Report: rapid.Bool().Draw(t, "report"), Drain: rapid.Bool().Draw(t, "drain"), Strict: rapid.Bool().Draw(t, "strict"),
-		Timed: rapid.Bool().Draw(t, "timed"), At: limiter.Millis(rapid.Int64().Draw(t, "at")),
+		Report: rapid.Bool().Draw(t, "report"), Drain: rapid.Bool().Draw(t, "drain"),
+		Strict: rapid.Bool().Draw(t, "strict"),
+		Timed:  rapid.Bool().Draw(t, "timed"), At: limiter.Millis(rapid.Int64().Draw(t, "at")),
 		Bounded: rapid.Bool().Draw(t, "bounded"), MaxDelay: time.Duration(
 			rapid.Int64Range(0, int64(limiter.LongestDelay)).Draw(t, "max_delay")),
 	}
@@ -310,7 +339,8 @@ func TestFramesAreProtobuf(t *testing.T) {
 				for k := range got[i].ask.Items { // the reader has limits of its own, equal to ours
 					g, o := &got[i].ask.Items[k], &want[i].ask.Items[k]
 					if g.Limit.Spec != o.Limit.Spec {
-						t.Fatalf("%s frame, ask %d: limit %+v, want %+v", name, i, g.Limit.Spec, o.Limit.Spec)
+						t.Fatalf("%s frame, ask %d: limit %+v, want %+v", name, i, g.Limit.Spec,
+							o.Limit.Spec)
 					}
 					g.Limit = o.Limit
 				}
@@ -318,7 +348,8 @@ func TestFramesAreProtobuf(t *testing.T) {
 					for k := range m.Entries {
 						g, o := &m.Entries[k], &want[i].ask.Move.Entries[k]
 						if g.Limit.Spec != o.Limit.Spec {
-							t.Fatalf("%s frame, move %d: limit %+v, want %+v", name, i, g.Limit.Spec, o.Limit.Spec)
+							t.Fatalf("%s frame, move %d: limit %+v, want %+v", name, i,
+								g.Limit.Spec, o.Limit.Spec)
 						}
 						g.Limit = o.Limit
 					}
@@ -337,63 +368,85 @@ func TestFramesAreProtobuf(t *testing.T) {
 	})
 }
 
-func compareAsk(t *rapid.T, now limiter.Instant, want *readAsk, frame *peerv1.Frame, a *peerv1.Ask) {
-	if a.Tag != want.tag || a.RingHash != want.ask.RingHash || a.Hop != uint32(want.ask.Hop) || a.Atomic != want.ask.Atomic || a.Relay != want.ask.Relay || a.From != want.ask.From || !slices.Equal(a.Forget, want.ask.Forget) ||
-		now.Add(time.Duration(a.LeftNs)) != want.ask.Deadline || len(a.Items) != len(want.ask.Items) {
+func compareAsk(t *rapid.T, now limiter.Instant, want *readAsk, frame *peerv1.Frame,
+	a *peerv1.Ask,
+) {
+	if a.Tag != want.tag || a.RingHash != want.ask.RingHash || a.Hop != uint32(want.ask.Hop) ||
+		a.Atomic != want.ask.Atomic || a.Relay != want.ask.Relay || a.From != want.ask.From ||
+		!slices.Equal(a.Forget, want.ask.Forget) ||
+		now.Add(time.Duration(a.LeftNs)) != want.ask.Deadline ||
+		len(a.Items) != len(want.ask.Items) {
 		t.Fatalf("generated code reads %v, want %+v", a, want)
 	}
 	for i, it := range a.Items {
 		w := &want.ask.Items[i]
 		l := frame.Limits[it.Limit]
-		if string(it.Key) != w.Key || it.Cost != w.Cost || it.Op != uint32(w.Op) || it.Origin != w.ID.Origin || it.Sequence != w.ID.Sequence ||
+		if string(it.Key) != w.Key || it.Cost != w.Cost || it.Op != uint32(w.Op) ||
+			it.Origin != w.ID.Origin || it.Sequence != w.ID.Sequence ||
 			it.Tell != w.Tell || it.Terms != uint32(termsBits(&w.Terms)) ||
 			it.AtNs != int64(w.At) || it.MaxDelayNs != int64(w.MaxDelay) ||
 			l.MaxDelayNs != int64(w.Limit.MaxDelay) ||
 			l.Flags != uint32(limitBits(w.Limit)) || l.MaxDebt != w.Limit.MaxDebt ||
-			string(l.Name) != w.Limit.Name || l.Calendar != uint32(w.Limit.Calendar) || string(l.TimeZone) != w.Limit.TimeZone || string(l.Override) != w.Limit.Override || l.Limit != w.Limit.Limit || l.PerNs != int64(w.Limit.Per) {
+			string(l.Name) != w.Limit.Name || l.Calendar != uint32(w.Limit.Calendar) ||
+			string(l.TimeZone) != w.Limit.TimeZone || string(l.Override) != w.Limit.Override ||
+			l.Limit != w.Limit.Limit || l.PerNs != int64(w.Limit.Per) {
 			t.Fatalf("generated code reads item %v of limit %v, want %+v", it, l, w)
 		}
 	}
-	if w := want.ask.Words; (a.Words == nil) != (w == nil) || w != nil && len(a.Words.Said) != len(w.Said) {
+	if w := want.ask.Words; (a.Words == nil) != (w == nil) || w != nil &&
+		len(a.Words.Said) != len(w.Said) {
 		t.Fatalf("generated code reads the words %v, want %+v", a.Words, w)
 	}
 	if (a.Move == nil) != (want.ask.Move == nil) {
 		t.Fatalf("generated code reads the move %v, want %+v", a.Move, want.ask.Move)
 	}
 	if m, w := a.Move, want.ask.Move; m != nil {
-		if m.From != w.From || m.To != w.To || string(m.Id) != w.ID || m.Term != w.Term || m.Sequence != w.Sequence ||
-			string(m.Epoch.GetLineage()) != string(w.Epoch.Lineage) || m.Epoch.GetNumber() != w.Epoch.Number ||
-			!samePartitions(m.Claim, w.Claim) || !samePartitions(m.Begin, w.Begin) || !samePartitions(m.End, w.End) ||
-			!samePartitions(m.Whole, w.Whole) || !samePartitions(m.Lacking, w.Lack.Of) || m.LackAgeNs != int64(w.Lack.Age) ||
-			!samePartitions(m.Lent, w.Lent) || !samePartitions(m.Gift, w.Gift) || len(m.Entries) != len(w.Entries) || len(m.Taken) != len(w.Taken) {
+		if m.From != w.From || m.To != w.To || string(m.Id) != w.ID || m.Term != w.Term ||
+			m.Sequence != w.Sequence ||
+			string(m.Epoch.GetLineage()) != string(w.Epoch.Lineage) ||
+			m.Epoch.GetNumber() != w.Epoch.Number ||
+			!samePartitions(m.Claim, w.Claim) || !samePartitions(m.Begin, w.Begin) ||
+			!samePartitions(m.End, w.End) ||
+			!samePartitions(m.Whole, w.Whole) || !samePartitions(m.Lacking, w.Lack.Of) ||
+			m.LackAgeNs != int64(w.Lack.Age) ||
+			!samePartitions(m.Lent, w.Lent) || !samePartitions(m.Gift, w.Gift) ||
+			len(m.Entries) != len(w.Entries) || len(m.Taken) != len(w.Taken) {
 			t.Fatalf("generated code reads the move %v, want %+v", m, w)
 		}
-		if m.Pass != w.Pass || m.Complete != w.Complete || !slices.EqualFunc(m.Known, w.Known, func(a *peerv1.Known, b cluster.Known) bool {
-			return a.Of == b.Of && a.Pass == b.Pass && samePartitions(a.Whole, b.Whole)
-		}) {
+		if m.Pass != w.Pass || m.Complete != w.Complete || !slices.EqualFunc(m.Known, w.Known,
+			func(a *peerv1.Known, b cluster.Known) bool {
+				return a.Of == b.Of && a.Pass == b.Pass && samePartitions(a.Whole, b.Whole)
+			}) {
 			t.Fatalf("generated code reads the marks of the move %v, want %+v", m, w)
 		}
 		for i, e := range m.Entries {
-			if string(e.Key) != w.Entries[i].Key || string(e.State) != string(w.Entries[i].State) || e.AgeNs != int64(w.Entries[i].Age) || string(frame.Limits[e.Limit].Name) != w.Entries[i].Limit.Name {
+			if string(e.Key) != w.Entries[i].Key || string(e.State) != string(w.Entries[i].State) ||
+				e.AgeNs != int64(w.Entries[i].Age) ||
+				string(frame.Limits[e.Limit].Name) != w.Entries[i].Limit.Name {
 				t.Fatalf("generated code reads the entry %v, want %+v", e, w.Entries[i])
 			}
 		}
 		for i, c := range m.Charges {
 			x := w.Charges[i]
-			if string(c.Key) != x.Key || c.Units != x.Units || c.WasReset != x.Reset || string(frame.Limits[c.Limit].Name) != x.Limit.Name {
+			if string(c.Key) != x.Key || c.Units != x.Units || c.WasReset != x.Reset ||
+				string(frame.Limits[c.Limit].Name) != x.Limit.Name {
 				t.Fatalf("generated code reads the charge %v, want %+v", c, x)
 			}
 		}
 		for i, h := range m.Holds {
 			x := w.Holds[i]
-			if string(h.Key) != x.Key || h.Units != x.Units || h.Origin != x.ID.Origin || h.Sequence != x.ID.Sequence || h.LeftNs != int64(x.Left) ||
-				string(h.Holder) != x.Holder || h.State != uint32(x.State) || h.Used != x.Used || h.Charge != x.Charge || string(frame.Limits[h.Limit].Name) != x.Limit.Name {
+			if string(h.Key) != x.Key || h.Units != x.Units || h.Origin != x.ID.Origin ||
+				h.Sequence != x.ID.Sequence || h.LeftNs != int64(x.Left) ||
+				string(h.Holder) != x.Holder || h.State != uint32(x.State) || h.Used != x.Used ||
+				h.Charge != x.Charge || string(frame.Limits[h.Limit].Name) != x.Limit.Name {
 				t.Fatalf("generated code reads the hold %v, want %+v", h, x)
 			}
 		}
 		for i, x := range m.Taken {
 			y := w.Taken[i]
-			if x.Origin != y.ID.Origin || x.Sequence != y.ID.Sequence || x.Partition != uint32(y.Partition) || x.AgeNs != int64(y.Age) || x.Decisions[0].Drained != 2 {
+			if x.Origin != y.ID.Origin || x.Sequence != y.ID.Sequence ||
+				x.Partition != uint32(y.Partition) || x.AgeNs != int64(y.Age) ||
+				x.Decisions[0].Drained != 2 {
 				t.Fatalf("generated code reads the memory %v, want %+v", x, y)
 			}
 		}
@@ -408,7 +461,10 @@ func samePartitions(a []uint32, b []uint16) bool {
 func TestRepliesAreProtobuf(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tag := rapid.Uint64Min(1).Draw(t, "tag")
-		want := &cluster.Answer{RingHash: rapid.Uint64().Draw(t, "ring"), CutOff: rapid.Bool().Draw(t, "cut off"), Leaving: rapid.Bool().Draw(t, "leaving")}
+		want := &cluster.Answer{
+			RingHash: rapid.Uint64().Draw(t, "ring"), CutOff: rapid.Bool().Draw(t, "cut off"),
+			Leaving: rapid.Bool().Draw(t, "leaving"),
+		}
 		for range rapid.IntRange(0, 5).Draw(t, "outcomes") {
 			want.Items = append(want.Items, cluster.AnswerItem{
 				Status: cluster.Status(rapid.IntRange(0, 3).Draw(t, "status")),
@@ -431,17 +487,20 @@ func TestRepliesAreProtobuf(t *testing.T) {
 		}
 		for range rapid.IntRange(0, len(want.Items)).Draw(t, "owners") {
 			want.Owners = append(want.Owners, cluster.Member{
-				ID: rapid.StringN(0, 9, 9).Draw(t, "id"), Boot: rapid.Uint64().Draw(t, "boot"), PeerAddr: rapid.StringN(0, 9, 9).Draw(t, "addr"),
+				ID: rapid.StringN(0, 9, 9).Draw(t, "id"), Boot: rapid.Uint64().Draw(t, "boot"),
+				PeerAddr: rapid.StringN(0, 9, 9).Draw(t, "addr"),
 				Features: cluster.Features(rapid.Uint64().Draw(t, "features")),
 			})
 		}
 		if rapid.Bool().Draw(t, "move?") {
 			want.Move = &cluster.MoveAnswer{
-				Term: rapid.Uint64().Draw(t, "term"), Refused: drawPartitions(t, "refused"), Applied: rapid.Bool().Draw(t, "applied"),
-				Up: time.Duration(rapid.Int64Min(0).Draw(t, "up")), Epoch: drawEpoch(t),
+				Term: rapid.Uint64().Draw(t, "term"), Refused: drawPartitions(t, "refused"),
+				Applied: rapid.Bool().Draw(t, "applied"),
+				Up:      time.Duration(rapid.Int64Min(0).Draw(t, "up")), Epoch: drawEpoch(t),
 			}
 			for range rapid.IntRange(0, 4).Draw(t, "standings") {
-				want.Move.Standings = append(want.Move.Standings, cluster.Standing(rapid.IntRange(0, 2).Draw(t, "standing")))
+				want.Move.Standings = append(want.Move.Standings,
+					cluster.Standing(rapid.IntRange(0, 2).Draw(t, "standing")))
 			}
 		}
 		if rapid.Bool().Draw(t, "agreed?") {
@@ -472,7 +531,8 @@ func TestRepliesAreProtobuf(t *testing.T) {
 			case err != nil:
 				t.Fatal(err)
 			case refusal == "no":
-			case got.RingHash != want.RingHash || !slices.Equal(got.Items, want.Items), !slices.Equal(got.Owners, want.Owners), !reflect.DeepEqual(got.Move, want.Move),
+			case got.RingHash != want.RingHash || !slices.Equal(got.Items, want.Items),
+				!slices.Equal(got.Owners, want.Owners), !reflect.DeepEqual(got.Move, want.Move),
 				got.Epoch != want.Epoch, !reflect.DeepEqual(got.Words, want.Words):
 				t.Fatalf("got %+v\nwant %+v", got, want)
 			}
@@ -497,10 +557,16 @@ func frameOf(t testing.TB, f *peerv1.Frame) []byte {
 
 func goodFrame() *peerv1.Frame {
 	return &peerv1.Frame{
-		Limits: []*peerv1.Limit{{Name: []byte("five"), Algorithm: 2, Limit: 5, PerNs: int64(time.Minute), Anchor: 1}},
+		Limits: []*peerv1.Limit{
+			{Name: []byte("five"), Algorithm: 2, Limit: 5, PerNs: int64(time.Minute), Anchor: 1},
+		},
 		Asks: []*peerv1.Ask{
-			{Tag: 1, Hop: 1, LeftNs: int64(time.Second), Items: []*peerv1.Item{{Key: []byte("a"), Cost: 1}}},
-			{Tag: 2, Hop: 1, LeftNs: int64(time.Second), Items: []*peerv1.Item{{Key: []byte("b"), Cost: 1}, {Key: []byte("c"), Cost: 1}}},
+			{Tag: 1, Hop: 1, LeftNs: int64(time.Second), Items: []*peerv1.Item{
+				{Key: []byte("a"), Cost: 1},
+			}},
+			{Tag: 2, Hop: 1, LeftNs: int64(time.Second), Items: []*peerv1.Item{
+				{Key: []byte("b"), Cost: 1}, {Key: []byte("c"), Cost: 1},
+			}},
 		},
 	}
 }
@@ -514,17 +580,30 @@ func TestBrokenAsksAreRefused(t *testing.T) {
 		want   string
 	}{
 		{"no items", func(f *peerv1.Frame) { f.Asks[0].Items = nil }, "items has 0 items"},
-		{"1001 items", func(f *peerv1.Frame) { f.Asks[0].Items = slices.Repeat(f.Asks[0].Items, 1001) }, "items[1000]: an ask has at most 1000"},
-		{"empty key", func(f *peerv1.Frame) { f.Asks[0].Items[0].Key = nil }, "items[0].key has 0 bytes"},
-		{"long key", func(f *peerv1.Frame) { f.Asks[0].Items[0].Key = make([]byte, 2048) }, "items[0].key has 2048 bytes"},
+		{
+			"1001 items", func(f *peerv1.Frame) {
+				f.Asks[0].Items = slices.Repeat(f.Asks[0].Items, 1001)
+			}, "items[1000]: an ask has at most 1000",
+		},
+		{"empty key", func(f *peerv1.Frame) { f.Asks[0].Items[0].Key = nil }, "items[0].key has " +
+			"0 bytes"},
+		{
+			"long key", func(f *peerv1.Frame) { f.Asks[0].Items[0].Key = make([]byte, 2048) },
+			"items[0].key has 2048 bytes",
+		},
 		{"unknown op", func(f *peerv1.Frame) { f.Asks[0].Items[0].Op = 7 }, "items[0].op is 7"},
-		{"no such limit", func(f *peerv1.Frame) { f.Asks[0].Items[0].Limit = 1 }, "items[0].limit is 1; this frame has brought 1"},
+		{
+			"no such limit", func(f *peerv1.Frame) { f.Asks[0].Items[0].Limit = 1 },
+			"items[0].limit is 1; this frame has brought 1",
+		},
 		{"limit that is none", func(f *peerv1.Frame) {
-			f.Limits = append(f.Limits, &peerv1.Limit{Name: []byte("x"), Algorithm: 2, Limit: 0, PerNs: 1e9})
+			f.Limits = append(f.Limits,
+				&peerv1.Limit{Name: []byte("x"), Algorithm: 2, Limit: 0, PerNs: 1e9})
 			f.Asks[0].Items[0].Limit = 1
 		}, "items[0].limit is 1: limit: is 0"},
 		{"limit with a strange algorithm", func(f *peerv1.Frame) {
-			f.Limits = append(f.Limits, &peerv1.Limit{Name: []byte("x"), Algorithm: 258, Limit: 1, PerNs: 1e9})
+			f.Limits = append(f.Limits,
+				&peerv1.Limit{Name: []byte("x"), Algorithm: 258, Limit: 1, PerNs: 1e9})
 			f.Asks[0].Items[0].Limit = 1
 		}, "items[0].limit is 1: algorithm"},
 	} {
@@ -536,7 +615,8 @@ func TestBrokenAsksAreRefused(t *testing.T) {
 			continue
 		}
 		if asks[0].tag != 1 || !strings.Contains(asks[0].err, c.want) {
-			t.Errorf("%s: ask %d is refused with %q, want %q", c.name, asks[0].tag, asks[0].err, c.want)
+			t.Errorf("%s: ask %d is refused with %q, want %q", c.name, asks[0].tag, asks[0].err,
+				c.want)
 		}
 		if asks[1].tag != 2 || asks[1].err != "" || len(asks[1].ask.Items) != 2 {
 			t.Errorf("%s: the next ask suffers: %+v", c.name, asks[1])
@@ -546,9 +626,11 @@ func TestBrokenAsksAreRefused(t *testing.T) {
 
 // Promise: a frame cannot cost without bound.
 func TestFrameOfTooManyAsks(t *testing.T) {
-	asks, err := readFrame(&frameReader{known: new(door.LimitCache)}, frameOf(t, &peerv1.Frame{Asks: slices.Repeat([]*peerv1.Ask{{}}, maxAsks+1)}), 0)
+	asks, err := readFrame(&frameReader{known: new(door.LimitCache)},
+		frameOf(t, &peerv1.Frame{Asks: slices.Repeat([]*peerv1.Ask{{}}, maxAsks+1)}), 0)
 	if err == nil || len(asks) != maxAsks {
-		t.Errorf("%d asks were handed over, error %v; want %d and an error", len(asks), err, maxAsks)
+		t.Errorf("%d asks were handed over, error %v; want %d and an error", len(asks), err,
+			maxAsks)
 	}
 }
 
@@ -557,13 +639,18 @@ func newDoor(t testing.TB) *peerDoor {
 	t.Helper()
 	clock := clock.New()
 	node, err := cluster.New(cluster.Config{
-		ID: "n1", Boot: 1, Clock: clock, Network: NewLines(LinesConfig{ID: "n1", Boot: 1, Clock: clock}),
-		Table: limiter.NewTable(limiter.TableConfig{Bytes: 1 << 20}),
+		ID: "n1", Boot: 1, Clock: clock,
+		Network: NewLines(LinesConfig{ID: "n1", Boot: 1, Clock: clock}),
+		Table:   limiter.NewTable(limiter.TableConfig{Bytes: 1 << 20}),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, err := cluster.NewView("n1", []cluster.Member{{ID: "n1", Boot: 1, State: cluster.StateActive}, {ID: "n2", Boot: 2, Role: cluster.RoleAgent}})
+	v, err := cluster.NewView("n1",
+		[]cluster.Member{
+			{ID: "n1", Boot: 1, State: cluster.StateActive},
+			{ID: "n2", Boot: 2, Role: cluster.RoleAgent},
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -574,7 +661,9 @@ func newDoor(t testing.TB) *peerDoor {
 // exchangeFrame has door serve b and returns its reply.
 func (d *peerDoor) exchangeFrame(t testing.TB, b []byte) *peerv1.Reply {
 	t.Helper()
-	e := &exchange{door: d, send: func(any) error { return nil }, frames: frameReader{known: &d.limits}}
+	e := &exchange{door: d, send: func(any) error { return nil }, frames: frameReader{
+		known: &d.limits,
+	}}
 	if err := e.serve(b); err != nil {
 		t.Fatal(err)
 	}
@@ -590,7 +679,9 @@ func (d *peerDoor) exchangeFrame(t testing.TB, b []byte) *peerv1.Reply {
 // them.
 func TestPoisonedFrames(t *testing.T) {
 	d := newDoor(t)
-	e := &exchange{door: d, send: func(any) error { return nil }, frames: frameReader{known: &d.limits}}
+	e := &exchange{door: d, send: func(any) error { return nil }, frames: frameReader{
+		known: &d.limits,
+	}}
 	const keys = 50
 	for round := range 6 {
 		for k := range keys {
@@ -612,7 +703,8 @@ func TestPoisonedFrames(t *testing.T) {
 			}
 			o := reply.Answers[0].Outcomes[0]
 			if want := max(0, int64(4-round)); o.Remaining != want || o.Allowed != (round < 5) {
-				t.Fatalf("key %d, take %d: allowed %t, remaining %d; want %t, %d", k, round+1, o.Allowed, o.Remaining, round < 5, want)
+				t.Fatalf("key %d, take %d: allowed %t, remaining %d; want %t, %d", k, round+1,
+					o.Allowed, o.Remaining, round < 5, want)
 			}
 		}
 	}
@@ -634,8 +726,10 @@ func TestFrameTwiceIsChargedOnce(t *testing.T) {
 	first, second := d.exchangeFrame(t, b), d.exchangeFrame(t, b)
 	for i := range first.Answers {
 		for k, o := range first.Answers[i].Outcomes {
-			if again := second.Answers[i].Outcomes[k]; o.Remaining != 4 || again.Remaining != 4 || !again.Allowed {
-				t.Errorf("ask %d, item %d: remaining %d, and %d the second time; want 4 and 4", i, k, o.Remaining, again.Remaining)
+			if again := second.Answers[i].Outcomes[k]; o.Remaining != 4 || again.Remaining != 4 ||
+				!again.Allowed {
+				t.Errorf("ask %d, item %d: remaining %d, and %d the second time; want 4 and 4", i,
+					k, o.Remaining, again.Remaining)
 			}
 		}
 	}
@@ -668,22 +762,29 @@ func FuzzFrame(f *testing.F) {
 	f.Add(frameOf(f, broken))
 	moving := goodFrame()
 	moving.Asks[0].Move = &peerv1.Move{
-		From: 2, To: 1, Id: []byte("n2"), Term: 9, Sequence: 1, Claim: []uint32{1, 2}, Begin: []uint32{3}, Gift: []uint32{3}, End: []uint32{4}, Lent: []uint32{5},
+		From: 2, To: 1, Id: []byte("n2"), Term: 9, Sequence: 1, Claim: []uint32{1, 2},
+		Begin: []uint32{3}, Gift: []uint32{3}, End: []uint32{4}, Lent: []uint32{5},
 		Entries: []*peerv1.Entry{{Key: []byte("k"), State: []byte{8, 1, 18, 1, 2}}},
-		Taken:   []*peerv1.Memory{{Origin: 1, Sequence: 2, Decisions: []*peerv1.Outcome{{Allowed: true}}}},
+		Taken: []*peerv1.Memory{
+			{Origin: 1, Sequence: 2, Decisions: []*peerv1.Outcome{{Allowed: true}}},
+		},
 	}
 	f.Add(frameOf(f, moving))
 	d := newDoor(f)
 	f.Fuzz(func(t *testing.T, b []byte) {
-		e := &exchange{door: d, send: func(any) error { return nil }, frames: frameReader{known: &d.limits}}
+		e := &exchange{door: d, send: func(any) error { return nil }, frames: frameReader{
+			known: &d.limits,
+		}}
 		err := e.serve(b)
 		var reply peerv1.Reply
 		if e := proto.Unmarshal(e.reply, &reply); e != nil {
 			t.Fatalf("the reply cannot be read: %v", e)
 		}
 		var frame peerv1.Frame
-		later := func(l *peerv1.Limit) bool { return l.Flags>>7&1 != 0 } // an ask of it may have to wait for the heir
-		if proto.Unmarshal(b, &frame) == nil && !slices.ContainsFunc(frame.Limits, later) && (err != nil || len(reply.Answers) != len(frame.Asks)) {
+		// an ask of it may have to wait for the heir
+		later := func(l *peerv1.Limit) bool { return l.Flags>>7&1 != 0 }
+		if proto.Unmarshal(b, &frame) == nil && !slices.ContainsFunc(frame.Limits, later) &&
+			(err != nil || len(reply.Answers) != len(frame.Asks)) {
 			t.Fatalf("%d answers to %d asks, error %v", len(reply.Answers), len(frame.Asks), err)
 		}
 	})
@@ -691,10 +792,12 @@ func FuzzFrame(f *testing.F) {
 
 // FuzzReply is the same for what peers answer.
 func FuzzReply(f *testing.F) {
-	f.Add(appendRefusal(appendAnswer(nil, 7, &cluster.Answer{RingHash: 1, Items: make([]cluster.AnswerItem, 3)}), 8, "no"))
+	f.Add(appendRefusal(appendAnswer(nil, 7,
+		&cluster.Answer{RingHash: 1, Items: make([]cluster.AnswerItem, 3)}), 8, "no"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		eachAnswer(b, func(_ uint64, answer []byte) {
-			if a, _, err := readAnswer(answer, 3, new(lineageMemo)); err == nil && len(a.Items) > 3 {
+			if a, _, err := readAnswer(answer, 3, new(lineageMemo)); err == nil &&
+				len(a.Items) > 3 {
 				t.Fatalf("%d items to an ask of 3", len(a.Items))
 			}
 		})
@@ -711,11 +814,15 @@ const oldestFrame = "0a130a0464656d6f100218052080b09dc2df0130011" +
 // Promise: nodes of two releases understand each other, as long as they speak one protocol: what is
 // not known is skipped, what is missing is zero.
 func TestFramesOfOtherReleases(t *testing.T) {
-	limit := rpctest.MustLimit(limiter.Spec{Name: "demo", Algorithm: limiter.FixedWindow, Limit: 5, Per: time.Minute, Anchor: limiter.FirstHit})
+	limit := rpctest.MustLimit(limiter.Spec{
+		Name: "demo", Algorithm: limiter.FixedWindow, Limit: 5, Per: time.Minute,
+		Anchor: limiter.FirstHit,
+	})
 	var w frameWriter
 	w.reset()
 	w.add(1, &cluster.Ask{RingHash: 3, Hop: 1, Items: []cluster.AskItem{
-		{Limit: limit, Key: "a", Cost: 1, ID: cluster.ID{Origin: 5, Sequence: 6}}, {Limit: limit, Key: "b", Cost: -1, Op: cluster.OpPeek},
+		{Limit: limit, Key: "a", Cost: 1, ID: cluster.ID{Origin: 5, Sequence: 6}},
+		{Limit: limit, Key: "b", Cost: -1, Op: cluster.OpPeek},
 	}}, int64(time.Second))
 	w.add(2, &cluster.Ask{Hop: 1, Move: &cluster.Move{
 		From: 11, To: 12, ID: "n2", Term: 13,
@@ -739,9 +846,11 @@ func TestFramesOfOtherReleases(t *testing.T) {
 		t.Fatal(err)
 	}
 	unknown := protowire.AppendVarint(protowire.AppendTag(nil, 99, protowire.VarintType), 1)
-	unknown = protowire.AppendString(protowire.AppendTag(unknown, 100, protowire.BytesType), "later")
+	unknown = protowire.AppendString(protowire.AppendTag(unknown, 100, protowire.BytesType),
+		"later")
 	for _, m := range []proto.Message{
-		&later, later.Limits[0], later.Asks[0], later.Asks[0].Items[0], later.Asks[1].Move, later.Asks[1].Move.Entries[0],
+		&later, later.Limits[0], later.Asks[0], later.Asks[0].Items[0], later.Asks[1].Move,
+		later.Asks[1].Move.Entries[0],
 	} {
 		m.ProtoReflect().SetUnknown(unknown)
 	}
@@ -751,8 +860,10 @@ func TestFramesOfOtherReleases(t *testing.T) {
 			t.Fatalf("%s release's frame: %+v, %v", name, asks, err)
 		}
 		items, m := asks[0].ask.Items, asks[1].ask.Move
-		if len(items) != 2 || items[0].Limit.Spec != limit.Spec || items[0].Key != "a" || items[0].ID.Sequence != 6 || items[1].Cost != -1 ||
-			m == nil || m.From != 11 || m.Term != 13 || m.Gift[0] != 9 || m.Entries[0].Key != "c" || m.Entries[0].Limit.Spec != limit.Spec {
+		if len(items) != 2 || items[0].Limit.Spec != limit.Spec || items[0].Key != "a" ||
+			items[0].ID.Sequence != 6 || items[1].Cost != -1 ||
+			m == nil || m.From != 11 || m.Term != 13 || m.Gift[0] != 9 || m.Entries[0].Key != "c" ||
+			m.Entries[0].Limit.Spec != limit.Spec {
 			t.Errorf("%s release's frame is read as %+v and %+v", name, items, m)
 		}
 	}

@@ -25,11 +25,16 @@ import (
 
 // messageKinds are all kinds of messages, each with the number that it has in frames.
 var messageKinds = map[saidKind]ownership.Message{
-	1: ownership.Hello{}, 2: ownership.Vote{}, 3: ownership.Release{}, 4: ownership.Join{}, 5: ownership.Refuse{},
-	6: ownership.Renew{}, 7: ownership.RenewAck{}, 8: ownership.Farewell{}, 9: ownership.Canvass{}, 10: ownership.Consent{},
-	11: ownership.Prepare{}, 12: ownership.Promise{}, 13: ownership.Accept{}, 14: ownership.Accepted{}, 15: ownership.Decided{},
-	16: ownership.Behind{}, 17: ownership.Missed{}, 18: ownership.Secede{}, 19: ownership.Seceded{}, 20: ownership.Claim{},
-	21: ownership.ClaimAnswer{}, 22: ownership.Gift{}, 23: ownership.Taken{}, 24: ownership.CopyOf{}, 25: ownership.CopyKept{},
+	1: ownership.Hello{}, 2: ownership.Vote{}, 3: ownership.Release{}, 4: ownership.Join{},
+	5: ownership.Refuse{},
+	6: ownership.Renew{}, 7: ownership.RenewAck{}, 8: ownership.Farewell{}, 9: ownership.Canvass{},
+	10: ownership.Consent{},
+	11: ownership.Prepare{}, 12: ownership.Promise{}, 13: ownership.Accept{},
+	14: ownership.Accepted{}, 15: ownership.Decided{},
+	16: ownership.Behind{}, 17: ownership.Missed{}, 18: ownership.Secede{}, 19: ownership.Seceded{},
+	20: ownership.Claim{},
+	21: ownership.ClaimAnswer{}, 22: ownership.Gift{}, 23: ownership.Taken{},
+	24: ownership.CopyOf{}, 25: ownership.CopyKept{},
 	26: ownership.Relayed{},
 }
 
@@ -38,7 +43,8 @@ func drawWords(t *rapid.T) *cluster.Words {
 	w := &cluster.Words{
 		From: drawBoot(
 			t,
-		), To: ownership.Boot(rapid.Uint64().Draw(t, "to")), ID: drawName(t, 1), Addr: drawName(t, 0),
+		), To: ownership.Boot(rapid.Uint64().Draw(t, "to")), ID: drawName(t, 1),
+		Addr:    drawName(t, 0),
 		Process: rapid.Uint64().Draw(t, "process"),
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "messages") {
@@ -77,11 +83,13 @@ func drawField(t *rapid.T, of reflect.Type, relays bool) any {
 	case int:
 		return rapid.IntRange(0, ring.Partitions-1).Draw(t, "partition")
 	case []int:
-		return drawList(t, func() int { return rapid.IntRange(0, ring.Partitions-1).Draw(t, "partition") })
+		return drawList(t,
+			func() int { return rapid.IntRange(0, ring.Partitions-1).Draw(t, "partition") })
 	case ownership.Boot:
 		return ownership.Boot(rapid.Uint64().Draw(t, "boot"))
 	case []ownership.Boot:
-		return drawList(t, func() ownership.Boot { return ownership.Boot(rapid.Uint64().Draw(t, "boot")) })
+		return drawList(t,
+			func() ownership.Boot { return ownership.Boot(rapid.Uint64().Draw(t, "boot")) })
 	case ownership.Ballot:
 		return ownership.Ballot(rapid.Uint64Range(0, 1<<63).Draw(t, "ballot"))
 	case ownership.Instant:
@@ -131,7 +139,8 @@ func drawMember(t *rapid.T) ownership.Member {
 		ID: drawName(
 			t,
 			1,
-		), Boot: drawBoot(t), Role: ownership.Role(rapid.IntRange(0, 1).Draw(t, "role")), Zone: drawName(t, 0),
+		), Boot: drawBoot(t), Role: ownership.Role(rapid.IntRange(0, 1).Draw(t, "role")),
+		Zone: drawName(t, 0),
 	}
 }
 
@@ -287,7 +296,9 @@ func theirWords(said ...*peerv1.Said) *peerv1.Words {
 }
 
 func theirConfig(change func(c *peerv1.Configuration)) *peerv1.Said {
-	epoch := func(n uint64) *peerv1.Epoch { return &peerv1.Epoch{Lineage: make([]byte, 8), Number: n} }
+	epoch := func(n uint64) *peerv1.Epoch {
+		return &peerv1.Epoch{Lineage: make([]byte, 8), Number: n}
+	}
 	c := &peerv1.Configuration{
 		Epoch: epoch(2), Previous: epoch(1), Voters: []uint64{1, 2},
 		Members: []*peerv1.Member{{Id: []byte("a"), Boot: 1}, {Id: []byte("b"), Boot: 2}},
@@ -299,7 +310,9 @@ func theirConfig(change func(c *peerv1.Configuration)) *peerv1.Said {
 // Promise: hostile or malformed words: a clear error that names the field, and nothing is taken in.
 func TestBrokenWordsAreRefused(t *testing.T) {
 	epoch := &peerv1.Epoch{Lineage: make([]byte, 8), Number: 1}
-	many := func(n int) []*peerv1.Member { return slices.Repeat([]*peerv1.Member{{Id: []byte("a"), Boot: 1}}, n) }
+	many := func(n int) []*peerv1.Member {
+		return slices.Repeat([]*peerv1.Member{{Id: []byte("a"), Boot: 1}}, n)
+	}
 	for _, row := range []struct {
 		name  string
 		words *peerv1.Words
@@ -307,39 +320,161 @@ func TestBrokenWordsAreRefused(t *testing.T) {
 	}{
 		{"no id", &peerv1.Words{From: 9}, "an id of 0 bytes"},
 		{"long id", &peerv1.Words{From: 9, Id: make([]byte, 256)}, "an id of 256 bytes"},
-		{"long addr", &peerv1.Words{From: 9, Id: []byte("n9"), Addr: make([]byte, maxPeerAddr+1)}, "an addr of 513 bytes"},
+		{
+			"long addr",
+			&peerv1.Words{From: 9, Id: []byte("n9"), Addr: make([]byte, maxPeerAddr+1)},
+			"an addr of 513 bytes",
+		},
 		{"boot 0", &peerv1.Words{Id: []byte("n9")}, "the boot 0"},
-		{"too many", theirWords(slices.Repeat([]*peerv1.Said{{Kind: 3}}, maxSaid+1)...), "more than 16384 messages"},
-		{"no epoch", theirWords(&peerv1.Said{Kind: uint32(saidRenew)}), "said[0] of kind 6 has no epoch"},
-		{"epoch without a lineage", theirWords(&peerv1.Said{Kind: 6, Epoch: &peerv1.Epoch{Number: 1}}), "lineage of 0 bytes"},
-		{"odd lineage", theirWords(&peerv1.Said{Kind: 6, Epoch: &peerv1.Epoch{Lineage: make([]byte, 9), Number: 1}}), "lineage of 9 bytes"},
-		{"long lineage", theirWords(&peerv1.Said{Kind: 6, Epoch: &peerv1.Epoch{Lineage: make([]byte, 1<<15+8), Number: 1}}), "lineage of 32776 bytes"},
-		{"no configuration", theirWords(&peerv1.Said{Kind: uint32(saidAccept)}), "of kind 13 has no config"},
-		{"accepted nothing", theirWords(&peerv1.Said{Kind: 12, Epoch: epoch, Accepted: 1}), "one of accepted and config"},
-		{"no member", theirWords(&peerv1.Said{Kind: uint32(saidJoin)}), "a member that has an id of 0 bytes"},
+		{
+			"too many", theirWords(slices.Repeat([]*peerv1.Said{{Kind: 3}}, maxSaid+1)...),
+			"more than 16384 messages",
+		},
+		{"no epoch", theirWords(&peerv1.Said{Kind: uint32(saidRenew)}), "said[0] of kind 6 has " +
+			"no epoch"},
+		{
+			"epoch without a lineage",
+			theirWords(&peerv1.Said{Kind: 6, Epoch: &peerv1.Epoch{Number: 1}}), "lineage of 0 " +
+				"bytes",
+		},
+		{
+			"odd lineage",
+			theirWords(&peerv1.Said{
+				Kind: 6, Epoch: &peerv1.Epoch{Lineage: make([]byte, 9), Number: 1},
+			}), "lineage of 9 bytes",
+		},
+		{
+			"long lineage",
+			theirWords(&peerv1.Said{
+				Kind: 6, Epoch: &peerv1.Epoch{Lineage: make([]byte, 1<<15+8), Number: 1},
+			}), "lineage of 32776 bytes",
+		},
+		{"no configuration", theirWords(&peerv1.Said{Kind: uint32(saidAccept)}), "of kind 13 has " +
+			"no config"},
+		{
+			"accepted nothing", theirWords(&peerv1.Said{Kind: 12, Epoch: epoch, Accepted: 1}),
+			"one of accepted and config",
+		},
+		{"no member", theirWords(&peerv1.Said{Kind: uint32(saidJoin)}), "a member that has an id " +
+			"of 0 bytes"},
 		{"relays nothing", theirWords(&peerv1.Said{Kind: uint32(saidRelayed)}), "relays nothing"},
-		{"relays twice", theirWords(&peerv1.Said{Kind: 26, Inner: &peerv1.Said{Kind: 26, Inner: &peerv1.Said{Kind: 3}}}), "relayed already"},
-		{"partition", theirWords(&peerv1.Said{Kind: 22, Epoch: epoch, Partition: ring.Partitions}), "names partition 4093"},
-		{"partitions", theirWords(&peerv1.Said{Kind: 20, Epoch: epoch, Partitions: make([]uint32, ring.Partitions+1)}), "more than the 4093"},
-		{"answers", theirWords(&peerv1.Said{Kind: 21, Epoch: epoch, Parts: slices.Repeat([]*peerv1.PartAnswer{{}}, ring.Partitions+1)}), "more than the 4093"},
-		{"standing", theirWords(&peerv1.Said{Kind: 21, Epoch: epoch, Parts: []*peerv1.PartAnswer{{Standing: 2}}}), "the standing 2"},
-		{"unreached", theirWords(&peerv1.Said{Kind: 6, Epoch: epoch, Boots: make([]uint64, ownership.MaxMembers+1)}), "at most 2048 boots"},
-		{"no members", theirWords(theirConfig(func(c *peerv1.Configuration) { c.Members = nil })), "0 members"},
-		{"many members", theirWords(theirConfig(func(c *peerv1.Configuration) { c.Members = many(ownership.MaxMembers + 1) })), "more than 2048 members"},
-		{"many rivals", theirWords(theirConfig(func(c *peerv1.Configuration) { c.Rivals = many(ownership.MaxMembers + 1) })), "more than 2048 members"},
-		{"no failover", theirWords(theirConfig(func(c *peerv1.Configuration) { c.Failover = 299 })), "a failover of 299ms"},
-		{"copies", theirWords(theirConfig(func(c *peerv1.Configuration) { c.Copies = 3 })), "code of copies of 3"},
-		{"bad rival", theirWords(theirConfig(func(c *peerv1.Configuration) { c.Rivals = []*peerv1.Member{{}} })), "rivals[0] has an id of 0 bytes"},
-		{"unsorted", theirWords(theirConfig(func(c *peerv1.Configuration) { slices.Reverse(c.Members) })), `members[1] is "a" after "b"`},
-		{"one boot", theirWords(theirConfig(func(c *peerv1.Configuration) { c.Members[1].Boot, c.Voters = 1, c.Voters[:1] })), "two members have the boot 1"},
-		{"no boot", theirWords(theirConfig(func(c *peerv1.Configuration) { c.Members[0].Boot = 0 })), "members[0] has the boot 0"},
-		{"role", theirWords(theirConfig(func(c *peerv1.Configuration) { c.Members[0].Role = 258 })), "members[0] has the role 255"},
-		{"zone", theirWords(theirConfig(func(c *peerv1.Configuration) { c.Members[0].Zone = make([]byte, 256) })), "a zone of 256 bytes"},
-		{"no voters", theirWords(theirConfig(func(c *peerv1.Configuration) { c.Voters = nil })), "0 voters"},
-		{"many voters", theirWords(theirConfig(func(c *peerv1.Configuration) { c.Voters = make([]uint64, 8) })), "at most 7 boots"},
-		{"stranger votes", theirWords(theirConfig(func(c *peerv1.Configuration) { c.Voters[1] = 3 })), "voters[1] is 3"},
-		{"votes twice", theirWords(theirConfig(func(c *peerv1.Configuration) { c.Voters[1] = 1 })), "voters[1] is 1"},
-		{"number 0", theirWords(theirConfig(func(c *peerv1.Configuration) { c.Epoch = nil })), "has the number 0"},
+		{
+			"relays twice",
+			theirWords(&peerv1.Said{
+				Kind: 26, Inner: &peerv1.Said{Kind: 26, Inner: &peerv1.Said{Kind: 3}},
+			}), "relayed already",
+		},
+		{
+			"partition",
+			theirWords(&peerv1.Said{Kind: 22, Epoch: epoch, Partition: ring.Partitions}),
+			"names partition 4093",
+		},
+		{
+			"partitions",
+			theirWords(&peerv1.Said{
+				Kind: 20, Epoch: epoch, Partitions: make([]uint32, ring.Partitions+1),
+			}), "more than the 4093",
+		},
+		{
+			"answers",
+			theirWords(&peerv1.Said{
+				Kind: 21, Epoch: epoch, Parts: slices.Repeat([]*peerv1.PartAnswer{{}},
+					ring.Partitions+1),
+			}), "more than the 4093",
+		},
+		{
+			"standing",
+			theirWords(&peerv1.Said{
+				Kind: 21, Epoch: epoch, Parts: []*peerv1.PartAnswer{{Standing: 2}},
+			}), "the standing 2",
+		},
+		{
+			"unreached",
+			theirWords(&peerv1.Said{
+				Kind: 6, Epoch: epoch, Boots: make([]uint64, ownership.MaxMembers+1),
+			}), "at most 2048 boots",
+		},
+		{
+			"no members",
+			theirWords(theirConfig(func(c *peerv1.Configuration) { c.Members = nil })), "0 members",
+		},
+		{
+			"many members",
+			theirWords(theirConfig(func(c *peerv1.Configuration) {
+				c.Members = many(ownership.MaxMembers + 1)
+			})), "more than 2048 members",
+		},
+		{
+			"many rivals",
+			theirWords(theirConfig(func(c *peerv1.Configuration) {
+				c.Rivals = many(ownership.MaxMembers + 1)
+			})), "more than 2048 members",
+		},
+		{
+			"no failover",
+			theirWords(theirConfig(func(c *peerv1.Configuration) { c.Failover = 299 })),
+			"a failover of 299ms",
+		},
+		{
+			"copies", theirWords(theirConfig(func(c *peerv1.Configuration) { c.Copies = 3 })),
+			"code of copies of 3",
+		},
+		{
+			"bad rival",
+			theirWords(theirConfig(func(c *peerv1.Configuration) {
+				c.Rivals = []*peerv1.Member{{}}
+			})), "rivals[0] has an id of 0 bytes",
+		},
+		{
+			"unsorted",
+			theirWords(theirConfig(func(c *peerv1.Configuration) { slices.Reverse(c.Members) })),
+			`members[1] is "a" after "b"`,
+		},
+		{
+			"one boot",
+			theirWords(theirConfig(func(c *peerv1.Configuration) {
+				c.Members[1].Boot, c.Voters = 1, c.Voters[:1]
+			})), "two members have the boot 1",
+		},
+		{
+			"no boot",
+			theirWords(theirConfig(func(c *peerv1.Configuration) { c.Members[0].Boot = 0 })),
+			"members[0] has the boot 0",
+		},
+		{
+			"role",
+			theirWords(theirConfig(func(c *peerv1.Configuration) { c.Members[0].Role = 258 })),
+			"members[0] has the role 255",
+		},
+		{
+			"zone",
+			theirWords(theirConfig(func(c *peerv1.Configuration) {
+				c.Members[0].Zone = make([]byte, 256)
+			})), "a zone of 256 bytes",
+		},
+		{
+			"no voters", theirWords(theirConfig(func(c *peerv1.Configuration) { c.Voters = nil })),
+			"0 voters",
+		},
+		{
+			"many voters",
+			theirWords(theirConfig(func(c *peerv1.Configuration) { c.Voters = make([]uint64, 8) })),
+			"at most 7 boots",
+		},
+		{
+			"stranger votes",
+			theirWords(theirConfig(func(c *peerv1.Configuration) { c.Voters[1] = 3 })),
+			"voters[1] is 3",
+		},
+		{
+			"votes twice",
+			theirWords(theirConfig(func(c *peerv1.Configuration) { c.Voters[1] = 1 })),
+			"voters[1] is 1",
+		},
+		{
+			"number 0", theirWords(theirConfig(func(c *peerv1.Configuration) { c.Epoch = nil })),
+			"has the number 0",
+		},
 	} {
 		f := goodFrame()
 		f.Asks[0].Words = row.words
@@ -348,12 +483,14 @@ func TestBrokenWordsAreRefused(t *testing.T) {
 			t.Errorf("%s: %d asks, error %v: the next one suffers", row.name, len(asks), err)
 		}
 		if len(asks) == 2 &&
-			(!strings.HasPrefix(asks[0].err, "words ") || !strings.Contains(asks[0].err, row.want)) {
+			(!strings.HasPrefix(asks[0].err, "words ") || !strings.Contains(asks[0].err,
+				row.want)) {
 			t.Errorf("%s: refused with %q, want %q", row.name, asks[0].err, row.want)
 		}
 		b := wireOf(t, &peerv1.Reply{Answers: []*peerv1.Answer{{Tag: 1, Words: row.words}}})
 		if err := eachAnswer(b, func(_ uint64, b []byte) {
-			if _, _, err := readAnswer(b, 0, new(lineageMemo)); err == nil || !strings.Contains(err.Error(), row.want) {
+			if _, _, err := readAnswer(b, 0, new(lineageMemo)); err == nil ||
+				!strings.Contains(err.Error(), row.want) {
 				t.Errorf("%s: as an answer it is refused with %v, want %q", row.name, err, row.want)
 			}
 		}); err != nil {

@@ -15,8 +15,8 @@ type Frames struct {
 	known door.LimitCache
 }
 
-// Ask is a as its peer reads it when its clock shows now. left is what remains of its deadline. Keys
-// lie in the frame until erase overwrites it.
+// Ask is a as its peer reads it when its clock shows now. left is what remains of its deadline.
+// Keys lie in the frame until erase overwrites it.
 func (f *Frames) Ask(
 	a *cluster.Ask, left time.Duration, now limiter.Instant,
 ) (got *cluster.Ask, erase func(), err error) {

@@ -23,7 +23,8 @@ const twoProtocols = "nodes of two protocols do not mix: run the same release on
 // explainProtocol adds advice to a refusal by a node of another protocol, if the refusal has none:
 // earlier releases give none.
 func explainProtocol(err error) error {
-	if status.Code(err) == codes.FailedPrecondition && !strings.Contains(err.Error(), twoProtocols) {
+	if status.Code(err) == codes.FailedPrecondition && !strings.Contains(err.Error(),
+		twoProtocols) {
 		return fmt.Errorf("%w; %s", err, twoProtocols)
 	}
 	return err
@@ -50,7 +51,8 @@ type greeting struct {
 }
 
 func (g greeting) metadata() metadata.MD {
-	return metadata.Pairs(clusterKey, g.cluster, nodeKey, g.node, bootKey, fmt.Sprintf("%016x", g.boot), protocolKey, protocol)
+	return metadata.Pairs(clusterKey, g.cluster, nodeKey, g.node, bootKey, fmt.Sprintf("%016x",
+		g.boot), protocolKey, protocol)
 }
 
 // readGreeting is false if md does not come from a node of this protocol; then other is the
@@ -79,7 +81,8 @@ func (g greeting) admit(ctx context.Context) (other greeting, err error) {
 			"node %s speaks protocol %s of penstock.peer, the caller %q; %s",
 			g.node, protocol, version, twoProtocols)
 	case other.cluster != g.cluster:
-		return other, status.Errorf(codes.PermissionDenied, "node %s belongs to the cluster %q, the caller to %q; give all nodes of a cluster the same name", g.node, g.cluster, other.cluster)
+		return other, status.Errorf(codes.PermissionDenied, "node %s belongs to the cluster %q, "+
+			"the caller to %q; give all nodes of a cluster the same name", g.node, g.cluster, other.cluster)
 	}
 	return other, nil
 }

@@ -24,7 +24,8 @@ func FuzzGreeting(f *testing.F) {
 		md := metadata.Pairs(clusterKey, group, nodeKey, node, bootKey, boot, protocolKey, version)
 		other, err := me.admit(metadata.NewIncomingContext(context.Background(), md))
 		number, notNumber := strconv.ParseUint(boot, 16, 64)
-		if ours := group == me.cluster && version == protocol && notNumber == nil; (err == nil) != ours {
+		if ours := group == me.cluster && version == protocol &&
+			notNumber == nil; (err == nil) != ours {
 			t.Fatalf("%q is answered with the error %v", md, err)
 		}
 		if err != nil {

@@ -15,7 +15,8 @@ import (
 	"penstock/cluster"
 )
 
-// A certificate of the peers' authority says which node it is for, in its subject alternative names:
+// A certificate of the peers' authority says which node it is for, in its subject alternative
+// names:
 //
 //	penstock://node/n1       the node n1 (escaped as in a path); without any such name, the DNS name n1 says the same
 //	penstock://role/member   it may own keys; penstock://role/agent: it may not
@@ -69,7 +70,8 @@ func (id *identity) names(node string) bool {
 
 // is reports whether the certificate is for the role.
 func (id *identity) is(role cluster.Role) bool {
-	return role == cluster.RoleAgent || id.member || !id.agent // a member may do all that an agent may
+	// a member may do all that an agent may
+	return role == cluster.RoleAgent || id.member || !id.agent
 }
 
 // String names what the certificate is for, for people.
@@ -97,7 +99,8 @@ func (id *identity) check(node string, role cluster.Role) error {
 	if id.names(node) && id.is(role) {
 		return nil
 	}
-	return fmt.Errorf("%w: it is for %v, and shown by the %s %q; make one with: penstock certs add %s --role %s",
+	return fmt.Errorf("%w: it is for %v, and shown by the %s %q; make one with: penstock certs "+
+		"add %s --role %s",
 		errIdentity, id, role, node, node, role)
 }
 
@@ -110,7 +113,9 @@ func CheckNode(node string, role cluster.Role) func(*x509.Certificate) error {
 }
 
 // NodeURI and RoleURI are what a certificate says of a node.
-func NodeURI(node string) *url.URL { return &url.URL{Scheme: scheme, Host: nodeURI, Path: "/" + node} }
+func NodeURI(node string) *url.URL {
+	return &url.URL{Scheme: scheme, Host: nodeURI, Path: "/" + node}
+}
 
 // RoleURI is NodeURI's companion.
 func RoleURI(role cluster.Role) *url.URL {

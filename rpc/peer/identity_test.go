@@ -30,10 +30,21 @@ func TestIdentity(t *testing.T) {
 		{"", nil, "n1", false, false},
 		{"", []string{"*"}, "n1", false, false},
 		{"", []string{"*.penstock"}, "n1.penstock", false, false},
-		{"penstock://node/n1 penstock://role/member", []string{"localhost", "n2"}, "n1", true, true},
-		{"penstock://node/n1 penstock://role/member", []string{"localhost", "n2"}, "n2", false, false},
+		{
+			"penstock://node/n1 penstock://role/member",
+			[]string{"localhost", "n2"},
+			"n1", true,
+			true,
+		},
+		{
+			"penstock://node/n1 penstock://role/member",
+			[]string{"localhost", "n2"},
+			"n2", false,
+			false,
+		},
 		{"penstock://node/n1 penstock://role/agent", nil, "n1", false, true},
-		{"penstock://node/n1 penstock://role/other", nil, "n1", true, true}, // no role that this release knows
+		// no role that this release knows
+		{"penstock://node/n1 penstock://role/other", nil, "n1", true, true},
 		{"penstock://node/n* penstock://role/agent", nil, "n1", false, true},
 		{"penstock://node/n*", nil, "n1", false, false},
 		{"penstock://node/n* penstock://role/member", nil, "n1", false, false},
@@ -50,7 +61,9 @@ func TestIdentity(t *testing.T) {
 			cert.URIs = append(cert.URIs, parsed)
 		}
 		id := identityOf(cert)
-		for role, want := range map[cluster.Role]bool{cluster.RoleMember: row.member, cluster.RoleAgent: row.agent} {
+		for role, want := range map[cluster.Role]bool{
+			cluster.RoleMember: row.member, cluster.RoleAgent: row.agent,
+		} {
 			if err := id.check(row.node, role); (err == nil) != want {
 				t.Errorf("%q %q for the %s %q: %v", row.uris, row.dns, role, row.node, err)
 			}
@@ -73,7 +86,9 @@ func TestCertificateIsBoundToTheLine(t *testing.T) {
 	door := func(cert string) (*station, cluster.Member) {
 		s := newStations(t, 1)[0]
 		config := a.Config(cert)
-		server := NewServer(ServerConfig{Node: s.node, Cluster: testCluster, Clock: s.clock, TLS: config})
+		server := NewServer(ServerConfig{
+			Node: s.node, Cluster: testCluster, Clock: s.clock, TLS: config,
+		})
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
@@ -98,9 +113,17 @@ func TestCertificateIsBoundToTheLine(t *testing.T) {
 	} {
 		s, to := door(row.door)
 		config := a.Config(row.shows)
-		caller := NewLines(LinesConfig{ID: row.says, Boot: 99, Cluster: testCluster, Clock: s.clock, TLS: config})
+		caller := NewLines(LinesConfig{
+			ID: row.says, Boot: 99, Cluster: testCluster, Clock: s.clock, TLS: config,
+		})
 		deadline := s.clock.Now().Add(5 * time.Second)
-		calls := []cluster.Call{{To: to, Deadline: deadline, Ask: &cluster.Ask{Hop: 1, Deadline: deadline, Move: &cluster.Move{From: 99, To: 1, ID: row.says}}}}
+		calls := []cluster.Call{
+			{
+				To: to, Deadline: deadline, Ask: &cluster.Ask{
+					Hop: 1, Deadline: deadline, Move: &cluster.Move{From: 99, To: 1, ID: row.says},
+				},
+			},
+		}
 		caller.Call(calls)
 		caller.Close()
 		switch err := calls[0].Err; {
@@ -112,14 +135,19 @@ func TestCertificateIsBoundToTheLine(t *testing.T) {
 	}
 }
 
-// Promise: the node that has opened a stream speaks for itself alone. Asks under another name are refused,
-// and so is a stream under another's boot.
+// Promise: the node that has opened a stream speaks for itself alone. Asks under another name are
+// refused, and so is a stream under another's boot.
 func TestForgedSendersAreRefused(t *testing.T) {
 	s := newStations(t, 2)
 	me := greeting{testCluster, "n9", 9}
 	stream := exchangeRaw(t, s[0], me.metadata())
-	for _, m := range []*peerv1.Move{{From: 2, To: 1, Id: []byte("n2")}, {From: 9, To: 1, Id: []byte("n2")}, {From: 2, To: 1, Id: []byte("n9")}} {
-		if err := stream.Send(&peerv1.Frame{Asks: []*peerv1.Ask{{Tag: 1, Hop: 1, Move: m}}}); err != nil {
+	for _, m := range []*peerv1.Move{
+		{From: 2, To: 1, Id: []byte("n2")},
+		{From: 9, To: 1, Id: []byte("n2")},
+		{From: 2, To: 1, Id: []byte("n9")},
+	} {
+		if err := stream.Send(&peerv1.Frame{Asks: []*peerv1.Ask{{Tag: 1, Hop: 1, Move: m}}}); err !=
+			nil {
 			t.Fatal(err)
 		}
 		r, err := stream.Recv()
@@ -128,7 +156,8 @@ func TestForgedSendersAreRefused(t *testing.T) {
 		}
 	}
 	_, err := exchangeRaw(t, s[0], greeting{testCluster, "n9", 2}.metadata()).Recv()
-	if status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), `that of "n2"`) {
+	if status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(),
+		`that of "n2"`) {
 		t.Errorf("under the boot of n2: %v", err)
 	}
 }
@@ -157,7 +186,8 @@ func TestLateAnswersAreBounded(t *testing.T) {
 	for range relaysAtOnce {
 		streams[0].leave(100)
 	}
-	if !streams[0].enter(relayBytes, relaysAtOnce, relayBytes) || streams[0].enter(1, relaysAtOnce, relayBytes) {
+	if !streams[0].enter(relayBytes, relaysAtOnce, relayBytes) || streams[0].enter(1, relaysAtOnce,
+		relayBytes) {
 		t.Error("bytes are not bounded")
 	}
 }

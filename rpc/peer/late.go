@@ -69,7 +69,8 @@ func (e *exchange) forged(a *cluster.Ask) string {
 		}
 	}
 	switch m := a.Move; {
-	case m != nil && (m.From != e.peer.boot || m.ID != e.peer.node), a.From != 0 && a.From != e.peer.boot:
+	case m != nil && (m.From != e.peer.boot || m.ID != e.peer.node), a.From != 0 &&
+		a.From != e.peer.boot:
 		return "it names another sender than the node that has opened the stream"
 	case m != nil && e.agent && m.ForMembers():
 		return "it says what members say, and the certificate of its sender is an agent's"

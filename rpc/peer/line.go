@@ -50,8 +50,8 @@ const (
 // line carries asks to one boot of one node, over one stream. Two goroutines keep it: run opens the
 // stream, reads the answers, and opens the next when it ends; write writes what waits.
 //
-// Asks travel together by themselves (natural batching): a caller that posts while nothing waits wakes
-// the writer, everybody else only joins. The writer lets the callers that are ready run once
+// Asks travel together by themselves (natural batching): a caller that posts while nothing waits
+// wakes the writer, everybody else only joins. The writer lets the callers that are ready run once
 // (runtime.Gosched) and then takes all that waits. There is no timer: a lone ask goes out at once,
 // and while one frame is written the next one fills.
 type line struct {
@@ -72,7 +72,8 @@ type line struct {
 	met   greeting // the other end of the stream
 	agent bool     // … by its certificate
 
-	pen   sync.Mutex // held while asks are written down: its holder may read the Ask of a letter that was sent
+	// held while asks are written down: its holder may read the Ask of a letter that was sent
+	pen   sync.Mutex
 	frame frameWriter
 	batch []*letter
 
@@ -81,7 +82,8 @@ type line struct {
 	weight  int        // of those, in bytes, about
 	sent    map[uint64]*letter
 	tag     uint64 // of the last letter sent; letters are sent in the order of their tags
-	down    error  // why a letter cannot be posted; nil while there is a stream, and while the first one is opened
+	// why a letter cannot be posted; nil while there is a stream, and while the first one is opened
+	down error
 }
 
 // letter is one Call on its way.
@@ -120,18 +122,24 @@ func (p *Lines) newLine(to lineTo, role cluster.Role) (*line, error) {
 		grpc.WithTransportCredentials(c.credentials()),
 		grpc.WithNoProxy(),
 		grpc.WithDisableServiceConfig(),
-		grpc.WithDisableRetry(), // a take that was perhaps charged is repeated by the cluster, under its ID, or not at all
+		// a take that was perhaps charged is repeated by the cluster, under its ID, or not at all
+		grpc.WithDisableRetry(),
 		grpc.WithIdleTimeout(0),
 		experimental.WithBufferPool(wire.Buffers),
 		grpc.WithContextDialer(l.dial),
 		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: retryMin, Multiplier: 1.6, Jitter: 0.2, MaxDelay: retryMax},
+			Backoff: backoff.Config{
+				BaseDelay: retryMin, Multiplier: 1.6, Jitter: 0.2, MaxDelay: retryMax,
+			},
 			MinConnectTimeout: time.Second,
 		}),
 		// Finds a network that swallows everything, within two seconds if data is under way
 		// (TCP_USER_TIMEOUT). It does not find a peer that hangs; the deadlines of the calls do.
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 2 * time.Second, PermitWithoutStream: true}),
-		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(wire.RawCodec{}), grpc.MaxCallRecvMsgSize(maxReply)),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{
+			Time: 10 * time.Second, Timeout: 2 * time.Second, PermitWithoutStream: true,
+		}),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(wire.RawCodec{}),
+			grpc.MaxCallRecvMsgSize(maxReply)),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("peer %s at %q: %w", to.id, to.addr, err)
@@ -173,7 +181,8 @@ func (l *line) post(c *cluster.Call) *letter {
 	l.mu.Lock()
 	err := l.down
 	if err == nil && l.weight > maxWaiting {
-		err = fmt.Errorf("%w: %d bytes wait already for peer %s, which reads too slowly", cluster.ErrUnsent, l.weight, l.to.id)
+		err = fmt.Errorf("%w: %d bytes wait already for peer %s, which reads too slowly",
+			cluster.ErrUnsent, l.weight, l.to.id)
 		l.stats.Overflow.Add(1)
 	}
 	if err == nil {
@@ -224,7 +233,8 @@ func (lt *letter) giveUp() {
 	l.mu.Unlock()
 	switch state {
 	case letterWaiting:
-		lt.call.Err = fmt.Errorf("%w: the deadline came before the line to peer %s was free", cluster.ErrUnsent, l.to.id)
+		lt.call.Err = fmt.Errorf("%w: the deadline came before the line to peer %s was free",
+			cluster.ErrUnsent, l.to.id)
 		lt.call = nil
 	case letterSent:
 		l.pen.Lock() // the writer may be reading the Ask at this moment
@@ -275,7 +285,8 @@ func (l *line) run() {
 		}
 		if greeted {
 			pause = retryMin
-			if time.Since(opened) > retryMax { // it was a good stream: try for another one before anybody is told
+			if time.Since(opened) > retryMax {
+				// it was a good stream: try for another one before anybody is told
 				ended = time.Now()
 				continue
 			}
@@ -304,8 +315,10 @@ func (l *line) rest(d time.Duration) {
 // fail turns away what waits, and what comes until a stream is open.
 func (l *line) fail(err error) {
 	l.mu.Lock()
-	if l.down == nil && l.ctx.Err() == nil && l.to.boot != 0 { // without a boot, an address is just being tried
-		l.config.Logger.Warn("peer cannot be reached", "peer", l.to.id, "address", l.to.addr, "reason", err)
+	if l.down == nil && l.ctx.Err() == nil && l.to.boot != 0 {
+		// without a boot, an address is just being tried
+		l.config.Logger.Warn("peer cannot be reached", "peer", l.to.id, "address", l.to.addr,
+			"reason", err)
 	}
 	l.down = err
 	var turned []*letter
@@ -359,7 +372,9 @@ func (l *line) open(ctx context.Context, hangUp func()) (grpc.ClientStream, erro
 	l.mu.Unlock()
 	me := greeting{l.config.Cluster, l.config.ID, l.config.Boot}
 	stream, err := l.conn.NewStream(metadata.NewOutgoingContext(ctx, me.metadata()),
-		&grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, exchangeMethod, grpc.WaitForReady(patient))
+		&grpc.StreamDesc{
+			ClientStreams: true, ServerStreams: true,
+		}, exchangeMethod, grpc.WaitForReady(patient))
 	if err != nil {
 		return nil, err
 	}
@@ -382,9 +397,11 @@ func (l *line) meet(stream grpc.ClientStream) error {
 		if err := stream.RecvMsg(&wire.Message{}); err != nil {
 			return explainProtocol(err)
 		}
-		return fmt.Errorf("it names cluster %q and protocol %q, this node %q and %q", g.cluster, version, l.config.Cluster, protocol)
+		return fmt.Errorf("it names cluster %q and protocol %q, this node %q and %q", g.cluster,
+			version, l.config.Cluster, protocol)
 	case l.to.id != "" && g.node != l.to.id || l.to.boot != 0 && g.boot != l.to.boot:
-		return fmt.Errorf("%w: another node answers there: %s, boot %016x, instead of %s, boot %016x", cluster.ErrGone, g.node, g.boot, l.to.id, l.to.boot)
+		return fmt.Errorf("%w: another node answers there: %s, boot %016x, instead of %s, boot "+
+			"%016x", cluster.ErrGone, g.node, g.boot, l.to.id, l.to.boot)
 	}
 	l.met, l.agent = g, false
 	if id := shown(stream.Context()); id != nil {
@@ -430,11 +447,13 @@ func (l *line) take() (first, last uint64) {
 	for ; n < len(l.waiting) && size < maxFrame; n++ {
 		lt := l.waiting[n]
 		l.weight -= lt.weight
-		if lt.state == letterDropped || lt.call.Deadline <= now { // expired: its caller finds it waiting, and gives up
+		if lt.state == letterDropped || lt.call.Deadline <= now {
+			// expired: its caller finds it waiting, and gives up
 			if lt.state == letterWaiting {
 				lt.state = letterDone
 				l.stats.Expired.Add(1)
-				lt.finish(nil, fmt.Errorf("%w: the deadline came before the line to peer %s was free", cluster.ErrUnsent, l.to.id))
+				lt.finish(nil, fmt.Errorf("%w: the deadline came before the line to peer %s was "+
+					"free", cluster.ErrUnsent, l.to.id))
 			}
 			continue
 		}
@@ -466,7 +485,8 @@ func (l *line) take() (first, last uint64) {
 func (l *line) unsent(first, last uint64, err error) {
 	for tag := first; tag <= last; tag++ {
 		if lt := l.claim(tag); lt != nil {
-			lt.finish(nil, fmt.Errorf("%w, %w: the stream to peer %s: %w", cluster.ErrUnsent, cluster.ErrBroken, l.to.id, err))
+			lt.finish(nil, fmt.Errorf("%w, %w: the stream to peer %s: %w", cluster.ErrUnsent,
+				cluster.ErrBroken, l.to.id, err))
 		}
 	}
 }
@@ -502,7 +522,8 @@ func (l *line) deliver(tag uint64, b []byte) {
 	case err != nil:
 		lt.finish(nil, fmt.Errorf("an answer of peer %s %w", l.to.id, err))
 	case refusal != "":
-		lt.finish(nil, fmt.Errorf("%w: peer %s cannot read it: %s", cluster.ErrUnsent, l.to.id, refusal))
+		lt.finish(nil, fmt.Errorf("%w: peer %s cannot read it: %s", cluster.ErrUnsent, l.to.id,
+			refusal))
 	default:
 		lt.finish(a, nil)
 	}
@@ -522,9 +543,11 @@ func (l *line) hungUp(trailer metadata.MD, err error) {
 	l.mu.Unlock()
 	for _, lt := range lost {
 		if unknown == nil && lt.tag > served {
-			lt.finish(nil, fmt.Errorf("%w, %w: peer %s ended the stream before it came to this ask: %w", cluster.ErrUnsent, cluster.ErrBroken, l.to.id, err))
+			lt.finish(nil, fmt.Errorf("%w, %w: peer %s ended the stream before it came to this "+
+				"ask: %w", cluster.ErrUnsent, cluster.ErrBroken, l.to.id, err))
 		} else {
-			lt.finish(nil, fmt.Errorf("%w: the stream to peer %s ended before it answered: %w", cluster.ErrBroken, l.to.id, err))
+			lt.finish(nil, fmt.Errorf("%w: the stream to peer %s ended before it answered: %w",
+				cluster.ErrBroken, l.to.id, err))
 		}
 	}
 }

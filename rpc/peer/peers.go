@@ -81,11 +81,15 @@ func NewLines(c LinesConfig) *Lines {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
-	p := &Lines{config: c, letters: sync.Pool{New: newLetter}, seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name:    "penstock_peer_request_duration_seconds",
-		Help:    "Time that a request for checks of other nodes takes; those of several owners are asked at once.",
-		Buckets: door.SecondsBuckets,
-	})}
+	p := &Lines{
+		config: c, letters: sync.Pool{New: newLetter},
+		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "penstock_peer_request_duration_seconds",
+			Help: "Time that a request for checks of other nodes takes; those of several " +
+				"owners are asked at once.",
+			Buckets: door.SecondsBuckets,
+		}),
+	}
 	p.lines.Store(&map[lineTo]*line{})
 	return p
 }
@@ -141,13 +145,21 @@ func (p *Lines) Answers(ctx context.Context, m cluster.Member) error {
 		until = p.config.Clock.Now().Add(time.Until(d))
 	}
 	sign := &cluster.Move{From: p.config.Boot, To: m.Boot, ID: p.config.ID}
-	calls := []cluster.Call{{To: m, Deadline: until, Once: true, Ask: &cluster.Ask{Hop: 1, Deadline: until, Move: sign}}}
+	calls := []cluster.Call{
+		{
+			To: m, Deadline: until, Once: true, Ask: &cluster.Ask{
+				Hop: 1, Deadline: until, Move: sign,
+			},
+		},
+	}
 	p.Call(calls)
 	return calls[0].Err
 }
 
 // Wait returns at until. See cluster.Network.
-func (p *Lines) Wait(until limiter.Instant) { time.Sleep(time.Duration(until - p.config.Clock.Now())) }
+func (p *Lines) Wait(until limiter.Instant) {
+	time.Sleep(time.Duration(until - p.config.Clock.Now()))
+}
 
 // line returns the line to m, and makes it if there is none.
 func (p *Lines) line(m cluster.Member) (*line, error) {
@@ -179,9 +191,9 @@ func (p *Lines) lineLocked(to lineTo, role cluster.Role) (*line, error) {
 }
 
 // Keep tells which nodes are there (the Members of a new View): lines to those that own keys are
-// made ahead, so that the first check does not wait for one. Lines to other nodes, earlier boots among
-// them, are closed. Agents are hardly ever asked anything, and there may be thousands: a line to
-// one is made when it is needed. Call it before Node.SetView.
+// made ahead, so that the first check does not wait for one. Lines to other nodes, earlier boots
+// among them, are closed. Agents are hardly ever asked anything, and there may be thousands: a line
+// to one is made when it is needed. Call it before Node.SetView.
 func (p *Lines) Keep(members []cluster.Member) {
 	there := make(map[lineTo]bool, len(members))
 	var owners []lineTo
@@ -201,7 +213,8 @@ func (p *Lines) Keep(members []cluster.Member) {
 	}
 	for _, to := range owners {
 		if _, err := p.lineLocked(to, cluster.RoleMember); err != nil {
-			p.config.Logger.Warn("no line to a peer", "peer", to.id, "address", to.addr, "error", err)
+			p.config.Logger.Warn("no line to a peer", "peer", to.id, "address", to.addr, "error",
+				err)
 		}
 	}
 	p.there = there

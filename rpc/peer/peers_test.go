@@ -24,13 +24,18 @@ import (
 	"penstock/rpc/rpctest"
 )
 
-var five = limiter.Spec{Name: "five", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 5, Per: 10 * time.Minute}
+var five = limiter.Spec{
+	Name: "five", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 5,
+	Per: 10 * time.Minute,
+}
 
 // call asks to for one unit of key through s.
 func (s *station) call(to cluster.Member, key string, timeout time.Duration) cluster.Call {
 	deadline := s.clock.Now().Add(timeout)
 	calls := []cluster.Call{{To: to, Deadline: deadline, Ask: &cluster.Ask{
-		Hop: 1, Deadline: deadline, Items: []cluster.AskItem{{Limit: rpctest.MustLimit(five), Key: key, Cost: 1}},
+		Hop: 1, Deadline: deadline, Items: []cluster.AskItem{
+			{Limit: rpctest.MustLimit(five), Key: key, Cost: 1},
+		},
 	}}}
 	s.peers.Call(calls)
 	return calls[0]
@@ -39,7 +44,8 @@ func (s *station) call(to cluster.Member, key string, timeout time.Duration) clu
 // wantCall checks how a call has ended.
 func wantCall(t *testing.T, c cluster.Call, unsent bool, text string) {
 	t.Helper()
-	if c.Err == nil || errors.Is(c.Err, cluster.ErrUnsent) != unsent || !strings.Contains(c.Err.Error(), text) {
+	if c.Err == nil || errors.Is(c.Err, cluster.ErrUnsent) != unsent ||
+		!strings.Contains(c.Err.Error(), text) {
 		t.Errorf("call ended with %v; want unsent %t, and %q", c.Err, unsent, text)
 	}
 }
@@ -52,12 +58,14 @@ func TestPeerAnswers(t *testing.T) {
 		if c.Err != nil {
 			t.Fatal(c.Err)
 		}
-		if d := c.Answer.Items[0].Decision; d.Allowed != (i < 5) || c.Answer.RingHash != s[1].node.View().RingHash() {
+		if d := c.Answer.Items[0].Decision; d.Allowed != (i < 5) ||
+			c.Answer.RingHash != s[1].node.View().RingHash() {
 			t.Errorf("take %d: %+v", i+1, c.Answer)
 		}
 	}
 	c := s[0].call(s[1].member, keyOf(s[0], 0), 5*time.Second)
-	if c.Err != nil || c.Answer.Items[0].Status != cluster.StatusNotOwner || c.Answer.Items[0].Owner != "n1" {
+	if c.Err != nil || c.Answer.Items[0].Status != cluster.StatusNotOwner ||
+		c.Answer.Items[0].Owner != "n1" {
 		t.Errorf("a key of n1 asked of n2: %+v, %v", c.Answer, c.Err)
 	}
 }
@@ -140,7 +148,8 @@ func TestUnansweredIsUnknown(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range calls {
 		wg.Go(func() {
-			wantCall(t, s.call(member, fmt.Sprint("k", i), time.Minute), false, "ended before it answered")
+			wantCall(t, s.call(member, fmt.Sprint("k", i), time.Minute), false, "ended before it "+
+				"answered")
 		})
 	}
 	rpctest.Eventually(t, "all asks are there", func() bool { return m.got.Load() == 1+calls })
@@ -161,7 +170,8 @@ func TestUntouchedIsUnsent(t *testing.T) {
 		calls[i] = make(chan cluster.Call, 1)
 		go func() { calls[i] <- s.call(member, "a", time.Minute) }()
 		if i < len(calls)-1 { // one after the other, so that each has a frame and a known tag
-			rpctest.Eventually(t, "the ask is there", func() bool { return m.got.Load() == int64(i+1) })
+			rpctest.Eventually(t, "the ask is there",
+				func() bool { return m.got.Load() == int64(i+1) })
 		}
 	}
 	wantCall(t, <-calls[0], false, "ended before it answered")
@@ -178,7 +188,8 @@ func TestKeepClosesLines(t *testing.T) {
 	rpctest.Eventually(t, "the ask is there", func() bool { return m.got.Load() == 1 })
 	before := (*s.peers.lines.Load())[lineTo{"n2", member.PeerAddr, 2}]
 	s.peers.Keep([]cluster.Member{s.member, member})
-	if now := (*s.peers.lines.Load())[lineTo{"n2", member.PeerAddr, 2}]; now != before || now == nil {
+	if now := (*s.peers.lines.Load())[lineTo{"n2", member.PeerAddr, 2}]; now != before ||
+		now == nil {
 		t.Error("Keep exchanged the line of a member that stays")
 	}
 	restarted := member
@@ -211,13 +222,15 @@ func TestStrangersAreUnsent(t *testing.T) {
 		expected := member
 		c.change(&expected)
 		t.Run(c.name, func(t *testing.T) {
-			wantCall(t, s.call(expected, "a", time.Minute), true, "another node answers there: n2, boot 0000000000000002")
+			wantCall(t, s.call(expected, "a", time.Minute), true, "another node answers there: "+
+				"n2, boot 0000000000000002")
 		})
 	}
 	t.Run("no node at all", func(t *testing.T) {
 		nobody := door.NewServer(grpc.NewServer(grpc.WaitForHandlers(true)), make(chan struct{}))
 		expected := cluster.Member{ID: "n1", Boot: 1, PeerAddr: s.open(nobody)}
-		wantCall(t, s.call(expected, "a", time.Minute), true, "unknown service penstock.peer.v1.Peer")
+		wantCall(t, s.call(expected, "a", time.Minute), true, "unknown service "+
+			"penstock.peer.v1.Peer")
 	})
 	if m.got.Load() != 0 {
 		t.Errorf("the stranger was asked %d times", m.got.Load())
@@ -231,7 +244,8 @@ func TestOtherClusterIsRefused(t *testing.T) {
 	ours.see([]cluster.Member{ours.member})
 	theirs.see([]cluster.Member{theirs.member})
 	c := ours.call(theirs.member, "a", time.Minute)
-	wantCall(t, c, true, `PermissionDenied desc = node n2 belongs to the cluster "green", the caller to "blue"`)
+	wantCall(t, c, true,
+		`PermissionDenied desc = node n2 belongs to the cluster "green", the caller to "blue"`)
 	if got := theirs.node.Stats().Delivered.Load(); got != 0 {
 		t.Errorf("%d asks came through", got)
 	}
@@ -240,12 +254,14 @@ func TestOtherClusterIsRefused(t *testing.T) {
 // exchangeRaw opens a stream to s as any program could, and returns it.
 func exchangeRaw(t *testing.T, s *station, md metadata.MD) peerv1.Peer_ExchangeClient {
 	t.Helper()
-	conn, err := grpc.NewClient("passthrough:///"+s.member.PeerAddr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("passthrough:///"+s.member.PeerAddr,
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	stream, err := peerv1.NewPeerClient(conn).Exchange(metadata.NewOutgoingContext(rpctest.Patience(t), md))
+	stream, err := peerv1.NewPeerClient(conn).Exchange(metadata.NewOutgoingContext(
+		rpctest.Patience(t), md))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -279,7 +295,8 @@ func TestPeerDoor(t *testing.T) {
 			}
 		}
 		header, err := stream.Header()
-		if g, _, ok := readGreeting(header); err != nil || !ok || g.node != "n1" || g.boot != 1 || g.cluster != testCluster {
+		if g, _, ok := readGreeting(header); err != nil || !ok || g.node != "n1" || g.boot != 1 ||
+			g.cluster != testCluster {
 			t.Errorf("the header names %+v, %t, %v", g, ok, err)
 		}
 		stream.CloseSend()
@@ -296,7 +313,8 @@ func TestPeerDoor(t *testing.T) {
 		code codes.Code
 	}{
 		{"nobody", nil, codes.FailedPrecondition},
-		{"another protocol", metadata.Pairs(clusterKey, testCluster, nodeKey, "n9", bootKey, "9", protocolKey, "1"), codes.FailedPrecondition},
+		{"another protocol", metadata.Pairs(clusterKey, testCluster, nodeKey, "n9", bootKey, "9",
+			protocolKey, "1"), codes.FailedPrecondition},
 		{"another cluster", greeting{"other", "n9", 9}.metadata(), codes.PermissionDenied},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -334,7 +352,8 @@ func TestDrainedDoorSaysWhatItServed(t *testing.T) {
 func TestEndedStreamServesNothing(t *testing.T) {
 	d := newDoor(t)
 	e := &exchange{door: d, frames: frameReader{known: &d.limits}, ended: true}
-	if err := e.answer(frameOf(t, goodFrame())); !errors.Is(err, io.EOF) || d.node.Stats().Delivered.Load() != 0 {
+	if err := e.answer(frameOf(t, goodFrame())); !errors.Is(err, io.EOF) ||
+		d.node.Stats().Delivered.Load() != 0 {
 		t.Errorf("ended with %v, %d items were delivered", err, d.node.Stats().Delivered.Load())
 	}
 }
@@ -347,7 +366,8 @@ func TestRestartedPeerIsFound(t *testing.T) {
 		t.Fatal(c.Err)
 	}
 	s[1].doors[0].Stop()
-	rpctest.Eventually(t, "calls fail", func() bool { return s[0].call(s[1].member, key, time.Minute).Err != nil })
+	rpctest.Eventually(t, "calls fail",
+		func() bool { return s[0].call(s[1].member, key, time.Minute).Err != nil })
 	l, err := net.Listen("tcp", s[1].member.PeerAddr)
 	if err != nil {
 		t.Fatal(err)
@@ -355,7 +375,8 @@ func TestRestartedPeerIsFound(t *testing.T) {
 	door := NewServer(ServerConfig{Node: s[1].node, Cluster: testCluster, Clock: s[1].clock})
 	s[1].doors = append(s[1].doors, door)
 	go door.Serve(l)
-	rpctest.Eventually(t, "the same boot is reached again", func() bool { return s[0].call(s[1].member, key, time.Minute).Err == nil })
+	rpctest.Eventually(t, "the same boot is reached again",
+		func() bool { return s[0].call(s[1].member, key, time.Minute).Err == nil })
 }
 
 // Promise: kill of a peer in flight: no request hangs past its deadline, each gets a decision, and
@@ -375,11 +396,16 @@ func TestKilledOwner(t *testing.T) {
 				default:
 				}
 				const timeout = 2 * time.Second
-				r := &cluster.Request{Deadline: s[0].clock.Now().Add(timeout), Items: []cluster.Item{{Limit: "big", Key: key, Cost: 1}}}
+				r := &cluster.Request{
+					Deadline: s[0].clock.Now().Add(timeout), Items: []cluster.Item{
+						{Limit: "big", Key: key, Cost: 1},
+					},
+				}
 				out := make([]cluster.Decision, 1)
 				err := s[0].node.Check(r, out)
 				switch late := time.Duration(s[0].clock.Now() - r.Deadline); {
-				case late > 10*time.Second: // a timer may be late on a busy machine; a request that hangs is never answered
+				// a timer may be late on a busy machine; a request that hangs is never answered
+				case late > 10*time.Second:
 					t.Errorf("answered %v after the deadline", late)
 				case err != nil:
 					t.Error(err)
@@ -398,7 +424,8 @@ func TestKilledOwner(t *testing.T) {
 		t.Errorf("%d were decided here while the owner was at work", n)
 	}
 	s[1].doors[0].Stop()
-	rpctest.Eventually(t, "this node decides alone", func() bool { return degraded.Load()+held.Load() > 500 })
+	rpctest.Eventually(t, "this node decides alone",
+		func() bool { return degraded.Load()+held.Load() > 500 })
 	close(stop)
 	wg.Wait()
 }
@@ -416,7 +443,9 @@ func TestFullLineRefuses(t *testing.T) {
 	deadline := s.clock.Now().Add(300 * time.Millisecond)
 	ask := &cluster.Ask{Deadline: deadline}
 	for range cluster.MaxItems {
-		ask.Items = append(ask.Items, cluster.AskItem{Limit: rpctest.MustLimit(five), Key: strings.Repeat("k", cluster.MaxKey), Cost: 1})
+		ask.Items = append(ask.Items,
+			cluster.AskItem{Limit: rpctest.MustLimit(five), Key: strings.Repeat("k",
+				cluster.MaxKey), Cost: 1})
 	}
 	calls := make([]cluster.Call, 20)
 	for i := range calls {
@@ -452,7 +481,8 @@ func TestDyingPeerIsGone(t *testing.T) {
 		t.Fatalf("nobody has answered %+v", c)
 	}
 	<-dropped
-	rpctest.Eventually(t, "the peer is gone", func() bool { return errors.Is(s.call(to, "key", 5*time.Second).Err, cluster.ErrGone) })
+	rpctest.Eventually(t, "the peer is gone",
+		func() bool { return errors.Is(s.call(to, "key", 5*time.Second).Err, cluster.ErrGone) })
 }
 
 // Promise: right answers again at p99 ≤ 250 ms after kill -9. A process that was good for long and
@@ -510,7 +540,8 @@ func TestKilledPeerIsGoneAtOnce(t *testing.T) {
 		mu.Unlock()
 		var last error
 		for range 1000 {
-			if last = s[0].call(to, "key", 10*time.Second).Err; !errors.Is(last, cluster.ErrBroken) {
+			if last = s[0].call(to, "key", 10*time.Second).Err; !errors.Is(last,
+				cluster.ErrBroken) {
 				break
 			}
 		}

@@ -229,7 +229,8 @@ func (s *said) check() error {
 		}
 	case saidPromise:
 		if (s.accepted != 0) != (s.config != nil) {
-			return fmt.Errorf("of kind %d has one of accepted and config; both or none are accepted",
+			return fmt.Errorf("of kind %d has one of accepted and config; both or none are "+
+				"accepted",
 				s.kind)
 		}
 	case saidHello, saidJoin:

@@ -50,7 +50,9 @@ var ErrForeign = errors.New("this is not a file of counters that this release ca
 // nobody waits for w, which may take its time. Others are named in it: nodes that know something as
 // well, and may have been stopped too. Holds come before entries: of one that is settled meanwhile
 // the charge may be in the file too, but never neither. It returns the number of entries and holds.
-func WriteSnapshot(w io.Writer, others []string, table *limiter.Table, book *limiter.Ledger, clock *clock.Clock) (entries int, err error) {
+func WriteSnapshot(w io.Writer, others []string, table *limiter.Table, book *limiter.Ledger,
+	clock *clock.Clock,
+) (entries int, err error) {
 	out := bufio.NewWriterSize(w, 1<<16)
 	if _, err := out.WriteString(snapshotTitle); err != nil {
 		return 0, err
@@ -62,9 +64,11 @@ func WriteSnapshot(w io.Writer, others []string, table *limiter.Table, book *lim
 		if m != nil {
 			frame.add(0, &cluster.Ask{Move: m}, 0)
 		}
-		stamp := binary.LittleEndian.AppendUint64(head[:recordHead], uint64(wall.UnixNano()))[recordHead:]
+		stamp := binary.LittleEndian.AppendUint64(head[:recordHead],
+			uint64(wall.UnixNano()))[recordHead:]
 		binary.LittleEndian.PutUint32(head[:], uint32(recordStamp+len(frame.buf)))
-		binary.LittleEndian.PutUint32(head[4:], crc32.Update(crc32.Checksum(stamp, castagnoli), castagnoli, frame.buf))
+		binary.LittleEndian.PutUint32(head[4:], crc32.Update(crc32.Checksum(stamp, castagnoli),
+			castagnoli, frame.buf))
 		_, err1 := out.Write(head[:])
 		_, err2 := out.Write(frame.buf)
 		return errors.Join(err1, err2)
@@ -94,7 +98,8 @@ func WriteSnapshot(w io.Writer, others []string, table *limiter.Table, book *lim
 			for ; n < min(len(list), recordEntries) && size < recordBytes; n++ {
 				size += len(list[n].Key) + len(list[n].State)
 			}
-			if err := record(wall, &cluster.Move{Copying: cluster.Copying{Entries: list[:n]}}); err != nil {
+			if err := record(wall,
+				&cluster.Move{Copying: cluster.Copying{Entries: list[:n]}}); err != nil {
 				return entries, err
 			}
 			list = list[n:]
@@ -112,7 +117,8 @@ func ReadSnapshot(r io.Reader, take func(written time.Time, m *cluster.Move)) er
 	title := make([]byte, len(snapshotTitle))
 	if n, err := io.ReadFull(in, title); err != nil || string(title) != snapshotTitle {
 		if form, found := bytes.CutPrefix(title[:n], []byte(snapshotFamily)); found {
-			return fmt.Errorf("%w: it has form %.20q, and this release knows 1", ErrForeign, bytes.TrimSpace(form))
+			return fmt.Errorf("%w: it has form %.20q, and this release knows 1", ErrForeign,
+				bytes.TrimSpace(form))
 		}
 		return fmt.Errorf("%w: it begins with %.20q", ErrForeign, title[:n])
 	}
@@ -136,7 +142,8 @@ func ReadSnapshot(r io.Reader, take func(written time.Time, m *cluster.Move)) er
 			return fmt.Errorf("it ends in the middle of the record at byte %d: %w", at, err)
 		}
 		if sum := crc32.Checksum(body, castagnoli); sum != binary.LittleEndian.Uint32(head[4:]) {
-			return fmt.Errorf("it is damaged: the checksum of the record at byte %d is %08x and not what it should be", at, sum)
+			return fmt.Errorf("it is damaged: the checksum of the record at byte %d is %08x and "+
+				"not what it should be", at, sum)
 		}
 		if size == recordStamp {
 			return nil

@@ -20,7 +20,8 @@ import (
 func snapshotOf(t testing.TB, table *limiter.Table) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if _, err := WriteSnapshot(&b, nil, table, limiter.NewLedger(table, nil), clock.New()); err != nil {
+	if _, err := WriteSnapshot(&b, nil, table, limiter.NewLedger(table, nil),
+		clock.New()); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()
@@ -31,9 +32,15 @@ func chargedTable(t testing.TB, k int) *limiter.Table {
 	table := limiter.NewTable(limiter.TableConfig{Bytes: 64 << 20})
 	now := clock.New().Now()
 	for _, s := range []limiter.Spec{
-		{Name: "window", Algorithm: limiter.FixedWindow, Limit: 5, Per: time.Hour, Anchor: limiter.FirstHit},
+		{
+			Name: "window", Algorithm: limiter.FixedWindow, Limit: 5, Per: time.Hour,
+			Anchor: limiter.FirstHit,
+		},
 		{Name: "log", Algorithm: limiter.SlidingLog, Limit: 50, Per: time.Hour},
-		{Name: "everywhere", Algorithm: limiter.GCRA, Limit: 10, Burst: 10, Per: time.Hour, Consistency: limiter.Replicated},
+		{
+			Name: "everywhere", Algorithm: limiter.GCRA, Limit: 10, Burst: 10, Per: time.Hour,
+			Consistency: limiter.Replicated,
+		},
 	} {
 		l := rpctest.MustLimit(s)
 		for i := range k {
@@ -73,14 +80,18 @@ func TestSnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen := map[string]int{}
-	table.Each(clock.New().Now(), func(l *limiter.Limit, key string, _ []int64, d limiter.Decision) bool {
+	table.Each(clock.New().Now(), func(l *limiter.Limit, key string, _ []int64,
+		d limiter.Decision,
+	) bool {
 		seen[l.Name]++
 		if used := d.Limit - d.Remaining; used != 2 {
 			t.Errorf("%s of %q: %d are charged instead of 2", l.Name, key, used)
 		}
 		return true
 	})
-	if fmt.Sprint(seen) != fmt.Sprint(map[string]int{"window": keys, "log": keys, "everywhere": keys}) {
+	if fmt.Sprint(seen) != fmt.Sprint(map[string]int{
+		"window": keys, "log": keys, "everywhere": keys,
+	}) {
 		t.Errorf("entries by limit: %v", seen)
 	}
 }
@@ -91,17 +102,24 @@ func TestSnapshotOfHolds(t *testing.T) {
 	const holds = 2500
 	table := limiter.NewTable(limiter.TableConfig{Bytes: 64 << 20})
 	book, clock := limiter.NewLedger(table, nil), clock.New()
-	l := rpctest.MustLimit(limiter.Spec{Name: "window", Algorithm: limiter.FixedWindow, Limit: 1 << 20, Per: time.Hour, Anchor: limiter.FirstHit})
+	l := rpctest.MustLimit(limiter.Spec{
+		Name: "window", Algorithm: limiter.FixedWindow, Limit: 1 << 20, Per: time.Hour,
+		Anchor: limiter.FirstHit,
+	})
 	now, hash := clock.Now(), limiter.Hash("key")
 	for i := range uint64(holds) {
-		r := limiter.HoldRequest{ID: limiter.HoldID{Origin: 1, Sequence: i}, Limit: l, Key: "key", Hash: hash, Units: 3, TTL: time.Hour, Holder: "me", Charge: i%2 == 0}
+		r := limiter.HoldRequest{
+			ID: limiter.HoldID{Origin: 1, Sequence: i}, Limit: l, Key: "key", Hash: hash, Units: 3,
+			TTL: time.Hour, Holder: "me", Charge: i%2 == 0,
+		}
 		if !book.Open(now, []limiter.HoldRequest{r}, make([]limiter.Decision, 1)) {
 			t.Fatal("refused")
 		}
 	}
 	book.Settle(now, limiter.HoldID{Origin: 1, Sequence: 7}, hash, "", 2)
 	var b bytes.Buffer
-	if n, err := WriteSnapshot(&b, nil, table, book, clock); err != nil || n != holds+1 { // and the entry of what was charged
+	if n, err := WriteSnapshot(&b, nil, table, book, clock); err != nil || n != holds+1 {
+		// and the entry of what was charged
 		t.Fatalf("%d are written, %v", n, err)
 	}
 	records, seen := 0, map[uint64]bool{}
@@ -109,11 +127,15 @@ func TestSnapshotOfHolds(t *testing.T) {
 		list := m.Holds
 		records++
 		for _, h := range list {
-			want := limiter.Hold{ID: h.ID, Limit: h.Limit, Key: "key", Holder: "me", Units: 3, Charge: h.ID.Sequence%2 == 0, State: limiter.HoldOpen}
+			want := limiter.Hold{
+				ID: h.ID, Limit: h.Limit, Key: "key", Holder: "me", Units: 3,
+				Charge: h.ID.Sequence%2 == 0, State: limiter.HoldOpen,
+			}
 			if h.ID.Sequence == 7 {
 				want.Units, want.Used, want.State = 0, 2, limiter.HoldSettled
 			}
-			if h.Hold != want || h.ID.Origin != 1 || h.Limit.Name != "window" || h.Left > time.Hour || h.Left < 59*time.Minute || seen[h.ID.Sequence] {
+			if h.Hold != want || h.ID.Origin != 1 || h.Limit.Name != "window" ||
+				h.Left > time.Hour || h.Left < 59*time.Minute || seen[h.ID.Sequence] {
 				t.Fatalf("%+v", h)
 			}
 			seen[h.ID.Sequence] = true
@@ -143,7 +165,8 @@ func TestDamagedSnapshots(t *testing.T) {
 		}
 	}
 	table, err := restored(t, whole[:len(whole)-1])
-	if err == nil || !strings.Contains(err.Error(), "ends in the middle of the record at byte") || table.Stats().Keys != 9 {
+	if err == nil || !strings.Contains(err.Error(), "ends in the middle of the record at byte") ||
+		table.Stats().Keys != 9 {
 		t.Errorf("without its last byte: %v, %d keys", err, table.Stats().Keys)
 	}
 }
@@ -154,7 +177,9 @@ func TestForeignSnapshots(t *testing.T) {
 		{"#!/bin/sh\n# a long script of somebody", `it begins with "#!/bin/sh\n# a long `},
 		{"penstock counters 2\nwhatever", `it has form "2", and this release knows 1`},
 	} {
-		err := ReadSnapshot(strings.NewReader(x.file), func(time.Time, *cluster.Move) { t.Error("read") })
+		err := ReadSnapshot(strings.NewReader(x.file), func(time.Time, *cluster.Move) {
+			t.Error("read")
+		})
 		if !errors.Is(err, ErrForeign) || !strings.Contains(err.Error(), x.want) {
 			t.Errorf("%.20q: %v", x.file, err)
 		}
@@ -173,7 +198,8 @@ func (f *full) Write(b []byte) (int, error) {
 func TestSnapshotSaysThatTheDiskIsFull(t *testing.T) {
 	table := chargedTable(t, 3000)
 	for _, room := range []int{0, 100_000} {
-		if _, err := WriteSnapshot(&full{room}, nil, table, limiter.NewLedger(table, nil), clock.New()); !errors.Is(err, io.ErrShortWrite) {
+		if _, err := WriteSnapshot(&full{room}, nil, table, limiter.NewLedger(table, nil),
+			clock.New()); !errors.Is(err, io.ErrShortWrite) {
 			t.Errorf("with room for %d bytes: %v", room, err)
 		}
 	}

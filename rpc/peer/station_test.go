@@ -50,7 +50,9 @@ func newStations(t testing.TB, k int, specs ...limiter.Spec) []*station {
 		all[i].node.SetLimits(limits)
 		members = append(members, all[i].member)
 	}
-	for range 2 { // nobody ticks here, and a claim that came before its receiver knew its sender is not repeated
+	for range 2 {
+		// nobody ticks here, and a claim that came before its receiver knew its sender is not
+		// repeated
 		for _, s := range all {
 			s.see(members)
 		}
@@ -69,7 +71,9 @@ func newStation(t testing.TB, id string, boot uint64, name string) *station {
 	t.Helper()
 	s := &station{t: t, clock: clock.New()}
 	quiet := slog.New(slog.DiscardHandler)
-	s.peers = NewLines(LinesConfig{ID: id, Boot: boot, Cluster: name, Clock: s.clock, Logger: quiet})
+	s.peers = NewLines(LinesConfig{
+		ID: id, Boot: boot, Cluster: name, Clock: s.clock, Logger: quiet,
+	})
 	node, err := cluster.New(cluster.Config{
 		ID: id, Boot: boot, Clock: s.clock, Network: s.peers,
 		CallTimeout: time.Minute, // so that a busy machine does not look like a dead peer
@@ -79,7 +83,9 @@ func newStation(t testing.TB, id string, boot uint64, name string) *station {
 		t.Fatal(err)
 	}
 	s.node = node
-	s.member = cluster.Member{ID: id, Boot: boot, State: cluster.StateActive, Features: cluster.OwnFeatures}
+	s.member = cluster.Member{
+		ID: id, Boot: boot, State: cluster.StateActive, Features: cluster.OwnFeatures,
+	}
 	s.member.PeerAddr = s.open(NewServer(ServerConfig{Node: node, Cluster: name, Clock: s.clock}))
 	t.Cleanup(func() {
 		s.peers.Close()

@@ -20,10 +20,10 @@ import (
 //	allowed iff new − dvt ≤ now;  then arrival = new
 //	[refused, max_burst + 1, (dvt − ttl) / e, new − dvt − now or −1, ttl],  ttl = arrival − now
 //
-// A limit with a period of count × e has exactly that interval, so the limiter decides, and only the
-// words of the reply are made here. Where redis-cell ends in an overflow or an error of its store,
-// this answers by the limiter instead: a quantity below 0 gives back at most what was taken, and is
-// never refused.
+// A limit with a period of count × e has exactly that interval, so the limiter decides, and only
+// the words of the reply are made here. Where redis-cell ends in an overflow or an error of its
+// store, this answers by the limiter instead: a quantity below 0 gives back at most what was taken,
+// and is never refused.
 
 // cellName is the name of the limits of CL.THROTTLE.
 const cellName = "cl.throttle"

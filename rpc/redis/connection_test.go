@@ -261,8 +261,8 @@ func TestRedisTooManyConnections(t *testing.T) {
 	rpctest.TalkTo(t, address).Says("PING", "+PONG\r\n")
 }
 
-// A client that is connected when the node stops gets the replies to what has been read, and the end; a
-// client that does not read does not keep it.
+// A client that is connected when the node stops gets the replies to what has been read, and the
+// end; a client that does not read does not keep it.
 func TestRedisShutdown(t *testing.T) {
 	s := rpctest.Joined(t, 1)[0]
 	d, address := redisAt(t, s, Config{})

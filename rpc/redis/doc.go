@@ -6,8 +6,8 @@
 //  2. The connection (connection.go) reads into a buffer of 16 KiB. All commands that have arrived
 //     become items of one round; package resp finds their words.
 //  3. A command (talk.go has the table) that checks becomes an item: its numbers become an inline
-//     limit (limits.go for RL.*, cell.go for CL.THROTTLE), which counts together with the same limit
-//     of any other door.
+//     limit (limits.go for RL.*, cell.go for CL.THROTTLE), which counts together with the same
+//     limit of any other door.
 //  4. cluster.Node.Check decides the round, the replies are appended in order, and one write sends
 //     them.
 //  5. DEL, TTL and EXISTS (keys.go) peek at keys of CL.THROTTLE, and reset them. MULTI and EXEC

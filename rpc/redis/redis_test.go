@@ -98,7 +98,8 @@ func TestRedisCommands(t *testing.T) {
 	)
 	c := rpctest.TalkTo(t, address)
 	for _, row := range []struct{ line, want string }{
-		// A session: strict, begun by the client that was admitted, over after a pause of a whole period.
+		// A session: strict, begun by the client that was admitted, over after a pause of a whole
+		// period.
 		{"RL.SESSIONIZE u 1 3600 STRICT AT 0", "*2\r\n:1\r\n:0\r\n"},
 		{"RL.SESSIONIZE u 1 3600 STRICT AT 1", "*2\r\n:0\r\n:0\r\n"},
 		{"RL.PSESSIONIZE u 1 3600000 AT 1000000", "*2\r\n:0\r\n:0\r\n"},

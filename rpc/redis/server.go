@@ -36,11 +36,12 @@ type Config struct {
 	Metrics *door.Metrics // shows what the door counts; nil: nobody does
 }
 
-// Bounds of the door. Slower clients, and more of them, are cut off. (Those of a command are resp's.)
+// Bounds of the door. Slower clients, and more of them, are cut off. (Those of a command are
+// resp's.)
 const (
 	maxConnections = 10_000
-	// idleTimeout is for clients that say nothing: pools keep connections for half an hour, and open
-	// others when these are gone.
+	// idleTimeout is for clients that say nothing: pools keep connections for half an hour, and
+	// open others when these are gone.
 	idleTimeout = 5 * time.Minute
 	// hurry is for what must not take long: the rest of a command, the handshake of TLS,
 	// authentication.

@@ -89,7 +89,8 @@ func TestParseInPieces(t *testing.T) {
 	for _, whole := range []string{"*2\r\n$4\r\nECHO\r\n$5\r\nhello\r\n", "PING\r\n", largest} {
 		for i := range whole {
 			if got, n, err := Parse([]byte(whole[:i]), nil); n != 0 || err != nil || len(got) != 0 {
-				t.Fatalf("%.60q, %d bytes of %d: %q, %d bytes, %v; want to hear that more is needed", whole, i, len(whole), got, n, err)
+				t.Fatalf("%.60q, %d bytes of %d: %q, %d bytes, %v; want to hear that more is "+
+					"needed", whole, i, len(whole), got, n, err)
 			}
 		}
 		if _, n, err := Parse([]byte(whole), nil); n != len(whole) || err != nil {
@@ -127,7 +128,8 @@ func TestAppend(t *testing.T) {
 // less of it says the same or asks for more.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{
-		"*1\r\n$4\r\nPING\r\n", "*4\r\n$6\r\nRL.GET\r\n$1\r\nk\r\n$1\r\n1\r\n$1\r\n1\r\n", "PING\r\n", "POST /", "\r\n*", "*1\r\n$-1\r\n", "*65\r\n",
+		"*1\r\n$4\r\nPING\r\n", "*4\r\n$6\r\nRL.GET\r\n$1\r\nk\r\n$1\r\n1\r\n$1\r\n1\r\n",
+		"PING\r\n", "POST /", "\r\n*", "*1\r\n$-1\r\n", "*65\r\n",
 	} {
 		f.Add([]byte(s))
 	}
@@ -167,7 +169,8 @@ func FuzzParse(f *testing.F) {
 }
 
 func BenchmarkParse(b *testing.B) {
-	in := []byte("*5\r\n$11\r\nCL.THROTTLE\r\n$16\r\nk:00000000012345\r\n$2\r\n15\r\n$2\r\n30\r\n$2\r\n60\r\n")
+	in := []byte(
+		"*5\r\n$11\r\nCL.THROTTLE\r\n$16\r\nk:00000000012345\r\n$2\r\n15\r\n$2\r\n30\r\n$2\r\n60\r\n")
 	var command [][]byte
 	b.ReportAllocs()
 	for b.Loop() {

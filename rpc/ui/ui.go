@@ -18,7 +18,9 @@ func Handler(path string) http.Handler {
 	serve := http.StripPrefix(path, http.FileServerFS(files))
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		h := rw.Header()
-		h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+		h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src "+
+			"'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors "+
+			"'none'")
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cache-Control", "no-cache")

@@ -12,11 +12,15 @@ import (
 // of markup.
 func TestPage(t *testing.T) {
 	h := Handler("/ui/")
-	for path, kind := range map[string]string{"/ui/": "text/html", "/ui/page.js": "text/javascript", "/ui/page.css": "text/css"} {
+	for path, kind := range map[string]string{
+		"/ui/": "text/html", "/ui/page.js": "text/javascript", "/ui/page.css": "text/css",
+	} {
 		rw := httptest.NewRecorder()
 		h.ServeHTTP(rw, httptest.NewRequest("GET", path, nil))
-		if rw.Code != 200 || !strings.HasPrefix(rw.Header().Get("Content-Type"), kind) || rw.Body.Len() < 500 ||
-			!strings.HasPrefix(rw.Header().Get("Content-Security-Policy"), "default-src 'none'; script-src 'self'") {
+		if rw.Code != 200 || !strings.HasPrefix(rw.Header().Get("Content-Type"), kind) ||
+			rw.Body.Len() < 500 ||
+			!strings.HasPrefix(rw.Header().Get("Content-Security-Policy"), "default-src 'none'; "+
+				"script-src 'self'") {
 			t.Errorf("%s: %d %v", path, rw.Code, rw.Header())
 		}
 	}
@@ -26,7 +30,8 @@ func TestPage(t *testing.T) {
 			t.Errorf("%s: %d", path, rw.Code)
 		}
 	}
-	foreign := regexp.MustCompile(`https?://|innerHTML|outerHTML|insertAdjacent|document\.write|eval\(| style=| on[a-z]+=`)
+	foreign := regexp.MustCompile(
+		`https?://|innerHTML|outerHTML|insertAdjacent|document\.write|eval\(| style=| on[a-z]+=`)
 	entries, err := fs.ReadDir(files, ".")
 	if err != nil {
 		t.Fatal(err)

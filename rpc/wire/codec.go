@@ -131,7 +131,8 @@ func CountItems(b []byte) (n int) {
 // TextOf is b as a string that lies where b lies, and whether it may be one.
 func TextOf(b []byte) (s string, ok bool) { return Borrow(b), utf8.Valid(b) }
 
-// ByHand is desc with another handler of one method, which does not go by way of the generated code.
+// ByHand is desc with another handler of one method, which does not go by way of the generated
+// code.
 func ByHand(desc grpc.ServiceDesc, method string, handler grpc.MethodHandler) grpc.ServiceDesc {
 	desc.Methods = slices.Clone(desc.Methods)
 	for i := range desc.Methods {
