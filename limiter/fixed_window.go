@@ -136,6 +136,27 @@ func floorTo(t, step int64) int64 {
 	return t - rest
 }
 
+// keepLargerSums merges a state of a time and, after it, counts of windows, the newest first: the
+// sum of the newest k becomes the larger one, for each k. Nothing less is as strict as both. The
+// larger count of each window would be more: a state that has travelled and comes back stands a
+// little later, perhaps in the next window, and would count once more.
+func keepLargerSums(w, other []int64) {
+	seen, otherSeen := !zero(w), !zero(other)
+	switch {
+	case !otherSeen:
+	case !seen:
+		copy(w, other)
+	default:
+		w[0] = max(w[0], other[0])
+		var sum, otherSum, before int64
+		for i := range other[1:] {
+			sum, otherSum = sum+w[1+i], otherSum+other[1+i]
+			larger := max(sum, otherSum)
+			w[1+i], before = larger-before, larger
+		}
+	}
+}
+
 // keepLarger merges word by word. A state of zeros is that of a key never seen and yields to any
 // other.
 func keepLarger(w, other []int64) {

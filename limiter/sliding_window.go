@@ -109,13 +109,13 @@ func (l *slidingWindowLimit) fresh(w []int64, now Instant) bool {
 	return c.estimate == 0
 }
 
-// merge settles both states at now and keeps the larger of each word. If both stand in
-// one window, that is the larger count per window; if one is ahead (clocks that differ), the later
-// window gets both larger counts, which is never looser than either.
+// merge settles both states at now and keeps the larger count of the current window, and the larger
+// one of both windows (keepLargerSums). If one state is ahead (clocks that differ), the later window
+// gets both, which is never looser than either.
 func (l *slidingWindowLimit) merge(w, other []int64, now Instant) {
 	l.settle(w, now)
 	l.settle(other, now)
-	keepLarger(w, other)
+	keepLargerSums(w, other)
 }
 
 // settle moves a state to the window of now, and puts bad numbers right.

@@ -355,3 +355,28 @@ func TestSpanDivision(t *testing.T) {
 		}
 	})
 }
+
+// TestMergeCountsOnce: a state that was copied, and comes back a little later than it was, makes
+// nothing of the one that has stayed count twice.
+func TestMergeCountsOnce(t *testing.T) {
+	const now = Instant(1_700_000_123_456_789_012)
+	forEveryShape(t, func(t *rapid.T, l *Limit) {
+		stayed, travelled := make([]int64, l.words()), make([]int64, l.words())
+		late := Instant(rapid.Int64Range(0, int64(l.Per)).Draw(t, "late"))
+		at := now - Instant(l.Per) - late
+		var d Decision
+		for range rapid.IntRange(1, 2).Draw(t, "takes") {
+			at += Instant(rapid.Int64Range(0, int64(l.Per)/2).Draw(t, "step"))
+			l.decide(stayed, at, 2, &d)
+			l.decide(travelled, at+late, 2, &d)
+		}
+		var one, two, both Decision
+		l.decide(merged(l, now, stayed), now, 0, &one)
+		l.decide(merged(l, now, travelled), now, 0, &two)
+		l.decide(merged(l, now, stayed, travelled), now, 0, &both)
+		if both.Remaining != min(one.Remaining, two.Remaining) {
+			t.Fatalf("%v: %v, and %v that comes %v late, make %+v, from\n%+v and\n%+v",
+				l.Algorithm, stayed, travelled, late, both, one, two)
+		}
+	})
+}

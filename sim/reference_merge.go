@@ -118,21 +118,44 @@ func (st *naiveState) merge(o *naiveState, now limiter.Instant, s *limiter.Spec)
 		}
 		st.log = long
 	case limiter.SlidingCounter:
-		st.counts = slices.Clone(st.counts)
-		for _, x := range o.counts {
-			i, same := slices.BinarySearchFunc(st.counts, x.begin, func(p part, begin limiter.Instant) int { return int(p.begin - begin) })
-			if same {
-				st.counts[i].count = max(st.counts[i].count, x.count)
-			} else {
-				st.counts = slices.Insert(st.counts, i, x)
-			}
-		}
+		st.counts = largerSums(st.counts, o.counts)
 	default:
 		if o.count+o.previous > 0 {
 			st.start, st.end = max(st.start, o.start), max(st.end, o.end)
-			st.count, st.previous = max(st.count, o.count), max(st.previous, o.previous)
+			both := max(st.count+st.previous, o.count+o.previous)
+			st.count = max(st.count, o.count)
+			st.previous = both - st.count
 		}
 	}
+}
+
+// largerSums is, of two lists of counts from the oldest on, the least one of which since each moment
+// as much is counted as in either.
+func largerSums(a, b []part) (both []part) {
+	var inA, inB, counted int64
+	for i, k := len(a), len(b); i+k > 0; {
+		var x part
+		if i > 0 {
+			x = a[i-1]
+		}
+		if k > 0 && (i == 0 || b[k-1].begin > x.begin) {
+			x = b[k-1]
+		}
+		if i > 0 && a[i-1].begin == x.begin {
+			i--
+			inA += a[i].count
+		}
+		if k > 0 && b[k-1].begin == x.begin {
+			k--
+			inB += b[k].count
+		}
+		if x.count = max(inA, inB) - counted; x.count > 0 {
+			counted += x.count
+			both = append(both, x)
+		}
+	}
+	slices.Reverse(both)
+	return both
 }
 
 // troubles are the times in which something keeps nodes from telling each other what they have
