@@ -255,7 +255,7 @@ func (a *agreement) noteRight(cutOff bool) {
 func (a *agreement) isGone(p *peer) {
 	r := a.roll.Load()
 	m, found := r.member(p.id)
-	if a.trust.DoubtRefused || !found || !sameProcess(m.Boot, p.boot) {
+	if a.trust.DoubtRefused || !found || !SameProcess(m.Boot, p.boot) {
 		return
 	}
 	a.mu.Lock()

@@ -199,7 +199,7 @@ func (cl *claimer) allAnsweredLocked(calls []Call, wanted []uint16) bool {
 			continue
 		}
 		if !slices.ContainsFunc(calls, func(c Call) bool {
-			return c.To.ID == m.ID && sameProcess(m.Boot, c.To.Boot) && c.Err == nil &&
+			return c.To.ID == m.ID && SameProcess(m.Boot, c.To.Boot) && c.Err == nil &&
 				c.Answer.Move != nil &&
 				len(c.Answer.Move.Standings) == len(wanted)
 		}) {

@@ -199,7 +199,7 @@ func (ct *contacts) countSilentLocked(now limiter.Instant, r *route) {
 		}
 		m, found := roll.member(p.id)
 		unreached := missed != 0 && now > max(missed, ct.healed).Add(lasts) && ct.right.Deciding()
-		if unreached == p.unreached || !found || !sameProcess(m.Boot, p.boot) {
+		if unreached == p.unreached || !found || !SameProcess(m.Boot, p.boot) {
 			continue
 		}
 		if p.unreached = unreached; unreached {

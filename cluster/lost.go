@@ -41,7 +41,7 @@ func (m Membership) Lost() (missing []string) {
 		if !on.config.Votes(m.Boot) || m.ID == a.id || i < 0 {
 			continue
 		}
-		if p := r.peers[i]; p.left.Load() || p.missed.Load() != 0 || !sameProcess(m.Boot, p.boot) {
+		if p := r.peers[i]; p.left.Load() || p.missed.Load() != 0 || !SameProcess(m.Boot, p.boot) {
 			missing = append(missing, m.ID)
 		}
 	}

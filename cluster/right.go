@@ -94,13 +94,13 @@ func (r *roll) member(id string) (m ownership.Member, found bool) {
 // has reports whether the process of some id and boot is a member.
 func (r *roll) has(id string, process uint64) bool {
 	m, found := r.member(id)
-	return found && sameProcess(m.Boot, process)
+	return found && SameProcess(m.Boot, process)
 }
 
 // hasProcess reports whether some life of a process is a member.
 func (r *roll) hasProcess(boot uint64) bool {
 	return r.joined() && slices.ContainsFunc(r.config.Members,
-		func(m ownership.Member) bool { return sameProcess(m.Boot, boot) })
+		func(m ownership.Member) bool { return SameProcess(m.Boot, boot) })
 }
 
 // zoneOf is the zone of the member of an id; empty if it names none, or is no member.
@@ -111,7 +111,7 @@ func (r *roll) zoneOf(id string) string {
 
 // stateOf is how a member stands that gossip says something of.
 func (r *roll) stateOf(m *Member) State {
-	if x, found := r.member(m.ID); found && sameProcess(x.Boot, m.Boot) {
+	if x, found := r.member(m.ID); found && SameProcess(x.Boot, m.Boot) {
 		return stateOf(&x)
 	}
 	if m.State == StateLeaving {

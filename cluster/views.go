@@ -116,7 +116,7 @@ func (vs *views) membersLocked(v *View, old *route, roll *roll) []Member {
 		switch k := v.Find(x.ID); {
 		case k < 0:
 			members = append(members, vs.unheardLocked(old, x))
-		case !sameProcess(x.Boot, members[k].Boot): // gossip is late, or is ahead
+		case !SameProcess(x.Boot, members[k].Boot): // gossip is late, or is ahead
 			members[k] = vs.unheardLocked(old, x)
 		}
 	}
@@ -128,7 +128,7 @@ func (vs *views) membersLocked(v *View, old *route, roll *roll) []Member {
 func (vs *views) unheardLocked(old *route, x *ownership.Member) Member {
 	if old != nil {
 		i := old.Find(x.ID)
-		if i >= 0 && sameProcess(x.Boot, old.Members[i].Boot) && old.Members[i].PeerAddr != "" {
+		if i >= 0 && SameProcess(x.Boot, old.Members[i].Boot) && old.Members[i].PeerAddr != "" {
 			m := old.Members[i]
 			m.State, m.Zone = stateOf(x), x.Zone
 			return m

@@ -12,7 +12,7 @@ import (
 type Words struct {
 	From, To ownership.Boot // To 0: any boot that listens at that address
 	ID, Addr string         // of From: its id, and its peer address
-	Process  uint64         // boot of the node that From belongs to (sameProcess)
+	Process  uint64         // boot of the node that From belongs to (SameProcess)
 	Said     []ownership.Message
 }
 
@@ -20,8 +20,8 @@ type Words struct {
 // on as another boot.
 const livesBits = 16
 
-// sameProcess reports whether b is one of the lives of a process.
-func sameProcess(b ownership.Boot, process uint64) bool {
+// SameProcess reports whether b is one of the lives of a process.
+func SameProcess(b ownership.Boot, process uint64) bool {
 	return (uint64(b)^process)<<livesBits == 0
 }
 
@@ -30,7 +30,7 @@ func sameProcess(b ownership.Boot, process uint64) bool {
 // members say of partitions (ownership.Relayed). An agent by its certificate asks, and is never a
 // member.
 func (w *Words) Forged(id string, boot uint64, agent bool) string {
-	if w.ID != id || w.Process != boot || !sameProcess(w.From, boot) {
+	if w.ID != id || w.Process != boot || !SameProcess(w.From, boot) {
 		return "it names another sender than the node that has opened the stream"
 	}
 	for _, m := range w.Said {
@@ -59,7 +59,7 @@ func (w *Words) mine(m ownership.Message) bool {
 
 // me reports whether a member is the sender, and former a boot of the same process.
 func (w *Words) me(m ownership.Member, former ownership.Boot) bool {
-	return m.ID == w.ID && m.Boot == w.From && (former == 0 || sameProcess(former, w.Process))
+	return m.ID == w.ID && m.Boot == w.From && (former == 0 || SameProcess(former, w.Process))
 }
 
 // relayable reports whether m is among what two members say to each other by way of a voter:
@@ -132,7 +132,7 @@ func (a *agreement) seatOf(to ownership.Boot, id string) (m Member, known bool) 
 	}
 	if i := r.Find(id); i >= 0 {
 		m = r.Members[i]
-		return m, to == 0 || sameProcess(to, m.Boot)
+		return m, to == 0 || SameProcess(to, m.Boot)
 	}
 	return Member{ID: id}, to == 0
 }
@@ -222,7 +222,7 @@ func (a *agreement) lookAtEvicted(m ownership.Message) {
 	now := a.clock.Now()
 	for _, x := range on.config.Members {
 		if i := r.Find(x.ID); out(x.Boot) && x.Boot != on.boot && i >= 0 &&
-			sameProcess(x.Boot, r.Members[i].Boot) {
+			SameProcess(x.Boot, r.Members[i].Boot) {
 			a.contacts.suspect(now, r.peers[i])
 		}
 	}

@@ -14,39 +14,40 @@ import (
 
 // world is some machines, what lies between them, and the clients. One goroutine owns all of it.
 type world struct {
-	plan     *plan
-	now      time.Duration // since the world began
-	schedule schedule
-	tasks    tasks
-	machines []*machine // by index
-	byID     map[string]*machine
-	network  network
-	dice     *rand.Rand // of the network
-	rules    []limitRule
-	named    map[string]*limiter.Limit // of all rules
-	limits   cluster.Limits            // those that nodes know by name
-	frames   []*frame                  // buffers not in use
-	letters  []*letter                 // likewise
-	visits   []*visit                  // likewise
-	requests []*request                // likewise
-	slips    []*slip                   // likewise
-	coming   awaited                   // the next request
-	drawing  source                    // of the next request, before the next event
-	first    *ring.Ring                // in the beginning
-	views    []*cluster.View           // made last
-	judge    *judge
-	founded  *ownership.Configuration // that the world begins with
-	trace    trace
-	plant    func(*process) // of a test: a fault in every process that boots
-	course   *course        // what happens over time; nil if nobody wants to see it
-	faults   FaultReport
-	clear    bool          // no requests and no faults any more: nothing gets lost
-	agreeBy  time.Duration // all must; 0: not known yet
-	resting  bool          // no timers any more, and no requests
-	rested   time.Duration // since when
-	reserved uint64        // reservations that demands have made
-	wentDown time.Duration // when a node last did
-	allDown  time.Duration // when nobody was left
+	plan      *plan
+	now       time.Duration // since the world began
+	schedule  schedule
+	tasks     tasks
+	machines  []*machine // by index
+	byID      map[string]*machine
+	network   network
+	dice      *rand.Rand // of the network
+	rules     []limitRule
+	named     map[string]*limiter.Limit // of all rules
+	limits    cluster.Limits            // those that nodes know by name
+	frames    []*frame                  // buffers not in use
+	letters   []*letter                 // likewise
+	visits    []*visit                  // likewise
+	requests  []*request                // likewise
+	slips     []*slip                   // likewise
+	coming    awaited                   // the next request
+	drawing   source                    // of the next request, before the next event
+	first     *ring.Ring                // in the beginning
+	views     []*cluster.View           // made last
+	judge     *judge
+	founded   *ownership.Configuration // that the world begins with
+	trace     trace
+	plant     func(*process) // of a test: a fault in every process that boots
+	course    *course        // what happens over time; nil if nobody wants to see it
+	faults    FaultReport
+	clear     bool          // no requests and no faults any more: nothing gets lost
+	agreeBy   time.Duration // all must; 0: not known yet
+	recovered bool          // an operator has
+	resting   bool          // no timers any more, and no requests
+	rested    time.Duration // since when
+	reserved  uint64        // reservations that demands have made
+	wentDown  time.Duration // when a node last did
+	allDown   time.Duration // when nobody was left
 }
 
 // limitRule is a rule of the plan, made.
@@ -194,6 +195,9 @@ func (w *world) stop() {
 	if w.agreeBy == 0 {
 		w.agreeBy = w.now + agreesWithin
 	}
+	if w.now >= w.agreeBy {
+		w.recovers()
+	}
 	if !w.judge.converged(w.now >= w.agreeBy) {
 		w.at(w.now+time.Second, w.stop)
 		return
@@ -206,10 +210,6 @@ func (w *world) stop() {
 		}
 	}
 }
-
-// agreesWithin is how much longer than restAfter a world may take until all agree who holds what:
-// news of the last who came or went may still be on its way.
-const agreesWithin = 10 * time.Second
 
 // longestMove is how long a world waits for nodes that come and go after its last request. Some
 // never get away, because nobody is left who could take over what they hold.
