@@ -100,8 +100,9 @@ func (h *hasher) state(now Instant, s *State) {
 	for i := range s.roster {
 		e := &s.roster[i]
 		h.num(int(e.boot), int(e.sign), int(e.former))
-		h.bit(e.asked, e.leaving, e.seen, e.unreached)
-		for _, t := range []Instant{e.signAt, e.heard, e.askedAt, e.renewed, e.acked} {
+		h.bit(e.asked, e.leaving, e.stays, e.seen, e.unreached)
+		h.boots(e.missed)
+		for _, t := range []Instant{e.signAt, e.heard, e.askedAt, e.renewed, e.acked, e.wished} {
 			h.at(now, t)
 		}
 	}
@@ -121,6 +122,7 @@ func (h *hasher) message(now, there Instant, m Message) {
 		h.epoch(m.Epoch)
 		h.at(now, m.Sent)
 		h.bit(m.Leaving)
+		h.boots(m.Unreached)
 	case RenewAck:
 		h.buf = append(h.buf, 2)
 		h.epoch(m.Epoch)
