@@ -23,7 +23,7 @@ func TestDepthOfACheck(t *testing.T) {
 		w := newWorld(t, 2, five)
 		n, key := w.nodes["n1"], w.key("n1", 0)
 		var path []string
-		n.holder.table.GuardAt(func(now limiter.Instant, hash uint64) bool {
+		n.holder.table.Guard(func(now limiter.Instant, hash uint64) bool {
 			path = callers()
 			return n.holder.decides(now, hash)
 		}, n.parts.keeps)

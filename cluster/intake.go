@@ -212,6 +212,7 @@ func (ik *intake) applyLocked(r *route, now limiter.Instant, m *Move, a *MoveAns
 
 // beginLocked notes that the sender of m holds partitions, and keeps the copies here of them.
 func (ik *intake) beginLocked(in *inbox, m *Move) {
+	ik.discardLocked(m.Begin)
 	for _, p := range m.Begin {
 		if in.begun == nil {
 			in.begun = make(map[uint16]bool)
@@ -231,6 +232,21 @@ func (ik *intake) beginLocked(in *inbox, m *Move) {
 			pt.copyOf, pt.pass, pt.lost, pt.hint = m.From, m.Pass, 0, m.ID
 			ik.parts.enterLocked(int(p), partCopied)
 		}
+	}
+}
+
+// discardLocked has the table remove what it still has of some partitions from before they were
+// forgotten. A holder copies no entry of a key that was reset, so an earlier one would count again.
+func (ik *intake) discardLocked(begin []uint16) {
+	if !slices.ContainsFunc(begin, func(p uint16) bool {
+		return int(p) < len(ik.parts.list) && ik.parts.list[p].leavings &&
+			ik.parts.list[p].state == partNone
+	}) {
+		return
+	}
+	ik.holder.table.Discard()
+	for p := range ik.parts.list {
+		ik.parts.list[p].leavings = false
 	}
 }
 
@@ -272,6 +288,7 @@ func (ik *intake) importLocked(now limiter.Instant, m *Move, e *limiter.Entry, i
 	pt := &ik.parts.list[p]
 	replace := inOrder && pt.state < partHeld && pt.copyOf == m.From && pt.pure
 	if pt.copyOf == 0 {
+		ik.discardLocked([]uint16{uint16(p)})
 		pt.copyOf, pt.pure = m.From, true
 		ik.parts.enterLocked(p, partCopied)
 	} else if pt.copyOf != m.From {

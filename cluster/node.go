@@ -82,7 +82,7 @@ func New(c Config) (*Node, error) {
 	n.right.until.Store(neverEnds)
 	n.holder.recent.Seed(c.Secret)
 	n.catalog.begin(&n.stats)
-	n.holder.table.GuardAt(n.holder.decides, n.parts.keeps)
+	n.holder.table.Guard(n.holder.decides, n.parts.keeps)
 	n.holder.table.Track()
 	n.holder.book = limiter.NewLedger(n.holder.table, n.holder.Holds)
 	n.holder.book.Track()

@@ -70,6 +70,7 @@ type part struct {
 	restored bool // from a file, and the member that should hold it may not know of it yet
 	whole    bool // what is here is all that the holder had, up to its last messages
 	gave     bool // whole since this node gave it to copyOf, which has not begun to copy it back
+	leavings bool // it was forgotten, and the table may not have removed its entries yet
 }
 
 // copyState says how much of a partition its copy has.
@@ -178,6 +179,7 @@ func (ps *partitions) dropLocked(p int) {
 // forgetLocked ends a copy of p.
 func (ps *partitions) forgetLocked(p int) {
 	ps.list[p].copyOf, ps.list[p].whole, ps.list[p].gave = 0, false, false
+	ps.list[p].leavings = true
 	ps.bereftAt[p].Store(0)
 	ps.enterLocked(p, partNone)
 }

@@ -30,7 +30,7 @@ func TestHandoverUnderLoad(t *testing.T) {
 			from, to := limiter.NewTable(limiter.TableConfig{Bytes: 1 << 20}), limiter.NewTable(
 				limiter.TableConfig{Bytes: 1 << 20, Shards: 3})
 			from.Track()
-			from.Guard(func(uint64) bool {
+			from.Guard(func(limiter.Instant, uint64) bool {
 				return !closed.Load()
 			}, func(uint64) bool { return true })
 

@@ -44,7 +44,8 @@ func newDesk(t *testing.T, spec limiter.Spec) *desk {
 func newLedger(open func(uint64) bool) (*limiter.Table, *limiter.Ledger) {
 	table := limiter.NewTable(limiter.TableConfig{Bytes: 1 << 20})
 	if open != nil {
-		table.Guard(open, func(uint64) bool { return true })
+		table.Guard(func(_ limiter.Instant, h uint64) bool { return open(h) },
+			func(uint64) bool { return true })
 	}
 	table.Track()
 	book := limiter.NewLedger(table, open)

@@ -234,7 +234,7 @@ func TestNoRoomForWhatComes(t *testing.T) {
 	full := func() *Table {
 		to := flooded(mustBe(New(Spec{Name: "flood", Algorithm: GCRA, Limit: 5, Per: time.Hour})),
 			now, 5000)
-		to.Guard(func(uint64) bool { return true }, func(uint64) bool { return true })
+		to.Guard(func(Instant, uint64) bool { return true }, func(uint64) bool { return true })
 		return to
 	}
 	entry := from.Entry(now, l, "k", Hash("k"))

@@ -145,9 +145,9 @@ func (l *slidingCounterLimit) fresh(w []int64, now Instant) bool {
 	return sum == 0
 }
 
-// merge settles both states at now and keeps, of the newest k sub-windows together, the larger count,
-// for each k (keepLargerSums). If one state is ahead (clocks that differ), the counts of the other
-// move along, which is never looser than either.
+// merge settles both states at now and keeps, of the newest k sub-windows together, the larger
+// count, for each k (keepLargerSums). If one state is ahead (clocks that differ), the counts of the
+// other move along, which is never looser than either.
 func (l *slidingCounterLimit) merge(w, other []int64, now Instant) {
 	l.settle(w, now)
 	l.settle(other, now)

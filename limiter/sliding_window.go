@@ -109,9 +109,9 @@ func (l *slidingWindowLimit) fresh(w []int64, now Instant) bool {
 	return c.estimate == 0
 }
 
-// merge settles both states at now and keeps the larger count of the current window, and the larger
-// one of both windows (keepLargerSums). If one state is ahead (clocks that differ), the later window
-// gets both, which is never looser than either.
+// merge settles both states at now and keeps the larger count of the current window, and the
+// larger one of both windows (keepLargerSums). If one state is ahead (clocks that differ), the
+// later window gets both, which is never looser than either.
 func (l *slidingWindowLimit) merge(w, other []int64, now Instant) {
 	l.settle(w, now)
 	l.settle(other, now)

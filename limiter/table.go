@@ -45,7 +45,7 @@ type Table struct {
 	place  placement
 	budget int64
 	rules  rules
-	guard  func(now Instant, hash uint64) bool // see GuardAt
+	guard  func(now Instant, hash uint64) bool // see Guard
 	kept   func(hash uint64) bool
 	told   atomic.Pointer[[]Entry] // room for Changed
 
@@ -259,19 +259,13 @@ func (t *Table) Reset(now Instant, l *Limit, key string, hash uint64) (d Decisio
 	return d
 }
 
-// Guard makes the table ask open, under the lock of the key, before it decides: where that says no,
-// nothing happens and the Decision is Closed. So a node can stop deciding for some keys, and hand
-// over exactly what was decided until then (see Changed). What kept says no to is removed by Sweep,
-// fresh or not. Neither is asked about a share (Limit.Share) or a replicated limit. Guard must be
-// called before the table is used by several goroutines.
-func (t *Table) Guard(open, kept func(hash uint64) bool) {
-	t.GuardAt(func(_ Instant, hash uint64) bool { return open(hash) }, kept)
-}
-
-// GuardAt is Guard for a node that may decide until some instant: open compares that with the
-// instant of the request, so a node that was stopped on its way to the lock decides nothing too
-// late.
-func (t *Table) GuardAt(open func(now Instant, hash uint64) bool, kept func(hash uint64) bool) {
+// Guard makes the table ask open, under the lock of the key, before it decides at an instant: where
+// that says no, nothing happens and the Decision is Closed. So a node can stop deciding for some
+// keys, and hand over exactly what was decided until then (see Changed); and one that was stopped
+// on its way to the lock decides nothing after its right has ended. What kept says no to is removed
+// by Sweep, fresh or not. Neither is asked about a share (Limit.Share) or a replicated limit. Guard
+// must be called before the table is used by several goroutines.
+func (t *Table) Guard(open func(now Instant, hash uint64) bool, kept func(hash uint64) bool) {
 	t.guard = open
 	t.kept = kept
 }

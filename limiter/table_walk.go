@@ -40,6 +40,21 @@ func (t *Table) Sweep(now Instant, n int) (removed int) {
 	return removed
 }
 
+// Discard gives every key that is not kept (see Guard) the state of a key never seen, as Sweep
+// would within its next round. It takes the lock of each shard once, for as long as it takes to
+// look at all of its keys.
+func (t *Table) Discard() {
+	if t.kept == nil {
+		return
+	}
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.mu.Lock()
+		s.entries.discard(s.rules.index.Load(), 0, s.entries.capacity, t.kept)
+		s.mu.Unlock()
+	}
+}
+
 // sweepStep is how many slots are looked at under one lock.
 const sweepStep = 1024
 

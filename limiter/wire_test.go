@@ -180,7 +180,7 @@ func TestScanAndSweep(t *testing.T) {
 				t.Fatalf("%v: %+v here, %+v there", l.Name, want, got)
 			}
 		}
-		from.Guard(wanted, wanted)
+		from.Guard(func(_ Instant, hash uint64) bool { return wanted(hash) }, wanted)
 		for range 3 { // an entry may move from what comes next to what has been looked at
 			from.Sweep(now, 2*from.Stats().Slots)
 		}
@@ -196,7 +196,7 @@ func TestGuard(t *testing.T) {
 	l := mustBe(New(Spec{Name: "l", Algorithm: GCRA, Limit: 5, Per: time.Hour}))
 	table := NewTable(TableConfig{Bytes: 1 << 20, Shards: 8})
 	open := true
-	table.Guard(func(hash uint64) bool { return open || hash < 1<<63 }, nil)
+	table.Guard(func(_ Instant, hash uint64) bool { return open || hash < 1<<63 }, nil)
 	low, high := "", ""
 	for i := 0; low == "" || high == ""; i++ {
 		k := string(binary.AppendUvarint(nil, uint64(i)))
@@ -412,6 +412,29 @@ func TestClientTimeInNanosecondsIsRead(t *testing.T) {
 		if again, err := l.DecodeState(l.EncodeState(got, at), at); err != nil ||
 			!slices.Equal(again, want) {
 			t.Errorf("sessions %t, written and read: %v, %v; want %v", sessions, again, err, want)
+		}
+	}
+}
+
+// TestDiscard: one call leaves nothing of keys that are not kept, and all of those that are.
+func TestDiscard(t *testing.T) {
+	const now, keys = Instant(1e18), 5000
+	l := mustBe(New(Spec{Name: "l", Algorithm: GCRA, Limit: 5, Per: time.Hour}))
+	table := NewTable(TableConfig{Bytes: 8 << 20, Shards: 8})
+	kept := func(hash uint64) bool { return hash>>7%2 == 0 }
+	table.Guard(func(Instant, uint64) bool { return true }, kept)
+	for i := range keys {
+		k := fmt.Sprint("k", i)
+		table.Take(now, l, k, Hash(k), 2)
+	}
+	table.Discard()
+	for i := range keys {
+		k := fmt.Sprint("k", i)
+		d := table.Peek(now, l, k, Hash(k), 0)
+		if want := int64(5); kept(Hash(k)) && d.Remaining != want-2 || !kept(Hash(k)) &&
+			d.Remaining != want {
+			t.Fatalf("%d of %s are left, and it is %t that it is kept", d.Remaining, k,
+				kept(Hash(k)))
 		}
 	}
 }

@@ -74,7 +74,7 @@ var allowanceWords = [allowances]struct {
 	lateTwice:     {"late-twice", anyCharge, "a take is charged again after its memory", 0},
 	heldMore:      {"held-more", anyKept, "a counter holds more than was charged", 10},
 	apartAtEnd:    {"apart-at-end", anyWorld, "members need not agree in the end", 10},
-	byOperator:    {"by-operator", anyWorld, "members agree only when an operator has said what is lost", 0},
+	byOperator:    {"by-operator", anyWorld, "members agree only after an operator's word", 0},
 	unanswered:    {"unanswered", anyAnswer, "an answer may be degraded or late", 15},
 	bothOfPair:    {"both-of-pair", anyDecision, "a pair decides on both sides", 0},
 }

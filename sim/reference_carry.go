@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"penstock/cluster"
+	"penstock/cluster/ownership"
 	"penstock/limiter"
 	"penstock/ring"
 )
@@ -232,7 +233,8 @@ func refusalsCount(s *limiter.Spec) bool { return s.CountRejected || s.Drain || 
 func (j *judge) unheard(a *account, before *process) int64 {
 	r, now := &a.reference, j.world.now
 	since, clean := j.strike(before, r.last)
-	if !clean || before.node.View().Active() < 2 || // it had no heir
+	heirless := before.node.View().Active() < 2 || j.world.plan.copies == ownership.NoCopies
+	if !clean || heirless ||
 		refusalsCount(a.spec) { // nobody knows what of these
 		return a.limit.Capacity()
 	}

@@ -129,8 +129,8 @@ func (st *naiveState) merge(o *naiveState, now limiter.Instant, s *limiter.Spec)
 	}
 }
 
-// largerSums is, of two lists of counts from the oldest on, the least one of which since each moment
-// as much is counted as in either.
+// largerSums is, of two lists of counts from the oldest on, the least one of which since each
+// moment as much is counted as in either.
 func largerSums(a, b []part) (both []part) {
 	var inA, inB, counted int64
 	for i, k := len(a), len(b); i+k > 0; {
