@@ -3,12 +3,11 @@
 //  1. kong turns flags, PENSTOCK_… variables and a --config file into a config (settings.go). The
 //     config is checked before anything is opened.
 //  2. start (node.go) opens the sockets, then makes the node and its ports (package rpc), the doors
-//     for clients and peers, the watcher of the limits file, and gossip. In this order a node that
-//     can be reached answers.
+//     for clients and peers, the watcher of the limits file, and gossip (node_join.go). In this
+//     order a node that can be reached answers.
 //  3. gossip reaches a seed, the node's state goes from joining to active, every View it sees is
 //     handed to Node.SetView, and /readyz turns green.
-//  4. A SIGTERM runs the same way back: not ready, leaving, a second of grace, gone (stop in
-//     node.go).
+//  4. A SIGTERM runs the same way back: not ready, leaving, a second of grace, gone (stop.go).
 //
 // demo and bench --self start three such nodes in one process; the other verbs are clients of a
 // running node, or need none at all.

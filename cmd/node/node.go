@@ -5,17 +5,13 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"penstock/cluster"
@@ -26,7 +22,6 @@ import (
 	"penstock/rpc/audit"
 	"penstock/rpc/catalog"
 	"penstock/rpc/clock"
-	"penstock/rpc/door"
 	"penstock/rpc/envoy"
 	"penstock/rpc/history"
 	"penstock/rpc/overview"
@@ -68,15 +63,6 @@ type running struct {
 	leaving context.Context
 	joining sync.WaitGroup // becomeActive
 	tasks   sync.WaitGroup // the doors
-}
-
-// openDoor is a listener and what serves it.
-type openDoor struct {
-	place
-	listener net.Listener
-	keeper   *door.Keeper              // the listener, too
-	serve    func(net.Listener) error  // until close
-	close    func(ctx context.Context) // lets requests under way end, at most until ctx ends
 }
 
 // start makes a node of s that answers when start returns, though perhaps not ready yet: see ready.
@@ -127,24 +113,6 @@ func (r *running) open(_ context.Context, d doors) error {
 	}
 	r.keepDoors()
 	return nil
-}
-
-// opened is the open door of a flag, or nil.
-func (r *running) opened(flag string) *openDoor {
-	for _, d := range r.doors {
-		if d.flag == flag {
-			return d
-		}
-	}
-	return nil
-}
-
-// address is where others reach the door of a flag; empty if it is off.
-func (r *running) address(flag string) string {
-	if d := r.opened(flag); d != nil {
-		return reachable(d.listener, r.host)
-	}
-	return ""
 }
 
 // makeNode makes the node and its hands.
@@ -251,44 +219,6 @@ func (r *running) clientTLS() (*tls.Config, error) {
 	return c, nil
 }
 
-func (o *openDoor) serveHTTP(s *http.Server, t *tls.Config) {
-	o.serve = func(l net.Listener) error {
-		if t != nil {
-			s.TLSConfig = t.Clone() // each server adds to its own
-			return ignore(s.ServeTLS(l, "", ""), http.ErrServerClosed)
-		}
-		return ignore(s.Serve(l), http.ErrServerClosed)
-	}
-	o.close = func(ctx context.Context) {
-		if s.Shutdown(ctx) != nil {
-			s.Close()
-		}
-	}
-}
-
-// grpcServer is what a node needs of *grpc.Server.
-type grpcServer interface {
-	Serve(net.Listener) error
-	GracefulStop()
-	Stop()
-}
-
-func (o *openDoor) serveGRPC(s grpcServer) {
-	o.serve = s.Serve
-	o.close = func(ctx context.Context) {
-		hurry := context.AfterFunc(ctx, s.Stop)
-		defer hurry()
-		s.GracefulStop()
-	}
-}
-
-func ignore(err, expected error) error {
-	if errors.Is(err, expected) {
-		return nil
-	}
-	return err
-}
-
 // readLimits loads the named limits and goes on watching them.
 func (r *running) readLimits(context.Context, doors) error {
 	s := &r.settings
@@ -341,147 +271,6 @@ func (r *running) fail(err error) {
 	case r.failed <- err:
 	default:
 	}
-}
-
-// join makes the node part of its cluster: at once if it is alone, else as soon as a seed answers.
-func (r *running) join(ctx context.Context, d doors) error {
-	if d.gossip.off() {
-		r.member.State = cluster.StateActive
-		view, err := cluster.NewView(r.member.ID, []cluster.Member{r.member})
-		if err != nil {
-			return err
-		}
-		r.node.SetView(view)
-		r.announce()
-		return nil
-	}
-	s := &r.settings
-	r.member.Limits = r.node.LimitsHash()
-	keys, err := r.readGossipKeys()
-	if err != nil {
-		return err
-	}
-	if len(s.Join) == 0 {
-		r.member.State = cluster.StateActive
-	}
-	g, err := gossip.Start(ctx, gossip.Config{
-		Member: r.member, Started: r.started, Version: version(),
-		Bind: d.gossip.address, Advertise: s.Advertise, Cluster: s.Cluster, Keys: keys,
-		Allow: s.GossipAllow, Join: s.Join,
-		OnView:     r.see,
-		OnContest:  r.node.Relinquish,
-		OnConflict: r.fail,
-		Answers:    r.peers.Answers,
-		Logger:     r.log,
-		Timing:     s.timing,
-	})
-	// memberlist does not wrap it
-	if err != nil && strings.Contains(err.Error(), syscall.EADDRINUSE.Error()) {
-		return &inUseError{d.gossip}
-	}
-	if err != nil {
-		return fmt.Errorf("--gossip %s: %w", s.Gossip, err)
-	}
-	r.gossip = g
-	r.keys.use(g)
-	r.tellLimitsTo(g)
-	r.joining.Go(r.becomeActive)
-	return nil
-}
-
-// see is the function that gossip calls with every new View.
-//
-// A node that is leaving stays an owner in its own view until its doors close. The others hear of
-// it one after the other, within some tenths of a second. A node that has not heard yet still asks
-// this node. If it refused, no node would decide: the others are not yet owners of its keys in
-// their views.
-func (r *running) see(v *cluster.View) {
-	names := make([]string, len(v.Members))
-	for i, m := range v.Members {
-		names[i] = m.ID + " " + m.State.String()
-	}
-	r.log.Info("members", "members", names, "ring", fmt.Sprintf("%016x", v.RingHash()))
-	logFailures(r.log, r.failures.see(r.failures.now(), v))
-	r.peers.Keep(v.Members)
-	r.node.SetView(v)
-	r.catalog.Seen()
-	r.history.Seen(v)
-	r.compareLimits(v)
-}
-
-// becomeActive waits for the cluster, however long that takes, and enters the ring.
-func (r *running) becomeActive() {
-	for {
-		patience, cancel := context.WithTimeout(r.leaving, joinReminder)
-		err := r.gossip.Wait(patience)
-		cancel()
-		if r.leaving.Err() != nil {
-			return
-		}
-		if err == nil {
-			break
-		}
-		if errors.Is(err, gossip.ErrNameTaken) {
-			r.log.Warn("another node of this name is leaving, or silent; waiting until it "+
-				"is gone", "err", err)
-			continue
-		}
-		r.log.Warn("no seed has answered yet; still trying", "join", r.settings.Join, "err", err)
-	}
-	r.catchLimits()
-	if r.member.Role == cluster.RoleMember && !r.enter() {
-		return
-	}
-	if err := r.gossip.SetState(cluster.StateActive); err != nil {
-		r.log.Warn("in the ring, but the others may not have heard of it yet", "err", err)
-	}
-	r.announce()
-}
-
-// catchLimits has the node know the limits that were put before it is ready.
-func (r *running) catchLimits() {
-	patience, cancel := context.WithTimeout(r.leaving, catchTimeout)
-	defer cancel()
-	r.catalog.Catch(patience)
-}
-
-// enter founds a cluster, or has its members admit this node, and returns as soon as it decides;
-// false if it is leaving before.
-func (r *running) enter() bool {
-	for {
-		patience, cancel := context.WithTimeout(r.leaving, joinReminder)
-		err := r.gossip.Enter(patience, r.node, r.settings.Expect)
-		cancel()
-		if err == nil || r.leaving.Err() != nil {
-			return err == nil
-		}
-		r.log.Warn("still trying", "err", err)
-	}
-}
-
-// catchTimeout bounds how long a node that joins waits for the limits that were put: it gets them
-// later too.
-const catchTimeout = 2 * time.Second
-
-// joinReminder is how often a node that reaches nobody says so.
-const joinReminder = 30 * time.Second
-
-// announce logs where the node is to be found.
-func (r *running) announce() {
-	where := []any{
-		"name", r.member.ID, "cluster", r.settings.Cluster, "role",
-		r.member.Role.String(),
-	}
-	if r.gossip != nil {
-		where = append(where, "gossip", r.gossip.Addr(), "peer", r.member.PeerAddr)
-	}
-	for _, o := range r.doors {
-		if o.flag != "--peer" {
-			where = append(where, o.flag[2:], reachable(o.listener, r.host))
-		}
-	}
-	r.log.Info("ready", where...)
-	close(r.ready)
 }
 
 // reloadLimits reads the files of limits, clients and gossip keys again, as a SIGHUP asks for.

@@ -221,8 +221,8 @@ func (s *settings) doors() (d doors, err error) {
 	return d, nil
 }
 
-// checkMembership says what is wrong with how the node joins its cluster.
-func (s *settings) checkMembership(d doors) error {
+// checkGossip says what is wrong with how the node finds others.
+func (s *settings) checkGossip(d doors) error {
 	if d.peer.off() != d.gossip.off() {
 		return errors.New("--peer and --gossip are open or off together: a node that others " +
 			"know of must be reachable for them, and the other way round")
@@ -233,6 +233,14 @@ func (s *settings) checkMembership(d doors) error {
 	if s.Expect < 0 || s.Expect > cluster.MostMembers || s.Expect > 0 && len(s.Join) == 0 {
 		return fmt.Errorf("--expect %d: give how many members found the cluster, 1 to %d, and "+
 			"--join, by which they find each other", s.Expect, cluster.MostMembers)
+	}
+	return nil
+}
+
+// checkMembership says what is wrong with how the node joins its cluster.
+func (s *settings) checkMembership(d doors) error {
+	if err := s.checkGossip(d); err != nil {
+		return err
 	}
 	if s.Failover != 0 && (s.Failover < cluster.LeastFailover ||
 		s.Failover > cluster.MostFailover) {

@@ -44,15 +44,9 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 			time.Until(deadline) < wait {
 			return answer, nil
 		}
-		again := r.Clone(r.Context())
-		switch {
-		case r.Body == nil || r.Body == http.NoBody:
-		case r.GetBody == nil:
+		again := copyOf(r)
+		if again == nil {
 			return answer, nil
-		default:
-			if again.Body, err = r.GetBody(); err != nil {
-				return answer, nil
-			}
 		}
 		io.CopyN(io.Discard, answer.Body, maxDrain)
 		answer.Body.Close()
@@ -61,6 +55,22 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		r = again
 	}
+}
+
+// copyOf is r with a body that can be read once more; nil if there is none.
+func copyOf(r *http.Request) *http.Request {
+	again := r.Clone(r.Context())
+	if r.Body == nil || r.Body == http.NoBody {
+		return again
+	}
+	if r.GetBody == nil {
+		return nil
+	}
+	var err error
+	if again.Body, err = r.GetBody(); err != nil {
+		return nil
+	}
+	return again
 }
 
 // retryAfter is how long an answer asks to wait: RFC 9110, 10.2.3, seconds or a date.

@@ -184,30 +184,19 @@ func (q *quotas) report(domain *policy.Domain,
 		m = domain.Match(entries)
 	}
 	name := fmt.Sprintf("%q", entries)
-	b := q.buckets[name]
-	switch {
-	case m.Rule == nil: // no limit: it need not tell of this bucket any more
+	if m.Rule == nil { // no limit: it need not tell of this bucket any more
 		delete(q.buckets, name)
 		return abandon(), nil
-	case m.Rule.Unlimited:
-		return assign(leaseLongest, blanket(typev3.RateLimitStrategy_ALLOW_ALL)), nil
-	case m.Rule.Limit == nil && !m.Rule.Shadow: // 0 requests
-		return assign(leaseLongest, blanket(typev3.RateLimitStrategy_DENY_ALL)), nil
-	case m.Rule.Limit == nil:
-		return assign(leaseLongest, blanket(typev3.RateLimitStrategy_ALLOW_ALL)), nil
+	}
+	if m.Rule.Unlimited || m.Rule.Limit == nil {
+		return assign(leaseLongest, blanket(withoutLimit(m.Rule))), nil
 	}
 	if err := q.mayAsk(m.Key); err != nil {
 		return nil, err
 	}
-	if b == nil {
-		if !q.room(now) {
-			return nil, &cluster.InputError{
-				Field:  "bucket_quota_usages",
-				Reason: fmt.Sprintf("name more than %d buckets on one stream", maxBuckets),
-			}
-		}
-		b = new(bucket)
-		q.buckets[name] = b
+	b, err := q.bucket(name, now)
+	if err != nil {
+		return nil, err
 	}
 	b.key, b.heard = m.Key, now
 	admitted, refused := count(u.NumRequestsAllowed), count(u.NumRequestsDenied)
@@ -233,6 +222,31 @@ func (q *quotas) report(domain *policy.Domain,
 		return nil, nil
 	}
 	return q.lend(now, b, m.Rule.Limit, lasts, u.TimeElapsed.AsDuration(), admitted+refused), nil
+}
+
+// withoutLimit is what a rule says that has nothing to count: 0 requests are refused, unless the
+// rule only shows what it would do.
+func withoutLimit(r *policy.Rule) typev3.RateLimitStrategy_BlanketRule {
+	if r.Unlimited || r.Shadow {
+		return typev3.RateLimitStrategy_ALLOW_ALL
+	}
+	return typev3.RateLimitStrategy_DENY_ALL
+}
+
+// bucket is the one of that name, which is new if there was none.
+func (q *quotas) bucket(name string, now limiter.Instant) (*bucket, error) {
+	if b := q.buckets[name]; b != nil {
+		return b, nil
+	}
+	if !q.room(now) {
+		return nil, &cluster.InputError{
+			Field:  "bucket_quota_usages",
+			Reason: fmt.Sprintf("name more than %d buckets on one stream", maxBuckets),
+		}
+	}
+	b := new(bucket)
+	q.buckets[name] = b
+	return b, nil
 }
 
 // entriesOf are the pairs of a bucket's id in the order of their keys, in which files nest them.

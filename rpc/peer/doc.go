@@ -2,8 +2,8 @@
 // other end. Follow one ask to the owner of a key:
 //
 //  1. cluster.Node hands its calls to Lines (peers.go), its Network. There is one line to each node
-//     (line.go): a gRPC stream. An ask that finds nothing waiting is written at once, and those
-//     that come meanwhile share the next frame.
+//     (line.go, line_stream.go): a gRPC stream. An ask that finds nothing waiting is written at
+//     once, and those that come meanwhile share the next frame.
 //  2. A stream begins with a greeting (greeting.go): cluster, node and boot, and the protocol. A
 //     certificate has to be the node's own (identity.go). A line is for one boot of a node.
 //  3. A frame (frame.go, frame_answer.go, frame_move.go for partitions, frame_config.go and

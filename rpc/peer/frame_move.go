@@ -1,7 +1,6 @@
 package peer
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -11,7 +10,6 @@ import (
 
 	"penstock/cluster"
 	"penstock/limiter"
-	"penstock/ring"
 	"penstock/rpc/wire"
 )
 
@@ -85,115 +83,6 @@ func (w *frameWriter) appendMove(b []byte, m *cluster.Move) []byte {
 	return appendMarks(appendPartitions(b, moveWhole, m.Whole), m)
 }
 
-func (w *frameWriter) appendHoldCopy(b []byte, h *cluster.HoldCopy) []byte {
-	limit := uint64(w.limit(h.Limit))
-	left := uint64(max(0, h.Left))
-	b = wire.AppendHead(b, moveHolds, holdCopySize(h, int(limit)))
-	b = wire.AppendUint(b, holdLimit, limit)
-	b = wire.AppendString(b, holdKey, h.Key)
-	b = wire.AppendFixed(b, holdOrigin, h.ID.Origin)
-	b = wire.AppendFixed(b, holdSequence, h.ID.Sequence)
-	b = wire.AppendUint(b, holdUnits, uint64(h.Units))
-	b = wire.AppendUint(b, holdLeft, left)
-	b = wire.AppendString(b, holdHolder, h.Holder)
-	b = wire.AppendUint(b, holdState, uint64(h.State))
-	b = wire.AppendUint(b, holdUsed, uint64(h.Used))
-	return wire.AppendBool(b, holdCharge, h.Charge)
-}
-
-// readHoldCopy reads the copy of a hold. Its Limit is nil if this node cannot make it.
-func (r *frameReader) readHoldCopy(b []byte) (h cluster.HoldCopy, err error) {
-	limit := uint64(0)
-	f := wire.Fields{Rest: b}
-	for f.Next() {
-		switch f.Num {
-		case holdLimit:
-			limit = f.Value
-		case holdKey:
-			h.Key = wire.Borrow(f.Bytes)
-		case holdOrigin:
-			h.ID.Origin = f.Value
-		case holdSequence:
-			h.ID.Sequence = f.Value
-		case holdUnits:
-			h.Units = int64(f.Value)
-		case holdLeft:
-			h.Left = time.Duration(f.Value)
-		case holdHolder:
-			h.Holder = wire.Borrow(f.Bytes)
-		case holdState:
-			h.State = limiter.HoldState(min(f.Value, math.MaxUint8))
-		case holdUsed:
-			h.Used = int64(f.Value)
-		case holdCharge:
-			h.Charge = f.Value != 0
-		}
-	}
-	if f.Err != nil {
-		return h, f.Err
-	}
-	if err := r.checkHoldCopy(&h, limit); err != nil {
-		return h, err
-	}
-	h.Limit = r.limits[limit].limit
-	return h, nil
-}
-
-// checkHoldCopy says what is wrong with h, which names a limit of the frame by its number.
-func (r *frameReader) checkHoldCopy(h *cluster.HoldCopy, limit uint64) error {
-	switch {
-	case limit >= uint64(len(r.limits)):
-		return fmt.Errorf("has a hold with limit %d; this frame has brought %d limits so far",
-			limit, len(r.limits))
-	case len(h.Key) < cluster.MinKey || len(h.Key) > cluster.MaxKey:
-		return fmt.Errorf("has a hold with a key of %d bytes; %d to %d are accepted", len(h.Key),
-			cluster.MinKey, cluster.MaxKey)
-	case len(h.Holder) > limiter.MaxHolder:
-		return fmt.Errorf("has a hold with a holder of %d bytes; at most %d are accepted",
-			len(h.Holder), limiter.MaxHolder)
-	}
-	return nil
-}
-
-// appendHold writes what an item says about a hold.
-func appendHold(b []byte, h *cluster.HoldTerms) []byte {
-	b = wire.AppendHead(b, itemHold, holdSize(h))
-	b = wire.AppendFixed(b, askedOrigin, h.ID.Origin)
-	b = wire.AppendFixed(b, askedSequence, h.ID.Sequence)
-	b = wire.AppendUint(b, askedTTL, uint64(max(0, h.TTL)))
-	b = wire.AppendString(b, askedHolder, h.Holder)
-	return wire.AppendBool(b, askedCharge, h.Charge)
-}
-
-func holdSize(h *cluster.HoldTerms) int {
-	return wire.SizeFixed(h.ID.Origin) + wire.SizeFixed(h.ID.Sequence) +
-		wire.SizeUint(uint64(max(0, h.TTL))) + wire.SizeString(h.Holder) + wire.SizeBool(h.Charge)
-}
-
-func readHold(b []byte) (*cluster.HoldTerms, error) {
-	h := new(cluster.HoldTerms)
-	f := wire.Fields{Rest: b}
-	for f.Next() {
-		switch f.Num {
-		case askedOrigin:
-			h.ID.Origin = f.Value
-		case askedSequence:
-			h.ID.Sequence = f.Value
-		case askedTTL:
-			h.TTL = time.Duration(f.Value)
-		case askedHolder:
-			h.Holder = wire.Borrow(f.Bytes)
-		case askedCharge:
-			h.Charge = f.Value != 0
-		}
-	}
-	if f.Err == nil && len(h.Holder) > limiter.MaxHolder {
-		return h, fmt.Errorf("has a holder of %d bytes; at most %d are accepted", len(h.Holder),
-			limiter.MaxHolder)
-	}
-	return h, f.Err
-}
-
 func sizeOf(b []byte) int {
 	if len(b) == 0 {
 		return 0
@@ -211,54 +100,6 @@ func appendMemory(b []byte, x *cluster.Memory) []byte {
 		b = appendOutcome(b, memoryDecisions, &cluster.AnswerItem{Decision: x.Decisions[i]})
 	}
 	return b
-}
-
-// appendPartitions writes a packed list.
-func appendPartitions(b []byte, num protowire.Number, list []uint16) []byte {
-	if len(list) == 0 {
-		return b
-	}
-	b = wire.AppendHead(b, num, sizePartitions(list))
-	for _, p := range list {
-		b = protowire.AppendVarint(b, uint64(p))
-	}
-	return b
-}
-
-func sizePartitions(list []uint16) (size int) {
-	for _, p := range list {
-		size += protowire.SizeVarint(uint64(p))
-	}
-	return size
-}
-
-// readPartitions appends a list, packed or a single one of a list that is not.
-func readPartitions(list []uint16, f *wire.Fields) ([]uint16, error) {
-	if f.Wire == protowire.VarintType {
-		return appendPartition(list, f.Value)
-	}
-	for b := f.Bytes; len(b) > 0; {
-		v, n := protowire.ConsumeVarint(b)
-		if n < 0 {
-			return nil, wire.ErrMessage
-		}
-		var err error
-		if list, err = appendPartition(list, v); err != nil {
-			return nil, err
-		}
-		b = b[n:]
-	}
-	return list, nil
-}
-
-func appendPartition(list []uint16, v uint64) ([]uint16, error) {
-	if v >= ring.Partitions {
-		return nil, fmt.Errorf("names partition %d; there are 0 to %d", v, ring.Partitions-1)
-	}
-	if len(list) == ring.Partitions {
-		return nil, fmt.Errorf("lists more than the %d partitions there are", ring.Partitions)
-	}
-	return append(list, uint16(v)), nil
 }
 
 // readMove reads what an ask says about partitions. Keys and states lie in b.
@@ -288,25 +129,8 @@ func (r *frameReader) readMove(b []byte) (*cluster.Move, error) {
 			m.Term = f.Value
 		case moveSequence:
 			m.Sequence = f.Value
-		case moveEntries:
-			var e limiter.Entry
-			if e, err = r.readEntry(f.Bytes); e.Limit != nil {
-				m.Entries = append(m.Entries, e)
-			}
-		case moveTaken:
-			var x cluster.Memory
-			x, err = readMemory(f.Bytes)
-			m.Taken = append(m.Taken, x)
-		case moveCharges:
-			var c cluster.Charge
-			if c, err = r.readCharge(f.Bytes); c.Limit != nil {
-				m.Charges = append(m.Charges, c)
-			}
-		case moveHolds:
-			var h cluster.HoldCopy
-			if h, err = r.readHoldCopy(f.Bytes); h.Limit != nil {
-				m.Holds = append(m.Holds, h)
-			}
+		case moveEntries, moveTaken, moveCharges, moveHolds:
+			err = r.readRecord(m, f.Num, f.Bytes)
 		default:
 			err = readMark(m, f.Num, &f)
 		}
@@ -314,23 +138,31 @@ func (r *frameReader) readMove(b []byte) (*cluster.Move, error) {
 	return m, errors.Join(err, f.Err)
 }
 
-// partitionsIn is the list of partitions with a field number.
-func partitionsIn(m *cluster.Move, num protowire.Number) *[]uint16 {
+// readRecord reads what a move tells of one key. What is under a limit that this node cannot make
+// is left out.
+func (r *frameReader) readRecord(m *cluster.Move, num protowire.Number, b []byte) (err error) {
 	switch num {
-	case moveClaim:
-		return &m.Claim
-	case moveBegin:
-		return &m.Begin
-	case moveGift:
-		return &m.Gift
-	case moveEnd:
-		return &m.End
-	case moveLent:
-		return &m.Lent
-	case moveWhole:
-		return &m.Whole
+	case moveEntries:
+		var e limiter.Entry
+		if e, err = r.readEntry(b); e.Limit != nil {
+			m.Entries = append(m.Entries, e)
+		}
+	case moveTaken:
+		var x cluster.Memory
+		x, err = readMemory(b)
+		m.Taken = append(m.Taken, x)
+	case moveCharges:
+		var c cluster.Charge
+		if c, err = r.readCharge(b); c.Limit != nil {
+			m.Charges = append(m.Charges, c)
+		}
+	case moveHolds:
+		var h cluster.HoldCopy
+		if h, err = r.readHoldCopy(b); h.Limit != nil {
+			m.Holds = append(m.Holds, h)
+		}
 	}
-	return &m.Lack.Of
+	return err
 }
 
 // readEntry reads the copy of an entry. Its Limit is nil if this node cannot make it: then it can
@@ -419,91 +251,4 @@ func readMemory(b []byte) (x cluster.Memory, err error) {
 		}
 	}
 	return x, f.Err
-}
-
-func moveAnswerSize(m *cluster.MoveAnswer) int {
-	size := wire.SizeUint(m.Term) + wire.SizeBool(m.Applied) + wire.SizeUint(uint64(max(0, m.Up))) +
-		sizeEpoch(m.Epoch)
-	if n := len(m.Standings); n > 0 {
-		size += wire.SizeBytes(n)
-	}
-	if len(m.Refused) > 0 {
-		size += wire.SizeBytes(sizePartitions(m.Refused))
-	}
-	return size
-}
-
-func appendMoveAnswer(b []byte, m *cluster.MoveAnswer) []byte {
-	b = wire.AppendHead(b, answerMove, moveAnswerSize(m))
-	b = wire.AppendUint(b, movedTerm, m.Term)
-	if n := len(m.Standings); n > 0 {
-		b = wire.AppendHead(b, movedStandings, n)
-		for _, s := range m.Standings {
-			b = append(b, byte(s))
-		}
-	}
-	b = appendPartitions(b, movedRefused, m.Refused)
-	b = wire.AppendBool(b, movedApplied, m.Applied)
-	b = wire.AppendUint(b, movedUp, uint64(max(0, m.Up)))
-	return appendEpoch(b, movedEpoch, m.Epoch)
-}
-
-// appendBoots writes a packed list.
-func appendBoots(b []byte, num protowire.Number, list []uint64) []byte {
-	if len(list) == 0 {
-		return b
-	}
-	b = wire.AppendHead(b, num, 8*len(list))
-	for _, boot := range list {
-		b = protowire.AppendFixed64(b, boot)
-	}
-	return b
-}
-
-func readMoveAnswer(b []byte, memo *lineageMemo) (*cluster.MoveAnswer, error) {
-	m := new(cluster.MoveAnswer)
-	f := wire.Fields{Rest: b}
-	var err error
-	for f.Next() && err == nil {
-		switch f.Num {
-		case movedTerm:
-			m.Term = f.Value
-		case movedStandings:
-			for _, s := range f.Bytes {
-				// What is not known is busy: nobody takes the partition for free.
-				m.Standings = append(m.Standings, standing(s))
-			}
-		case movedRefused:
-			m.Refused, err = readPartitions(m.Refused, &f)
-		case movedApplied:
-			m.Applied = f.Value != 0
-		case movedUp:
-			m.Up = time.Duration(f.Value)
-		case movedEpoch:
-			m.Epoch, err = memo.readEpoch(f.Bytes)
-		}
-	}
-	return m, errors.Join(err, f.Err)
-}
-
-// readBoots appends a packed list, or a single one of a list that is not; more than mostBoots are
-// not read.
-func readBoots(list []uint64, f *wire.Fields) []uint64 {
-	if f.Wire == protowire.Fixed64Type {
-		return append(list, f.Value)
-	}
-	for b := f.Bytes; len(b) >= 8 && len(list) < mostBoots; b = b[8:] {
-		list = append(list, binary.LittleEndian.Uint64(b))
-	}
-	return list
-}
-
-const mostBoots = 1 << 16
-
-// standing takes what it does not know for busy, which decides nothing.
-func standing(b byte) cluster.Standing {
-	if s := cluster.Standing(b); s <= cluster.StandingBereft {
-		return s
-	}
-	return cluster.StandingBusy
 }

@@ -1,0 +1,120 @@
+package peer
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"penstock/cluster"
+	"penstock/limiter"
+	"penstock/rpc/wire"
+)
+
+func (w *frameWriter) appendHoldCopy(b []byte, h *cluster.HoldCopy) []byte {
+	limit := uint64(w.limit(h.Limit))
+	left := uint64(max(0, h.Left))
+	b = wire.AppendHead(b, moveHolds, holdCopySize(h, int(limit)))
+	b = wire.AppendUint(b, holdLimit, limit)
+	b = wire.AppendString(b, holdKey, h.Key)
+	b = wire.AppendFixed(b, holdOrigin, h.ID.Origin)
+	b = wire.AppendFixed(b, holdSequence, h.ID.Sequence)
+	b = wire.AppendUint(b, holdUnits, uint64(h.Units))
+	b = wire.AppendUint(b, holdLeft, left)
+	b = wire.AppendString(b, holdHolder, h.Holder)
+	b = wire.AppendUint(b, holdState, uint64(h.State))
+	b = wire.AppendUint(b, holdUsed, uint64(h.Used))
+	return wire.AppendBool(b, holdCharge, h.Charge)
+}
+
+// readHoldCopy reads the copy of a hold. Its Limit is nil if this node cannot make it.
+func (r *frameReader) readHoldCopy(b []byte) (h cluster.HoldCopy, err error) {
+	limit := uint64(0)
+	f := wire.Fields{Rest: b}
+	for f.Next() {
+		switch f.Num {
+		case holdLimit:
+			limit = f.Value
+		case holdKey:
+			h.Key = wire.Borrow(f.Bytes)
+		case holdOrigin:
+			h.ID.Origin = f.Value
+		case holdSequence:
+			h.ID.Sequence = f.Value
+		case holdUnits:
+			h.Units = int64(f.Value)
+		case holdLeft:
+			h.Left = time.Duration(f.Value)
+		case holdHolder:
+			h.Holder = wire.Borrow(f.Bytes)
+		case holdState:
+			h.State = limiter.HoldState(min(f.Value, math.MaxUint8))
+		case holdUsed:
+			h.Used = int64(f.Value)
+		case holdCharge:
+			h.Charge = f.Value != 0
+		}
+	}
+	if f.Err != nil {
+		return h, f.Err
+	}
+	if err := r.checkHoldCopy(&h, limit); err != nil {
+		return h, err
+	}
+	h.Limit = r.limits[limit].limit
+	return h, nil
+}
+
+// checkHoldCopy says what is wrong with h, which names a limit of the frame by its number.
+func (r *frameReader) checkHoldCopy(h *cluster.HoldCopy, limit uint64) error {
+	switch {
+	case limit >= uint64(len(r.limits)):
+		return fmt.Errorf("has a hold with limit %d; this frame has brought %d limits so far",
+			limit, len(r.limits))
+	case len(h.Key) < cluster.MinKey || len(h.Key) > cluster.MaxKey:
+		return fmt.Errorf("has a hold with a key of %d bytes; %d to %d are accepted", len(h.Key),
+			cluster.MinKey, cluster.MaxKey)
+	case len(h.Holder) > limiter.MaxHolder:
+		return fmt.Errorf("has a hold with a holder of %d bytes; at most %d are accepted",
+			len(h.Holder), limiter.MaxHolder)
+	}
+	return nil
+}
+
+// appendHold writes what an item says about a hold.
+func appendHold(b []byte, h *cluster.HoldTerms) []byte {
+	b = wire.AppendHead(b, itemHold, holdSize(h))
+	b = wire.AppendFixed(b, askedOrigin, h.ID.Origin)
+	b = wire.AppendFixed(b, askedSequence, h.ID.Sequence)
+	b = wire.AppendUint(b, askedTTL, uint64(max(0, h.TTL)))
+	b = wire.AppendString(b, askedHolder, h.Holder)
+	return wire.AppendBool(b, askedCharge, h.Charge)
+}
+
+func holdSize(h *cluster.HoldTerms) int {
+	return wire.SizeFixed(h.ID.Origin) + wire.SizeFixed(h.ID.Sequence) +
+		wire.SizeUint(uint64(max(0, h.TTL))) + wire.SizeString(h.Holder) + wire.SizeBool(h.Charge)
+}
+
+func readHold(b []byte) (*cluster.HoldTerms, error) {
+	h := new(cluster.HoldTerms)
+	f := wire.Fields{Rest: b}
+	for f.Next() {
+		switch f.Num {
+		case askedOrigin:
+			h.ID.Origin = f.Value
+		case askedSequence:
+			h.ID.Sequence = f.Value
+		case askedTTL:
+			h.TTL = time.Duration(f.Value)
+		case askedHolder:
+			h.Holder = wire.Borrow(f.Bytes)
+		case askedCharge:
+			h.Charge = f.Value != 0
+		}
+	}
+	if f.Err == nil && len(h.Holder) > limiter.MaxHolder {
+		return h, fmt.Errorf("has a holder of %d bytes; at most %d are accepted", len(h.Holder),
+			limiter.MaxHolder)
+	}
+	return h, f.Err
+}
