@@ -11,7 +11,7 @@ COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
 ARG VERSION
-RUN CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags="-s -w -X main.stamped=${VERSION}" -o /penstock ./cmd/node
+RUN CGO_ENABLED=0 go build -trimpath -buildvcs=false -tags=grpcnotrace -ldflags="-s -w -X main.stamped=${VERSION}" -o /penstock ./cmd/node
 
 FROM scratch
 COPY --from=build /penstock /penstock

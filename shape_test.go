@@ -76,6 +76,7 @@ var arrows = map[string]string{
 	"rpc/web -> rpc/notation":   "limits are JSON there",
 	"rpc/web -> rpc/overview":   "the page of the whole cluster",
 	"rpc/web -> rpc/page":       "all pages answer in JSON, and say problems alike",
+	"rpc/web -> rpc/trace":      "checks are noted in spans",
 	"rpc/web -> rpc/ui":         "the page of a node",
 
 	"rpc/native -> cluster":     "a message becomes a request of the node",
@@ -93,6 +94,7 @@ var arrows = map[string]string{
 	"rpc/native -> rpc/history":    "Admin says which keys are asked for most",
 	"rpc/native -> rpc/hold":       "calls reserve, settle and extend",
 	"rpc/native -> rpc/notation":   "limits and decisions are messages there",
+	"rpc/native -> rpc/trace":      "checks are noted in spans",
 	"rpc/native -> rpc/wire":       "messages with a thousand items are read and written by hand",
 
 	"rpc/admin -> cluster":      "operators ask the node how it is",
@@ -110,6 +112,9 @@ var arrows = map[string]string{
 	"rpc/overview -> limiter":     "… about limits and keys",
 	"rpc/overview -> rpc/admin":   "rows of the page are those of operators' calls",
 	"rpc/overview -> rpc/history": "counts and events of each node are added up",
+
+	"rpc/trace -> cluster":  "spans are of requests and asks, and say what was decided",
+	"rpc/trace -> rpc/door": "doors ask by it instead of the node",
 
 	"rpc/hold -> cluster":    "a reservation is a request of the node",
 	"rpc/hold -> limiter":    "the state of a hold is limiter's",
@@ -232,6 +237,7 @@ var arrows = map[string]string{
 	"cmd/node -> rpc/history":    "wiring",
 	"cmd/node -> rpc/audit":      "wiring",
 	"cmd/node -> rpc/fair":       "wiring",
+	"cmd/node -> rpc/trace":      "wiring",
 	"cmd/node -> rpc/client":     "the verbs that ask a running node",
 	"cmd/node -> proto":          "the verbs that ask a running node",
 	"cmd/node -> sim":            "the verb sim",
@@ -240,6 +246,8 @@ var arrows = map[string]string{
 // testArrows are imports that only tests have.
 var testArrows = map[string]string{
 	"penstock -> limiter/policy": "the limits that README.md shows are read",
+
+	"cmd/node -> rpc/rpctest": "a collector of spans",
 
 	"cmd/node -> embedded": "the table of docs/doors.md tries a node inside a program as well",
 
@@ -374,6 +382,9 @@ var walls = map[string]string{
 	"rpc/overview -> rpc/web": "the overview is numbers; pages are the HTTP door's",
 	"rpc/overview -> *":       "the overview asks nodes and adds up, and knows no door",
 
+	"rpc/trace -> *": "a tracer stands between a door and the node, and knows neither codecs nor " +
+		"where spans go",
+
 	"rpc/hold -> *": "ids of holds are made and read here, for every door",
 
 	"rpc/page -> *": "page writes answers: what they are about is not known here",
@@ -459,7 +470,7 @@ var modules = map[string]struct{ rooms, reason string }{
 	},
 	"google.golang.org/grpc": {
 		rooms: "rpc rpc/web rpc/native rpc/admin rpc/hold rpc/door rpc/gubernator rpc/peer " +
-			"rpc/wire rpc/rpctest rpc/client rpc/envoy proto",
+			"rpc/trace rpc/wire rpc/rpctest rpc/client rpc/envoy proto",
 		reason: "the transport is a hand of the node: what stands below rpc runs without it in " +
 			"the simulator",
 	},
@@ -490,6 +501,15 @@ var modules = map[string]struct{ rooms, reason string }{
 	"github.com/fsnotify/fsnotify": {
 		rooms:  "limiter/policy rpc",
 		reason: "files are watched where they are read: limits, and certificates",
+	},
+	"go.opentelemetry.io/otel": {
+		rooms: "rpc/trace cmd/node",
+		reason: "spans are made between a door and the node, and sent by cmd/node: the node " +
+			"carries ids along, and knows no library",
+	},
+	"go.opentelemetry.io/proto/otlp": {
+		rooms:  "rpc/rpctest",
+		reason: "tests read the spans that nodes send",
 	},
 	"github.com/alecthomas/kong": {
 		rooms:  "cmd/node",

@@ -19,7 +19,11 @@ require (
 	penstock/bench/inprocess v0.0.0-00010101000000-000000000000
 )
 
-require github.com/fsnotify/fsnotify v1.10.1 // indirect
+require (
+	github.com/fsnotify/fsnotify v1.10.1 // indirect
+	go.opentelemetry.io/otel v1.45.0 // indirect
+	go.opentelemetry.io/otel/trace v1.45.0 // indirect
+)
 
 require (
 	github.com/beorn7/perks v1.0.1 // indirect

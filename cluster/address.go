@@ -43,7 +43,7 @@ func (fw *forwarder) address(
 		k := s.about(t).items
 		asks[c] = Ask{
 			RingHash: view.RingHash(), Hop: hop, Atomic: r.atomic && len(r.items) > 1,
-			Deadline: deadline, Items: items[:0:k],
+			Deadline: deadline, Items: items[:0:k], Trace: r.trace,
 		}
 		calls[c] = Call{To: *view.member(t), Ask: &asks[c], Deadline: deadline}
 		sent[c], items, indexes = indexes[:0:k], items[k:], indexes[k:]

@@ -45,6 +45,7 @@ type Request struct {
 	Items    []Item          // 1 … MaxItems
 	Atomic   bool            // all items are admitted, or none is charged
 	Deadline limiter.Instant // on this node's clock; 0 means DefaultDeadline from now
+	Trace    Trace           // of the client, if it is kept
 }
 
 // Item is one limit applied to one key.
@@ -131,7 +132,7 @@ func (n *Node) Check(r *Request, out []Decision) error {
 	}
 	view, under := n.view.Load(), n.right.tenure(now)
 	var one [1]flight
-	b := batch{items: one[:], deadline: r.Deadline, atomic: r.Atomic}
+	b := batch{items: one[:], deadline: r.Deadline, atomic: r.Atomic, trace: r.Trace}
 	if k := min(len(r.Items), MaxItems); k != 1 {
 		lent := flights.Get().(*[]flight)
 		*lent = slices.Grow((*lent)[:0], k)[:k]
@@ -147,7 +148,7 @@ func (n *Node) Check(r *Request, out []Decision) error {
 		return err
 	}
 	if trees != nil {
-		return checkTrees(n, now, b.deadline, trees, out)
+		return checkTrees(n, now, b.deadline, b.trace, trees, out)
 	}
 	if b.atomic && len(b.items) > 1 {
 		if err := n.checkAtomic(now, view, &b, out); err != nil {

@@ -33,6 +33,7 @@ type batch struct {
 	cautious   bool // boots that may have charged an item are not asked for it, nor their heirs
 	multiOwner bool // it takes from several owners: it gives back later (multi_owner_take.go)
 	followed   bool // other items of the same request come after it (tree.go)
+	trace      Trace
 
 	trip time.Duration // the longest round trip so far, of calls that were all answered
 }

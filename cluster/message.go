@@ -26,6 +26,7 @@ type Ask struct {
 	// hashes of keys to which something was given back: what the receiver was denied of them is
 	// over (local.go)
 	Forget []uint64
+	Trace  Trace // of the request that the items are of
 }
 
 // AskItem is one check of an Ask. The limit comes along, so that the owner needs no configuration

@@ -26,8 +26,8 @@ type multiOwner struct {
 // that do, the one that gets the first key that they have in common meets none of the others at the
 // next, and one of them gets all.
 func (mo *multiOwner) reserveAll(now limiter.Instant, view *route, r *batch, out []Decision) {
-	mo.forwarder.checkEach(now, view, &batch{items: r.items, deadline: r.deadline, owed: r.owed},
-		out)
+	whole := &batch{items: r.items, deadline: r.deadline, owed: r.owed, trace: r.trace}
+	mo.forwarder.checkEach(now, view, whole, out)
 	if mo.granted(r, out) {
 		return
 	}
@@ -49,7 +49,9 @@ func (mo *multiOwner) reserveAll(now limiter.Instant, view *route, r *batch, out
 	})
 	for k, i := range order {
 		now = mo.clock.Now()
-		one := &batch{items: r.items[i : i+1 : i+1], deadline: r.deadline, owed: r.owed}
+		one := &batch{
+			items: r.items[i : i+1 : i+1], deadline: r.deadline, owed: r.owed, trace: r.trace,
+		}
 		out[i] = Decision{}
 		// that of the first try has been cancelled
 		one.items[0].ID.Sequence = ^one.items[0].ID.Sequence

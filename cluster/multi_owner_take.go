@@ -47,7 +47,8 @@ const holdOrigin = 1 << 61
 func (mo *multiOwner) takeAll(now limiter.Instant, view *route, r *batch, out []Decision) error {
 	ttl := min(time.Duration(r.deadline-now), holdsAtMost) + holdsBeyond
 	asks := &batch{
-		items: make([]flight, len(r.items)), deadline: r.deadline, owed: true, followed: r.followed,
+		items: make([]flight, len(r.items)), deadline: r.deadline, owed: true,
+		followed: r.followed, trace: r.trace,
 	}
 	ids := make([]ID, len(r.items)) // of the items as they were asked; their holds have others
 	if r.items[0].ID == (ID{}) {

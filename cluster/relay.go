@@ -80,7 +80,7 @@ func (fw *forwarder) relayCalls(
 				To: view.Members[o], Deadline: deadline,
 				Ask: &Ask{
 					RingHash: view.RingHash(), Hop: a.Hop + 1, Atomic: a.Atomic,
-					Deadline: deadline,
+					Deadline: deadline, Trace: a.Trace,
 				},
 			})
 		}

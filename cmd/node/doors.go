@@ -40,6 +40,7 @@ func (r *running) makeDoors(_ context.Context, d doors) error {
 		Metrics: r.newMetrics(clientTLS),
 		Hosts:   r.hosts(d, clients != nil, clientTLS),
 		Doors:   map[string]http.Handler{"POST /json": r.envoy}, Inlines: inlines, Gate: gate,
+		Trace: r.spans.tracer,
 	}
 	pages.Metrics.AddGate(gate)
 	if o := r.opened("--http"); o != nil {
@@ -54,7 +55,7 @@ func (r *running) makeDoors(_ context.Context, d doors) error {
 			Draining: r.draining.Load, Drain: r.drain,
 			AdminElsewhere: s.Admin != "", Roster: r, Catalog: r.catalog, Recorder: r.history,
 			Doors: []native.Door{r.envoy}, Unfinished: unfinished(s.Memory), Logger: r.log,
-			Metrics: pages.Metrics, Inlines: inlines, Gate: gate,
+			Metrics: pages.Metrics, Inlines: inlines, Gate: gate, Trace: r.spans.tracer,
 		}))
 	}
 	if o := r.opened("--redis"); o != nil {
@@ -85,7 +86,7 @@ func (r *running) serveNodes(o *openDoor, metrics *door.Metrics) error {
 	}
 	o.serveGRPC(peer.NewServer(peer.ServerConfig{
 		Node: r.node, Cluster: r.settings.Cluster, Clock: r.clock, TLS: secured, Logger: r.log,
-		Catalog: r.catalog, Inquiries: r.page,
+		Catalog: r.catalog, Inquiries: r.page, Trace: r.spans.peer(),
 	}))
 	return nil
 }

@@ -43,6 +43,7 @@ type running struct {
 	envoy    *envoy.Door
 	envoys   *policy.Watcher // nil without --envoy-config
 	secretFiles
+	spans   spans
 	audit   *audit.Log
 	catalog *catalog.Catalog // of limits that are put
 	history *history.Recorder
@@ -127,6 +128,7 @@ func (r *running) makeNode(_ context.Context, d doors) error {
 	}
 
 	var peerTLS func() *tls.Config
+	var err error
 	if s.PeerTLSCert != "" {
 		now, err := r.peerFiles().Caller()
 		if err != nil {
@@ -134,12 +136,14 @@ func (r *running) makeNode(_ context.Context, d doors) error {
 		}
 		peerTLS = func() *tls.Config { return rpc.PeerTLS(now()) }
 	}
+	if r.spans, err = s.spans(s.Name, r.log); err != nil {
+		return err
+	}
 	r.clock = clock.New()
 	r.peers = peer.NewLines(peer.LinesConfig{
 		ID: r.member.ID, Boot: r.member.Boot, Cluster: s.Cluster, Clock: r.clock,
-		Renewed: peerTLS, Logger: r.log,
+		Renewed: peerTLS, Logger: r.log, Trace: r.spans.peer(),
 	})
-	var err error
 	r.node, err = cluster.New(cluster.Config{
 		ID: r.member.ID, Boot: r.member.Boot, Secret: newBoot(), Clock: r.clock, Network: r.peers,
 		Table: limiter.NewTable(limiter.TableConfig{Bytes: int64(s.Memory), Seed: newBoot()}),

@@ -33,6 +33,7 @@ var examples = map[string]string{
 	"peer-tls-ca":     "/etc/penstock/ca.crt",
 	"auth-token-file": "/etc/penstock/clients.yaml",
 	"audit-log":       "/var/lib/penstock/audit.jsonl",
+	"trace-endpoint":  "http://127.0.0.1:4318",
 	"gossip-key-file": "/etc/penstock/gossip.key",
 	"gossip-allow":    "[10.0.0.0/8]",
 	"trusted-proxy":   "[10.0.0.0/8]",

@@ -58,6 +58,7 @@ type settings struct {
 
 	LogLevel string `default:"info" enum:"debug,info,warn,error" help:"debug, info, warn or error."`
 	logFormat
+	tracing
 
 	// What no flag gives: demo, bench and tests use it.
 	named  cluster.Limits // in force if Limits is empty
@@ -79,6 +80,7 @@ var groups = []kong.Group{
 		Key:   "inline",
 		Title: "A limit that comes with the request, instead of one that the cluster has",
 	},
+	{Key: "traces", Title: "Traces: OpenTelemetry's spans of checks"},
 	{Key: "security", Title: "Security: a listener off loopback needs these, or --insecure"},
 }
 

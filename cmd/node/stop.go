@@ -52,6 +52,7 @@ func (r *running) stop(ctx context.Context, grace time.Duration) {
 		r.peers.Close()
 	}
 	r.tasks.Wait()
+	r.spans.close(ctx)
 	if r.auditFile != nil {
 		r.auditFile.Close()
 	}

@@ -10,9 +10,15 @@ import (
 	"penstock/rpc/access"
 )
 
+// Decider decides on requests: a node, or one that notes what it does.
+type Decider interface {
+	Check(r *cluster.Request, out []cluster.Decision) error
+	Match(attributes map[string]string, cost int64) (*cluster.Request, rules.Match, error)
+}
+
 // CheckRuled decides on a request by what is known of it. each has what all its items have: cost,
 // terms, and the ID of the first.
-func CheckRuled(n *cluster.Node, who *access.Ticket, attributes map[string]string,
+func CheckRuled(n Decider, who *access.Ticket, attributes map[string]string,
 	each *cluster.Item, deadline limiter.Instant,
 ) (rules.Match, []cluster.Decision, error) {
 	request, m, err := n.Match(attributes, each.Cost)

@@ -109,7 +109,7 @@ func RandomID() cluster.ID {
 
 // Reserve makes a reservation of items: all or none. It returns their ids, empty where nothing is
 // set aside.
-func Reserve(n *cluster.Node, who *access.Ticket, r *cluster.Request, out []cluster.Decision,
+func Reserve(n door.Decider, who *access.Ticket, r *cluster.Request, out []cluster.Decision,
 	ttlMs int64, holder string,
 ) (ids []string, allowed bool, err error) {
 	r.Atomic = true

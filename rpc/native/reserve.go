@@ -26,7 +26,7 @@ func (s *rateLimiter) Reserve(ctx context.Context,
 	if in.Lease {
 		return s.lend(c, in)
 	}
-	ids, allowed, err := hold.Reserve(s.node, c.from.Ticket(), &c.request, c.out, in.TtlMs,
+	ids, allowed, err := hold.Reserve(s.decider(c), c.from.Ticket(), &c.request, c.out, in.TtlMs,
 		in.Holder)
 	if err != nil {
 		return nil, door.StatusError(err)

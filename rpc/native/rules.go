@@ -34,7 +34,7 @@ func (s *rateLimiter) checkMessage(deadline limiter.Instant, c *checkCall) error
 	each := &cluster.Item{
 		Cost: cost, ID: cluster.ID{Origin: in.Id.GetOrigin(), Sequence: in.Id.GetSequence()},
 	}
-	m, out, err := door.CheckRuled(s.node, c.from.Ticket(), in.Attributes, each, deadline)
+	m, out, err := door.CheckRuled(s.decider(c), c.from.Ticket(), in.Attributes, each, deadline)
 	if err != nil {
 		return door.RulesError(err)
 	}

@@ -27,6 +27,7 @@ import (
 	"penstock/rpc/gubernator"
 	"penstock/rpc/history"
 	"penstock/rpc/notation"
+	"penstock/rpc/trace"
 	"penstock/rpc/wire"
 )
 
@@ -65,6 +66,7 @@ type Config struct {
 	Unfinished int64
 	Logger     *slog.Logger  // default: slog's
 	Metrics    *door.Metrics // shows what the door refuses; nil: nobody does
+	Trace      *trace.Tracer // makes spans of checks; nil: there are none
 }
 
 // Door is a service that a gRPC listener may have beside those of this package. Its streams must
@@ -118,7 +120,7 @@ func newServer(c Config) (*door.Server, *intake) {
 	registerRateLimiter(s, &rateLimiter{
 		node: c.Node, clock: c.Clock, inlines: inlines, ending: ending,
 		guarded: calls.clients != nil, audit: c.Audit, gate: c.Gate,
-		seconds: c.Metrics.Checks("grpc"),
+		seconds: c.Metrics.Checks("grpc"), trace: c.Trace,
 	})
 	gubernator.Register(s, &gubernator.Door{
 		Node: c.Node, Clock: c.Clock, Inlines: inlines, Draining: c.Draining, Audit: c.Audit,
@@ -153,6 +155,7 @@ type rateLimiter struct {
 	gate    *fair.Gate // of requests in streams; other calls have passed it
 	audit   *audit.Log
 	seconds prometheus.Observer // of checks; nil: they are not measured
+	trace   *trace.Tracer
 }
 
 // Check charges items.
@@ -215,7 +218,12 @@ func (s *rateLimiter) charge(c *checkCall) error {
 			return err
 		}
 	}
-	return s.node.Check(&c.request, c.out)
+	return s.decider(c).Check(&c.request, c.out)
+}
+
+// decider is the node, which decides on c in a span if there are spans.
+func (s *rateLimiter) decider(c *checkCall) door.Decider {
+	return s.trace.GRPC(s.node, c.from.Context)
 }
 
 // decide is every call of this service that the library has read: decode, Node.Check.

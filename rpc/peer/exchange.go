@@ -38,6 +38,7 @@ type ServerConfig struct {
 	Catalog *catalog.Catalog
 	// Inquiries answers what the pages of other nodes ask; nil: nothing does.
 	Inquiries Inquiries
+	Trace     Tracer // makes spans of asks; nil: there are none
 }
 
 // NewServer makes the door for other nodes: it reads the asks of each frame, has the node
@@ -50,7 +51,7 @@ func NewServer(c ServerConfig) *door.Server {
 	}
 	d := &peerDoor{
 		node: c.Node, clock: c.Clock, log: c.Logger, ending: make(chan struct{}),
-		me: greeting{c.Cluster, c.Node.ID(), c.Node.Boot()},
+		me: greeting{c.Cluster, c.Node.ID(), c.Node.Boot()}, trace: c.Trace,
 	}
 	s := grpc.NewServer(append(door.ServerOptions(c.TLS),
 		grpc.ForceServerCodecV2(wire.RawCodec{}),
@@ -84,6 +85,7 @@ type peerDoor struct {
 	me     greeting
 	log    *slog.Logger
 	limits door.LimitCache
+	trace  Tracer        // nil: there are no spans
 	late   lateBudget    // of all streams
 	turned turnedAway    // names that were refused lately
 	ending chan struct{} // closed when the door closes
@@ -232,6 +234,7 @@ func (e *exchange) answer(frame []byte) error {
 // answerLater answers an ask that may wait.
 func (e *exchange) answerLater(tag uint64, a *cluster.Ask, weight int) {
 	defer e.leave(weight)
+	defer e.traced(a)()
 	e.answerLate(appendAnswer(nil, tag, e.door.node.Deliver(a)))
 }
 
@@ -248,6 +251,14 @@ func (e *exchange) answerWhenTold(tag uint64, a *cluster.Ask, answer *cluster.An
 	defer e.leave(weight)
 	e.door.node.Confirm(a, answer)
 	e.answerLate(appendAnswer(nil, tag, answer))
+}
+
+// traced begins the span of an ask that is a part of a trace. done ends it.
+func (e *exchange) traced(a *cluster.Ask) (done func()) {
+	if e.door.trace == nil || a.Trace == (cluster.Trace{}) {
+		return func() {}
+	}
+	return e.door.trace.Answers(a, e.peer.node)
 }
 
 // keep is a, which has no Move, with its own copy of what lies in the frame.
@@ -289,7 +300,9 @@ func (e *exchange) serve(b []byte) error {
 			e.reply = appendRefusal(e.reply, tag, errTooMuchWaits)
 			return
 		}
-		if e.door.node.DeliverInto(a, &e.given); e.door.node.MustNotify(a, &e.given) {
+		traced := e.traced(a)
+		e.door.node.DeliverInto(a, &e.given)
+		if traced(); e.door.node.MustNotify(a, &e.given) {
 			e.force(weight) // it is charged already: too late to refuse it
 			given := e.given
 			given.Items, given.Owners = slices.Clone(given.Items), slices.Clone(given.Owners)

@@ -36,6 +36,7 @@ const (
 	askTag, askRingHash, askHop, askAtomic, askLeft, askItems, askMove, askRelay, askFrom, askForget = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
 
 	askWords = 11
+	askTrace = 12
 
 	itemLimit, itemKey, itemCost, itemOp, itemOrigin, itemSequence, itemTerms, itemAt = 1, 2, 3, 4,
 		5, 6, 7, 8
@@ -105,7 +106,7 @@ func (w *frameWriter) add(tag uint64, a *cluster.Ask, left int64) {
 	}
 	b = wire.AppendFixed(b, askFrom, a.From)
 	b = appendBoots(b, askForget, a.Forget)
-	w.buf = appendWords(b, askWords, a.Words)
+	w.buf = appendTrace(appendWords(b, askWords, a.Words), a.Trace)
 }
 
 func itemSize(it *cluster.AskItem, limit int) int {
@@ -219,6 +220,8 @@ func (r *frameReader) readAsk(b []byte, now limiter.Instant) (tag uint64, err er
 			var e error
 			r.ask.Words, e = readWords(f.Bytes)
 			broken = named(broken, "words", e)
+		case askTrace:
+			r.ask.Trace = readTrace(f.Bytes)
 		}
 	}
 	r.ask.Deadline = now.Add(left)

@@ -66,6 +66,8 @@ func askSize(w *frameWriter, tag uint64, a *cluster.Ask, left int64) int {
 		a.Forget,
 	) + sizeWords(
 		a.Words,
+	) + sizeTrace(
+		a.Trace,
 	)
 	for i := range a.Items {
 		size += wire.SizeBytes(itemSize(&a.Items[i], w.indexOf(a.Items[i].Limit)))

@@ -173,6 +173,10 @@ func drawAsk(t *rapid.T, limits []*limiter.Limit) *cluster.Ask {
 			Tell:  rapid.Bool().Draw(t, "tell"),
 		})
 	}
+	if rapid.Bool().Draw(t, "traced?") {
+		a.Trace = cluster.Trace{ID: [16]byte{1, 2, 15: 3}, Span: [8]byte{4, 7: 5}}
+		a.Trace.ID[7] = rapid.Byte().Draw(t, "trace")
+	}
 	if rapid.Bool().Draw(t, "move?") {
 		a.Move = drawMove(t, limits)
 	}
@@ -392,6 +396,10 @@ func compareAsk(t *rapid.T, now limiter.Instant, want *readAsk, frame *peerv1.Fr
 			l.Limit != w.Limit.Limit || l.PerNs != int64(w.Limit.Per) {
 			t.Fatalf("generated code reads item %v of limit %v, want %+v", it, l, w)
 		}
+	}
+	if w := want.ask.Trace; (len(a.Trace) == 0) != (w == cluster.Trace{}) ||
+		len(a.Trace) > 0 && string(a.Trace) != string(append(w.ID[:], w.Span[:]...)) {
+		t.Fatalf("generated code reads the trace %x, want %v", a.Trace, w)
 	}
 	if w := want.ask.Words; (a.Words == nil) != (w == nil) || w != nil &&
 		len(a.Words.Said) != len(w.Said) {

@@ -28,6 +28,15 @@ type LinesConfig struct {
 	Logger  *slog.Logger // default slog.Default
 	// Renewed is TLS for the next connection, where it may change (TLSFiles.Caller). nil: as TLS.
 	Renewed func() *tls.Config
+	Trace   Tracer // makes spans of asks; nil: there are none
+}
+
+// Tracer makes spans of asks that are parts of traces (package trace).
+type Tracer interface {
+	// Asks begins a span for each call; done ends them.
+	Asks(calls []cluster.Call) (done func())
+	// Answers begins a span for an ask of another node; done ends it.
+	Answers(a *cluster.Ask, asker string) (done func())
 }
 
 // Lines is a node's hand to other nodes (cluster.Network): a line to each, over gRPC. All methods
@@ -102,6 +111,9 @@ func (p *Lines) Stats() *Stats { return &p.stats }
 func (p *Lines) Call(calls []cluster.Call) {
 	if len(calls) > 0 && calls[0].Ask != nil && calls[0].Ask.Move == nil {
 		defer door.Took(p.seconds, time.Now())
+	}
+	if p.config.Trace != nil {
+		defer p.config.Trace.Asks(calls)()
 	}
 	var few [8]*letter
 	sent := few[:0]

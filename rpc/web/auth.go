@@ -113,7 +113,7 @@ func (w *web) authRuled(rw http.ResponseWriter, r *http.Request, item *cluster.I
 		})
 		return
 	}
-	m, out, err := door.CheckRuled(w.Node, access.Of(r.Context()), attributes, item, 0)
+	m, out, err := door.CheckRuled(w.decider(r), access.Of(r.Context()), attributes, item, 0)
 	if err != nil {
 		page.Fault(rw, door.Explain(door.RulesError(err)))
 		return

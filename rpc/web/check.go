@@ -160,8 +160,11 @@ func (w *web) charge(r *http.Request, request *cluster.Request, out []cluster.De
 			return err
 		}
 	}
-	return w.Node.Check(request, out)
+	return w.decider(r).Check(request, out)
 }
+
+// decider is the node, which decides on r in a span if there are spans.
+func (w *web) decider(r *http.Request) door.Decider { return w.Trace.HTTP(w.Node, r.Header) }
 
 // reset is charge for resets, which are recorded.
 func (w *web) reset(r *http.Request, request *cluster.Request, out []cluster.Decision) error {

@@ -49,7 +49,7 @@ func (w *web) ruledBody(r *http.Request, body *bodyJSON) (answer DecisionsJSON, 
 	if body.Cost != nil {
 		cost = *body.Cost
 	}
-	m, out, err := door.CheckRuled(w.Node, access.Of(r.Context()), body.Attributes,
+	m, out, err := door.CheckRuled(w.decider(r), access.Of(r.Context()), body.Attributes,
 		&cluster.Item{Cost: cost}, 0)
 	if err != nil {
 		return answer, door.RulesError(err)

@@ -21,6 +21,7 @@ import (
 	"penstock/rpc/fair"
 	"penstock/rpc/overview"
 	"penstock/rpc/page"
+	"penstock/rpc/trace"
 	"penstock/rpc/ui"
 )
 
@@ -64,6 +65,8 @@ type Config struct {
 	Gate *fair.Gate
 	// Overview is the whole cluster as this node's page shows it. nil: there is no page for that.
 	Overview *overview.Overview
+	// Trace makes spans of checks. nil: there are none.
+	Trace *trace.Tracer
 }
 
 // Bounds of the door. Slower clients and larger requests are cut off.

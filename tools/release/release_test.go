@@ -10,8 +10,11 @@ import (
 	"testing"
 )
 
+// mostBytes bounds a binary: an image has nothing else in it.
+const mostBytes = 30 << 20
+
 // Two copies of the sources in two places make the same files, byte for byte; the binary says its
-// version, and the bill of materials names every module that is linked into it.
+// version, has a bounded size, and the bill of materials names every module that is linked into it.
 func TestReproducible(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the program twice")
@@ -50,6 +53,9 @@ func TestReproducible(t *testing.T) {
 		t.Errorf("sha256sum: %v\n%s", err, out)
 	}
 	binary := filepath.Join(dirs[0], names[0][1])
+	if info, err := os.Stat(binary); err != nil || info.Size() > mostBytes {
+		t.Errorf("the binary has %d bytes, more than %d (%v)", info.Size(), mostBytes, err)
+	}
 	if out, err := exec.Command(binary, "version").CombinedOutput(); err == nil {
 		if !strings.HasPrefix(string(out), "penstock v0.0.1-test, ") {
 			t.Errorf("penstock version: %s", out)

@@ -277,7 +277,9 @@ type Ask struct {
 	// Hashes of keys to which something was given back: what the receiver was denied of them may be over.
 	Forget []uint64 `protobuf:"fixed64,10,rep,packed,name=forget,proto3" json:"forget,omitempty"`
 	// What is said about who is a member.
-	Words         *Words `protobuf:"bytes,11,opt,name=words,proto3" json:"words,omitempty"`
+	Words *Words `protobuf:"bytes,11,opt,name=words,proto3" json:"words,omitempty"`
+	// The trace of the request that the items are of: 16 bytes of its id and 8 of the span in which it is asked. Absent: it is in none.
+	Trace         []byte `protobuf:"bytes,12,opt,name=trace,proto3" json:"trace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -385,6 +387,13 @@ func (x *Ask) GetForget() []uint64 {
 func (x *Ask) GetWords() *Words {
 	if x != nil {
 		return x.Words
+	}
+	return nil
+}
+
+func (x *Ask) GetTrace() []byte {
+	if x != nil {
+		return x.Trace
 	}
 	return nil
 }
@@ -2369,7 +2378,7 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\ttime_zone\x18\r \x01(\fR\btimeZone\x12\x1a\n" +
 	"\boverride\x18\x0e \x01(\fR\boverride\x12 \n" +
 	"\fmax_delay_ns\x18\x0f \x01(\x03R\n" +
-	"maxDelayNs\"\xc2\x02\n" +
+	"maxDelayNs\"\xd8\x02\n" +
 	"\x03Ask\x12\x10\n" +
 	"\x03tag\x18\x01 \x01(\x04R\x03tag\x12\x1b\n" +
 	"\tring_hash\x18\x02 \x01(\x06R\bringHash\x12\x10\n" +
@@ -2382,7 +2391,8 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\x04from\x18\t \x01(\x06R\x04from\x12\x16\n" +
 	"\x06forget\x18\n" +
 	" \x03(\x06R\x06forget\x12-\n" +
-	"\x05words\x18\v \x01(\v2\x17.penstock.peer.v1.WordsR\x05words\"\xb0\x05\n" +
+	"\x05words\x18\v \x01(\v2\x17.penstock.peer.v1.WordsR\x05words\x12\x14\n" +
+	"\x05trace\x18\f \x01(\fR\x05trace\"\xb0\x05\n" +
 	"\x04Move\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\x06R\x04from\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\x06R\x02to\x12\x0e\n" +

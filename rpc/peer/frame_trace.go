@@ -1,0 +1,34 @@
+package peer
+
+import (
+	"penstock/cluster"
+	"penstock/rpc/wire"
+)
+
+// traceSize is how many bytes a trace has in an ask.
+const traceSize = len(cluster.Trace{}.ID) + len(cluster.Trace{}.Span)
+
+func appendTrace(b []byte, t cluster.Trace) []byte {
+	if t == (cluster.Trace{}) {
+		return b
+	}
+	b = wire.AppendHead(b, askTrace, traceSize)
+	return append(append(b, t.ID[:]...), t.Span[:]...)
+}
+
+func sizeTrace(t cluster.Trace) int {
+	if t == (cluster.Trace{}) {
+		return 0
+	}
+	return wire.SizeBytes(traceSize)
+}
+
+// readTrace reads a trace. What is none is left out: checks are decided without it as well.
+func readTrace(b []byte) (t cluster.Trace) {
+	if len(b) != traceSize {
+		return t
+	}
+	copy(t.ID[:], b)
+	copy(t.Span[:], b[len(t.ID):])
+	return t
+}

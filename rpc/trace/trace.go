@@ -1,0 +1,185 @@
+// Package trace makes OpenTelemetry's spans of checks. Follow one:
+//
+//  1. A door asks the node by Tracer.HTTP or Tracer.GRPC. The client's place in its trace (W3C
+//     Trace Context) is in the header, or in the metadata of the call. The span "penstock.check"
+//     begins there.
+//  2. The node asks the owner of the key. The line to it makes the span "penstock.ask"
+//     (Tracer.Asks), and the ask carries its ids.
+//  3. The owner decides in the span "penstock.answer" (Tracer.Answers), a part of the same trace
+//     at another node.
+//
+// No span has a key in it. A nil *Tracer makes none, and costs nothing.
+package trace
+
+import (
+	"context"
+	"net/http"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	otel "go.opentelemetry.io/otel/trace"
+	"google.golang.org/grpc/metadata"
+
+	"penstock/cluster"
+	"penstock/rpc/door"
+)
+
+// Tracer makes the spans of one node. Its methods are safe for concurrent use.
+type Tracer struct {
+	spans otel.Tracer
+	w3c   propagation.TraceContext
+}
+
+// New makes a Tracer that hands its spans to p.
+func New(p otel.TracerProvider) *Tracer { return &Tracer{spans: p.Tracer("penstock")} }
+
+// HTTP is n for a request that a client has made with this header.
+func (t *Tracer) HTTP(n *cluster.Node, header http.Header) door.Decider {
+	if t == nil {
+		return n
+	}
+	return &node{n, t, "http", propagation.HeaderCarrier(header)}
+}
+
+// GRPC is n for a call of a client with this context.
+func (t *Tracer) GRPC(n *cluster.Node, ctx context.Context) door.Decider {
+	if t == nil {
+		return n
+	}
+	var md metadata.MD
+	if ctx != nil {
+		md, _ = metadata.FromIncomingContext(ctx)
+	}
+	return &node{n, t, "grpc", metadataCarrier(md)}
+}
+
+// node decides in spans.
+type node struct {
+	*cluster.Node
+	tracer *Tracer
+	door   string
+	from   propagation.TextMapCarrier // where the client is in its trace
+}
+
+// Check decides on r as the node does, in a span if the trace of r is kept.
+func (n *node) Check(r *cluster.Request, out []cluster.Decision) error {
+	ctx := n.tracer.w3c.Extract(context.Background(), n.from)
+	_, span := n.tracer.spans.Start(ctx, "penstock.check", otel.WithSpanKind(otel.SpanKindServer))
+	defer span.End()
+	if !span.IsRecording() {
+		return n.Node.Check(r, out)
+	}
+	r.Trace = place(span)
+	err := n.Node.Check(r, out)
+	r.Trace = cluster.Trace{}
+	span.SetAttributes(attribute.String("penstock.door", n.door),
+		attribute.Int("penstock.items", len(r.Items)))
+	if err != nil {
+		span.SetStatus(codes.Error, err.Error())
+		return err
+	}
+	span.SetAttributes(outcome(out)...)
+	return nil
+}
+
+// outcome is what was decided: of several items the first one that is denied, or else the first.
+func outcome(out []cluster.Decision) []attribute.KeyValue {
+	if len(out) == 0 {
+		return nil
+	}
+	d, allowed := &out[0], true
+	for i := range out {
+		if allowed && !out[i].Allowed {
+			d, allowed = &out[i], false
+		}
+	}
+	return []attribute.KeyValue{
+		attribute.Bool("penstock.allowed", allowed),
+		attribute.String("penstock.limit", d.Rule.Name),
+		attribute.String("penstock.source", d.Source.String()),
+		attribute.String("penstock.owner", d.Owner),
+		attribute.Bool("penstock.degraded", d.Degraded),
+	}
+}
+
+// Asks begins a span for each call that is a part of a trace. done ends them, when the calls are
+// answered.
+func (t *Tracer) Asks(calls []cluster.Call) (done func()) {
+	if t == nil {
+		return nothing
+	}
+	var spans []otel.Span
+	var of []*cluster.Call
+	for i := range calls {
+		c := &calls[i]
+		if c.Ask == nil || c.Ask.Trace == (cluster.Trace{}) {
+			continue
+		}
+		span := t.part(c.Ask, "penstock.ask", otel.SpanKindClient, c.To.ID)
+		c.Ask.Trace = place(span)
+		spans, of = append(spans, span), append(of, c)
+	}
+	if spans == nil {
+		return nothing
+	}
+	return func() {
+		for i, span := range spans {
+			if err := of[i].Err; err != nil {
+				span.SetStatus(codes.Error, err.Error())
+			}
+			span.End()
+		}
+	}
+}
+
+// Answers begins a span for an ask of another node that is a part of a trace. done ends it.
+func (t *Tracer) Answers(a *cluster.Ask, asker string) (done func()) {
+	if t == nil || a.Trace == (cluster.Trace{}) {
+		return nothing
+	}
+	span := t.part(a, "penstock.answer", otel.SpanKindServer, asker)
+	a.Trace = place(span) // an heir may send the ask on
+	return func() { span.End() }
+}
+
+func nothing() {}
+
+// part begins a span at one end of an ask. peer is the node at the other end.
+func (t *Tracer) part(a *cluster.Ask, name string, kind otel.SpanKind, peer string) otel.Span {
+	at := otel.NewSpanContext(otel.SpanContextConfig{
+		TraceID: a.Trace.ID, SpanID: a.Trace.Span, TraceFlags: otel.FlagsSampled, Remote: true,
+	})
+	_, span := t.spans.Start(otel.ContextWithRemoteSpanContext(context.Background(), at), name,
+		otel.WithSpanKind(kind), otel.WithAttributes(attribute.String("penstock.peer", peer),
+			attribute.Int("penstock.items", len(a.Items))))
+	return span
+}
+
+// place is where what a span does belongs.
+func place(span otel.Span) cluster.Trace {
+	at := span.SpanContext()
+	return cluster.Trace{ID: at.TraceID(), Span: at.SpanID()}
+}
+
+// metadataCarrier reads the metadata of a call.
+type metadataCarrier metadata.MD
+
+// Get returns the first value of a name.
+func (m metadataCarrier) Get(name string) string {
+	if values := metadata.MD(m).Get(name); len(values) > 0 {
+		return values[0]
+	}
+	return ""
+}
+
+// Set is not used: nothing is written to a client's metadata.
+func (m metadataCarrier) Set(name, value string) { metadata.MD(m).Set(name, value) }
+
+// Keys are all names.
+func (m metadataCarrier) Keys() (names []string) {
+	for name := range m {
+		names = append(names, name)
+	}
+	return names
+}
