@@ -28,7 +28,10 @@ type agreement struct {
 	parts     *partitions
 	claims    *claimer
 	contacts  *contacts
+	pulse     *pulse
 	followers followers
+
+	stopPoll func() // guarded by partitions.mu
 
 	params ownership.Params
 	trust  Trust
@@ -101,7 +104,14 @@ func (a *agreement) agree(
 	sends, installed, ended := a.stepLocked(now, events)
 	cutOff := a.cutOff(now)
 	a.publish(now)
+	calm := true
+	if a.pulse.idle.Load() {
+		_, calm = a.dueInLocked(now)
+	}
 	a.mu.Unlock()
+	if !calm {
+		a.pulse.wake()
+	}
 	if ended != ownership.NotEnded {
 		a.boreEnd(ended)
 	} else if installed {
@@ -180,9 +190,35 @@ func (a *agreement) pollAgreement() {
 	}
 	a.parts.mu.Lock()
 	defer a.parts.mu.Unlock()
-	if !a.stopped.Load() {
-		a.clock.AfterFunc(agreeEvery, a.pollAgreement)
+	every := agreeEvery
+	if a.pulse.idle.Load() {
+		if due, calm := a.dueIn(a.clock.Now()); calm {
+			every = max(every, due)
+		}
 	}
+	a.pollInLocked(every)
+}
+
+// pollInLocked has the next poll come after d, instead of the one that was to come next.
+func (a *agreement) pollInLocked(d time.Duration) {
+	if a.stopPoll != nil {
+		a.stopPoll()
+	}
+	if a.on && !a.stopped.Load() {
+		a.stopPoll = a.clock.AfterFunc(d, a.pollAgreement)
+	}
+}
+
+// dueIn is in how long the agreement has to be polled, while it is calm (ownership.State.Due).
+func (a *agreement) dueIn(now limiter.Instant) (d time.Duration, calm bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.dueInLocked(now)
+}
+
+func (a *agreement) dueInLocked(now limiter.Instant) (d time.Duration, calm bool) {
+	due, calm := a.state.Due(ownership.Instant(now))
+	return due.Since(ownership.Instant(now)), calm
 }
 
 const (

@@ -128,7 +128,7 @@ type Decision struct {
 func (n *Node) Check(r *Request, out []Decision) error {
 	now := n.clock.Now()
 	if n.pulse.idle.Load() {
-		n.pulse.wake()
+		n.pulse.wakeFor()
 	}
 	view, under := n.view.Load(), n.right.tenure(now)
 	var one [1]flight

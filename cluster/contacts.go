@@ -76,7 +76,9 @@ func (ct *contacts) probeLocked(now limiter.Instant, r *route) {
 	}
 	for range min(probesAtOnce, len(r.members)) {
 		ct.probing = (ct.probing + 1) % len(r.members)
-		if p := r.members[ct.probing]; now >= p.asked.Add(every) {
+		p := r.members[ct.probing]
+		spoke := limiter.Instant(p.spoke.Load()) // what it answers to renewals is as good
+		if now >= p.asked.Add(every) && (now >= spoke.Add(calmProbeEvery) || p.began.Load() == 0) {
 			ct.probePeerLocked(now, p)
 		}
 	}
@@ -114,6 +116,9 @@ func (ct *contacts) probe(p *peer) {
 
 // note learns from the fate of a call, which was made at sent, whether its peer lives.
 func (ct *contacts) note(sent, now limiter.Instant, p *peer, c *Call) {
+	if c.Err != nil {
+		ct.pulse.wakeIdle()
+	}
 	switch {
 	case c.Err != nil && now >= c.Deadline && c.Deadline < sent.Add(fairTime):
 		// A node that asks for an answer within microseconds learns nothing of the peer by not
@@ -125,6 +130,7 @@ func (ct *contacts) note(sent, now limiter.Instant, p *peer, c *Call) {
 		p.Succeed()
 		if was := p.leaves.Load(); was != c.Answer.Leaving {
 			p.leaves.Store(c.Answer.Leaving)
+			ct.pulse.wake()
 			if was {
 				ct.staysAfterAll(p)
 			}

@@ -110,10 +110,7 @@ func (cp *copier) startPushesLocked() {
 	now := cp.clock.Now()
 	for _, p := range cp.outboxes {
 		o := p.out
-		due := o.due || len(o.ended) > 0 || len(o.charges) > 0 || len(o.pending) > 0 ||
-			len(o.gift) > 0 || o.last != nil ||
-			len(o.settled)+len(o.opened) > 0
-		if due && !o.busy && !p.Open(now) {
+		if o.waits() && !o.busy && !p.Open(now) {
 			o.busy = true
 			cp.clock.AfterFunc(0, func() { cp.push(p) })
 		}

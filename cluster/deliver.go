@@ -21,8 +21,8 @@ func (n *Node) Deliver(a *Ask) *Answer {
 // waits, for heirs and for owners that it asks for another member, to Confirm.
 func (n *Node) DeliverInto(a *Ask, answer *Answer) {
 	now := n.clock.Now()
-	if n.pulse.idle.Load() {
-		n.pulse.wake()
+	if n.pulse.idle.Load() && a.rouses() {
+		n.pulse.wakeFor()
 	}
 	view := n.view.Load()
 	*answer = Answer{
@@ -62,6 +62,14 @@ func (n *Node) DeliverInto(a *Ask, answer *Answer) {
 	}
 	n.right.markLateAnswer(a, answer)
 	answer.introduce(view)
+}
+
+// rouses reports whether a has more to say than words, which say themselves whether anything is to
+// be done, or a sign of life.
+func (a *Ask) rouses() bool {
+	m := a.Move
+	return len(a.Items)+len(a.Forget) > 0 || m != nil && (m.Sequence != 0 || m.ForMembers() ||
+		len(m.Charges) > 0)
 }
 
 // answerEach answers items that do not stand or fall together, or all with a status.

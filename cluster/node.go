@@ -95,10 +95,10 @@ func (n *Node) wire() {
 	right.self = me
 	n.agreed = agreement{
 		self: me, right: right, views: &n.views, parts: &n.parts,
-		claims: &n.claims, contacts: &n.contacts, followers: n,
+		claims: &n.claims, contacts: &n.contacts, pulse: &n.pulse, followers: n,
 	}
 	n.views.agreed = &n.agreed
-	n.pulse = pulse{self: me, parts: &n.parts, beat: n.tick}
+	n.pulse = pulse{self: me, agreed: &n.agreed, parts: &n.parts, beat: n.tick}
 	n.contacts = contacts{
 		self: me, right: right, agreed: &n.agreed, claims: &n.claims,
 		copier: &n.copier, parts: &n.parts, pulse: &n.pulse, restorer: &n.restorer,
@@ -191,6 +191,9 @@ func (n *Node) Stop() {
 	n.right.halted.Store(true)
 	if n.pulse.stopTick != nil {
 		n.pulse.stopTick()
+	}
+	if n.agreed.stopPoll != nil {
+		n.agreed.stopPoll()
 	}
 }
 

@@ -82,6 +82,12 @@ func (o *outbox) addHold(h limiter.Hold) {
 	}
 }
 
+// waits reports whether there is something to be said, or an answer to come.
+func (o *outbox) waits() bool {
+	return o.due || len(o.ended) > 0 || len(o.charges) > 0 || len(o.pending) > 0 ||
+		len(o.gift) > 0 || o.last != nil || len(o.settled)+len(o.opened) > 0
+}
+
 // begin announces copies of a partition. That they were ended may wait to be said still, to a peer
 // that did not answer meanwhile: said now, it would have the peer forget what it gets.
 func (o *outbox) begin(i uint16) {

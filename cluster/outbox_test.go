@@ -130,6 +130,7 @@ func TestWhatHasEndedAndBegunAgainIsKept(t *testing.T) {
 		c.Answer = deliver()
 	}
 	n.parts.mu.Lock()
+	n.pulse.wakeLocked()
 	pt.former, pt.to, pt.copied = heir, other, copyWanted
 	n.copier.dueLocked(pt)
 	n.parts.mu.Unlock()

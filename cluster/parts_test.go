@@ -18,10 +18,12 @@ var partArrows = map[string]string{
 		"has no whole copy",
 	"agreement -> claims":   "a node that is not cut off any more claims at once",
 	"agreement -> contacts": "words that are not answered count as silence",
+	"agreement -> pulse":    "an event after which something is to be done ends an idle time",
 
 	"views -> agreed": "a member that gossip does not name is where it was heard",
 
-	"pulse -> parts": "they share a lock",
+	"pulse -> agreed": "an idle node polls it when it is due; a request looks at it first",
+	"pulse -> parts":  "they share a lock",
 
 	"contacts -> right":    "a member without its right reports no other",
 	"contacts -> agreed":   "it is told which members are gone, or not reached",

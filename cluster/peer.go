@@ -23,6 +23,8 @@ type peer struct {
 	// Instant at which it was first sent something that it did not answer as one that may decide,
 	// since it last did; 0: it answers
 	missed atomic.Int64
+	// Instant at which words were said to it that it has answered; 0: it has answered none
+	spoke atomic.Int64
 	// when it was last probed; guarded by partitions.mu, as is all that follows
 	asked  limiter.Instant
 	asking bool           // a probe is under way

@@ -1,16 +1,20 @@
 package cluster
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 
+	"penstock/cluster/ownership"
 	"penstock/limiter"
 )
 
 // A node that gets no requests does less, for each time that it wakes costs its machine some tens
-// of microseconds. While it is calm it asks for signs of life half as often. A node without other
-// members, and without holds that may run out, is idle: it ticks once a second, until a request
-// comes.
+// of microseconds. While it is calm it asks for signs of life half as often. While besides nothing
+// waits for the next tick it is idle: it ticks once a second, and polls the agreement only when
+// that is due by time alone (ownership.State.Due). An idle time ends with a request, with anything
+// that another node says but renewals and signs of life, with a call that fails, and with an event
+// of the agreement after which something is to be done.
 const (
 	calmTicks      = 10 // in a row in which nothing was asked or changed
 	calmProbeEvery = 2 * probeEvery
@@ -20,8 +24,9 @@ const (
 // pulse is when a node ticks. Guarded by partitions.mu.
 type pulse struct {
 	*self
-	parts *partitions
-	beat  func() // a tick
+	agreed *agreement
+	parts  *partitions
+	beat   func() // a tick
 
 	idle     atomic.Bool
 	ticks    uint64
@@ -41,12 +46,30 @@ func (pl *pulse) lookBusyLocked() {
 func (pl *pulse) calmLocked() bool { return pl.calm >= calmTicks }
 
 // mayIdleLocked reports whether nothing waits for the next tick.
-func (n *Node) mayIdleLocked(r *route) bool {
-	if r == nil || !n.pulse.calmLocked() || n.right.on || n.holder.book.Len() > 0 ||
-		n.local.leases.Len() > 0 {
+func (n *Node) mayIdleLocked(now limiter.Instant, r *route) bool {
+	if r == nil || !n.pulse.calmLocked() || n.holder.book.Len() > 0 || n.local.leases.Len() > 0 ||
+		n.debts.ledger.Len() > 0 {
 		return false
 	}
-	return n.debts.ledger.Len() == 0
+	if !n.right.on {
+		return true
+	}
+	_, calm := n.agreed.dueIn(now)
+	return calm && !n.parts.unsettled && !n.claims.tending && !n.restorer.restored &&
+		len(n.awaits.awaited) == 0 && n.copier.settledLocked() && r.answered()
+}
+
+// settledLocked reports whether no other member waits for something to be said to it.
+func (cp *copier) settledLocked() bool {
+	return len(cp.parting) == 0 && !slices.ContainsFunc(cp.outboxes,
+		func(p *peer) bool { return p.out.busy || p.out.waits() })
+}
+
+// answered reports whether all other members answer, and none leaves.
+func (r *route) answered() bool {
+	return !slices.ContainsFunc(r.members, func(p *peer) bool {
+		return p.missed.Load() != 0 || p.gone() || p.leaving()
+	})
 }
 
 // nextTickLocked sets the timer of the next tick.
@@ -54,12 +77,15 @@ func (pl *pulse) nextTickLocked(mayIdle bool) {
 	if pl.stopped.Load() {
 		return
 	}
-	every := tickEvery
-	if mayIdle {
-		every = idleEvery
+	switch {
+	case mayIdle:
 		pl.idle.Store(true)
+		pl.tickInLocked(idleEvery)
+	case pl.idle.Load():
+		pl.wakeLocked()
+	default:
+		pl.tickInLocked(tickEvery)
 	}
-	pl.tickInLocked(every)
 }
 
 // tickInLocked has the next tick come after d, instead of the one that was to come next.
@@ -70,7 +96,7 @@ func (pl *pulse) tickInLocked(d time.Duration) {
 	pl.stopTick = pl.clock.AfterFunc(d, pl.beat)
 }
 
-// wake ends an idle time: a request has come.
+// wake ends an idle time: a request has come, or something else that ticks have to follow.
 func (pl *pulse) wake() {
 	pl.parts.mu.Lock()
 	defer pl.parts.mu.Unlock()
@@ -81,7 +107,22 @@ func (pl *pulse) wakeLocked() {
 	if pl.idle.Swap(false) && !pl.stopped.Load() {
 		pl.calm = 0
 		pl.tickInLocked(tickEvery)
+		pl.agreed.pollInLocked(agreeEvery)
 	}
+}
+
+// wakeIdle is wake, and costs nothing where there is no idle time.
+func (pl *pulse) wakeIdle() {
+	if pl.idle.Load() {
+		pl.wake()
+	}
+}
+
+// wakeFor ends an idle time for a request that is to be decided. The machine may have been
+// suspended meanwhile, without a poll that has looked: so that is looked at first.
+func (pl *pulse) wakeFor() {
+	pl.wake()
+	pl.agreed.agree(0, ownership.Poll{})
 }
 
 // tick is the node's pulse.
@@ -115,7 +156,7 @@ func (n *Node) tickLocked(now limiter.Instant) {
 	n.local.denials.Sweep(now)
 	n.notices.watches.Sweep(now, n.pulse.ticks)
 	n.pulse.lookBusyLocked()
-	n.pulse.nextTickLocked(n.mayIdleLocked(r))
+	n.pulse.nextTickLocked(n.mayIdleLocked(now, r))
 }
 
 // keepCopiesLocked looks which members answer, and what is to be copied, claimed, given back or

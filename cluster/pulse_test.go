@@ -1,9 +1,11 @@
 package cluster
 
 import (
+	"slices"
 	"testing"
 	"time"
 
+	"penstock/cluster/ownership"
 	"penstock/limiter"
 )
 
@@ -61,27 +63,89 @@ func TestWakeLeavesOneChainOfTicks(t *testing.T) {
 	}
 }
 
-// TestCalmAsksHalfAsOften: nodes of which nobody asks anything ask each other for signs of life
-// every 400 ms, and every 200 ms else.
-func TestCalmAsksHalfAsOften(t *testing.T) {
-	w := newWorld(t, 3, hundred)
-	w.pass(5 * time.Second)
-	probes := func(d time.Duration) (sum int) {
-		w.meet = func(c *Call, deliver func() *Answer) {
-			if m := c.Ask.Move; m != nil && m.Sequence == 0 && m.ID == "n1" {
-				sum++
-			}
-			c.Answer = deliver()
+// signs counts the signs of life that n1 asks each other node for while d goes by.
+func (w *world) signs(d time.Duration) map[string]int {
+	asked := make(map[string]int)
+	w.meet = func(c *Call, deliver func() *Answer) {
+		if m := c.Ask.Move; m != nil && m.Sequence == 0 && m.ID == "n1" {
+			asked[c.To.ID]++
 		}
-		defer func() { w.meet = nil }()
-		w.pass(d)
-		return sum
+		c.Answer = deliver()
 	}
-	if got := probes(4 * time.Second); got != 20 {
-		t.Errorf("%d signs of life of two others asked for in 4 s of calm, want 20", got)
+	defer func() { w.meet = nil }()
+	w.pass(d)
+	return asked
+}
+
+// TestVotersNeedNoSignsOfLife: a node asks no voter for a sign of life, busy or not, because each
+// answers its renewals; another member it asks, once a second while nobody asks anything.
+func TestVotersNeedNoSignsOfLife(t *testing.T) {
+	w := newWorld(t, ownership.MaxVoters+2, hundred)
+	w.pass(5 * time.Second)
+	voters := w.nodes["n1"].Agreed().Voters
+	check := func(when string, d time.Duration, least, most int) {
+		t.Helper()
+		asked := w.signs(d)
+		for _, m := range w.nodes["n1"].Agreed().Members {
+			got := asked[m.ID]
+			switch {
+			case m.ID == "n1":
+			case slices.Contains(voters, m.Boot):
+				if got != 0 {
+					t.Errorf("%s, voter %s is asked for %d signs of life", when, m.ID, got)
+				}
+			case got < least || got > most:
+				t.Errorf("%s, member %s is asked for %d signs of life, want %d to %d", when, m.ID,
+					got, least, most)
+			}
+		}
 	}
+	check("in calm", 4*time.Second, 4, 4)
 	w.take("n1", "hundred", w.key("n1", 0))
-	if got := probes(800 * time.Millisecond); got < 6 || got > 8 {
-		t.Errorf("%d in the 0.8 s after a check, want 8, or less by one of each", got)
+	check("after a check", 800*time.Millisecond, 3, 4)
+}
+
+// TestCalmMembersAreIdle: members that agree tick once a second while nobody asks anything, and
+// poll the agreement when they renew their rights. A request, a call that fails, and news in the
+// agreement end that.
+func TestCalmMembersAreIdle(t *testing.T) {
+	w := newWorld(t, 3, hundred)
+	n := w.nodes["n1"]
+	var polls int
+	calm := func() {
+		t.Helper()
+		w.pass(3 * time.Second)
+		if !n.pulse.idle.Load() {
+			t.Fatal("n1 is not idle after 3 s of calm")
+		}
+	}
+	calm()
+	ticks, last := n.pulse.ticks, n.agreed.polled
+	for range 10_000 {
+		w.pass(time.Millisecond)
+		if n.agreed.polled != last {
+			polls, last = polls+1, n.agreed.polled
+		}
+	}
+	if got := n.pulse.ticks - ticks; got != 10 || polls < 49 || polls > 70 {
+		t.Errorf("%d ticks and %d polls in 10 s of calm, want 10 and some 50", got, polls)
+	}
+
+	w.pass(7 * time.Millisecond)
+	w.take("n1", "hundred", w.key("n1", 0))
+	if n.pulse.idle.Load() || n.agreed.polled != w.now {
+		t.Error("a request is decided without a look at the agreement, or is not followed by ticks")
+	}
+	calm()
+	w.meet = func(c *Call, _ func() *Answer) { c.Err = errSilent }
+	w.pass(ownership.Default().Renew)
+	if n.pulse.idle.Load() {
+		t.Error("no call is answered, and n1 is idle")
+	}
+	w.meet = nil
+	calm()
+	n.agreed.agree(0, ownership.Leave{})
+	if n.pulse.idle.Load() {
+		t.Error("n1 is idle when it is to leave")
 	}
 }

@@ -161,6 +161,9 @@ func (a *agreement) noteWords(sent limiter.Instant, c *Call) {
 	if r := a.view.Load(); r != nil {
 		if i := r.Find(c.To.ID); i >= 0 && r.peers[i].boot == c.To.Boot {
 			a.contacts.note(sent, a.clock.Now(), r.peers[i], c)
+			if c.Err == nil {
+				r.peers[i].spoke.Store(int64(sent))
+			}
 		}
 	}
 }

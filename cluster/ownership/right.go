@@ -54,9 +54,24 @@ func (s *State) renew(now Instant) {
 	if !s.right.ended && s.acknowledged() == never {
 		every /= 4
 	}
-	if s.renewed != never && now.Since(s.renewed) < every {
-		return
+	if s.renewed == never || now.Since(s.renewed) >= every {
+		s.askRight(now)
 	}
+}
+
+// renewAlong asks for the right a little early, because another voter has just asked: voters that
+// ask at one time wake each other's machines once instead of one after the other. A boot that is
+// not polled any more has stopped, and goes along with nobody.
+func (s *State) renewAlong(now Instant) {
+	early := s.p.Renew - s.p.Renew/8
+	if !s.right.ended && s.renewed != never && now.Since(s.renewed) >= early &&
+		now.Since(s.polled) <= s.p.Renew && !s.mayGo() {
+		s.askRight(now)
+	}
+}
+
+// askRight asks all voters for the right to decide.
+func (s *State) askRight(now Instant) {
 	s.renewed = now
 	if s.right.ended && s.mayGo() {
 		s.sendVoters(Farewell{s.config.Epoch})
@@ -105,6 +120,9 @@ func (s *State) renewAsked(now Instant, from Boot, m Renew) {
 	}
 	e.renewed, e.seen = now, true
 	s.send(from, RenewAck{m.Epoch, m.Sent, now})
+	if from != s.me.Boot && s.config.Votes(from) {
+		s.renewAlong(now)
+	}
 }
 
 // renewAcked counts an acknowledgement.

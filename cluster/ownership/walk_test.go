@@ -44,6 +44,7 @@ func TestWalks(t *testing.T) {
 // walk plays one seed.
 func walk(seed uint64, without ...rule) *world {
 	w := newWorld(seed, 3, without...)
+	w.sleeps = seed%2 == 0
 	w.begin()
 	for range 6 + w.random.IntN(14) {
 		if w.fault(); w.wrong != "" || w.refounded {
@@ -203,6 +204,7 @@ func (w *world) operate() {
 func TestCalmWalks(t *testing.T) {
 	for seed := *walkFrom; seed < *walkFrom+uint64(*walks)/3; seed++ {
 		w := newWorld(seed, 3)
+		w.sleeps = seed%2 == 0
 		w.begin()
 		for range 8 {
 			n := w.some()

@@ -33,6 +33,7 @@ type world struct {
 	sent    []sent                                // what may be doubled much later,
 	doubles bool                                  // if it is kept
 	every   Instant                               // between two polls of a node
+	sleeps  bool                                  // Polls are left out until they are due
 	// something was killed or evicted: counts may be lost
 	lossy     bool
 	skewed    bool     // clocks run at their own pace
@@ -56,6 +57,8 @@ type node struct {
 	rate     int64 // its clock's, in thousandths
 	table    []int
 	listens  bool
+	due      Instant // as promised said after its last event
+	promised *State
 }
 
 func (n *node) clock(now Instant) Instant { return n.offset + now*Instant(n.rate)/1000 }
@@ -186,13 +189,24 @@ func (w *world) pulse(n *node, s *State) {
 		}
 		if !n.frozen {
 			w.charge(n)
-			w.step(n, Poll{})
+			if !w.sleeps || n.clock(w.now) >= n.due {
+				w.step(n, Poll{})
+			}
 			w.copies(n)
 		}
 		if n.s == s {
 			w.pulse(n, s)
 		}
 	})
+}
+
+// promises finds that a Poll has done something before it was due.
+func (w *world) promises(n *node, now Instant, fx Effects) {
+	does := len(fx.Sends)+len(fx.Installed)+len(fx.Parts) > 0 || fx.Ended != NotEnded
+	if (does || n.s.proposer.wants) && w.wrong == "" {
+		w.wrong = fmt.Sprintf("%s:%d: a Poll at %d has done %+v, and was due at %d", n.id,
+			n.s.me.Boot, now, fx, n.due)
+	}
 }
 
 // charge is a client that has asked n.
@@ -238,7 +252,15 @@ func (w *world) step(n *node, e Event) {
 	}
 	s := n.s
 	lineage := lineageOf(s)
-	fx := s.Step(n.clock(w.now), e)
+	now := n.clock(w.now)
+	fx := s.Step(now, e)
+	if _, polled := e.(Poll); polled && now < n.due && n.promised == s {
+		w.promises(n, now, fx)
+	}
+	n.due, n.promised = now, s
+	if due, calm := s.Due(now); calm {
+		n.due = due
+	}
 	for _, c := range fx.Installed {
 		if (c.Previous == Epoch{}) && c.Epoch.Lineage == Founded(s.me.Boot) {
 			w.founded(n)

@@ -3,6 +3,7 @@
 package clock
 
 import (
+	"sync/atomic"
 	"time"
 
 	"penstock/limiter"
@@ -34,8 +35,18 @@ func (c *Clock) Now() limiter.Instant { return c.began + limiter.Instant(time.Si
 // At is the Instant of t, which must come from this process (a context's deadline).
 func (c *Clock) At(t time.Time) limiter.Instant { return c.began.Add(t.Sub(c.start)) }
 
-// AfterFunc runs f in a goroutine of its own, d from now, unless stop is called first.
+// AfterFunc runs f in a goroutine of its own, d from now, unless stop is called first. What is to
+// run at once needs no timer, which would wake a thread of the runtime up.
 func (c *Clock) AfterFunc(d time.Duration, f func()) (stop func()) {
+	if d <= 0 {
+		var stopped atomic.Bool
+		go func() {
+			if !stopped.Load() {
+				f()
+			}
+		}()
+		return func() { stopped.Store(true) }
+	}
 	t := time.AfterFunc(d, f)
 	return func() { t.Stop() }
 }
