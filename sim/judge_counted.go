@@ -128,11 +128,12 @@ func (j *judge) counts(p *process, it *asked, got limiter.Decision) {
 	charged, had := int64(0), was.peek(now, s, 0).Remaining
 	switch {
 	case it.op == cluster.OpReset:
-		c.whole, c.charges, c.looked, c.lost = naiveState{}, nil, w.now, 0
+		c.whole, c.charges, c.looked, c.lost, c.later = naiveState{}, nil, w.now, 0, 0
 		c.since, c.begun = naiveState{}, false
 		return
 	case it.op == cluster.OpTake && got.Allowed:
 		charged = it.cost
+		c.changed = w.now
 		c.whole.charge(now, s, it.cost)
 	}
 	if it.cost > 0 && charged > 0 {
@@ -153,7 +154,7 @@ func (j *judge) counts(p *process, it *asked, got limiter.Decision) {
 	} else {
 		had = c.whole.peek(now, s, 0).Remaining
 	}
-	over := max(0, got.Remaining-had)
+	over := max(0, got.Remaining-had, c.hidden(now, s, it.op, got))
 	if c.looked != w.now {
 		c.looked, c.lost, c.begun = w.now, 0, false
 	}
@@ -220,6 +221,9 @@ func (j *judge) passes(c *keyCount, p *process, s *limiter.Spec) {
 	}
 	if apart != 0 && s.Calendar == 0 {
 		c.whole.shift(apart-(w.now-last)/1000-1, now)
+	}
+	if !w.plan.oneClock() { // p may have had it since it changed, and been faster
+		c.later += int64((w.now-c.changed)/1000+1) * s.Limit
 	}
 }
 

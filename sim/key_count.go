@@ -5,6 +5,7 @@ import (
 	"sort"
 	"time"
 
+	"penstock/cluster"
 	"penstock/limiter"
 )
 
@@ -19,6 +20,8 @@ type keyCount struct {
 	lost    int64         // what was found forgotten then
 	since   naiveState    // what it had before those decisions of then that found has not told of
 	begun   bool          // whether there are any
+	changed time.Duration // when something was charged or given back last
+	later   int64         // how much more a bucket has counted for having travelled, in parts
 }
 
 // perishable is a charge that may be forgotten if the process that took it dies too soon.
@@ -27,6 +30,24 @@ type perishable struct {
 	by   *process
 	cost int64
 	tied bool // one half of a cut pair has taken it, and said so: when they meet, one gives way
+}
+
+// hidden is how many units less than c a bucket has counted by a decision, as its ResetAfter tells,
+// which is exact. What is left is told in whole units: one that was forgotten does not show in it
+// if the state has come a little later for having travelled. An older state that goes on may be
+// without that again, and nothing is forgotten by it.
+func (c *keyCount) hidden(
+	now limiter.Instant, s *limiter.Spec, op cluster.Op, got limiter.Decision,
+) int64 {
+	if op != cluster.OpTake || s.Algorithm != limiter.GCRA && s.Algorithm != limiter.LeakyBucket {
+		return 0
+	}
+	whole, unit := c.whole.copy(), int64(s.Per)
+	whole.take(now, s, 0)
+	less := whole.used - int64(got.ResetAfter)*s.Limit
+	units := (max(0, less-c.later) + unit - 1) / unit
+	c.later += max(0, units*unit-less)
+	return units
 }
 
 // misses takes off what a decision shows to be forgotten. was is the state before it: what the

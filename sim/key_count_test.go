@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"penstock/cluster"
 	"penstock/limiter"
 )
 
@@ -106,6 +107,39 @@ func TestWhatACutPairMayForget(t *testing.T) {
 		}
 		if got := c.allow(x.by, 5, -warmUp); got != 0 {
 			t.Errorf("%s: %d may be forgotten again", x.name, got)
+		}
+	}
+}
+
+// Promise: a unit that a bucket has forgotten is counted also where the rest has come a little
+// later for having travelled, so that as many whole units are left as if nothing was forgotten. A
+// state that has come later, or an older one that has not, has forgotten nothing.
+func TestForgottenUnitThatDoesNotShow(t *testing.T) {
+	const ms = time.Millisecond
+	s := &limiter.Spec{Algorithm: limiter.GCRA, Limit: 100, Per: time.Minute, Burst: 100}
+	now := limiter.Instant(1_700_000_000_000_000_000)
+	unit := s.Per / time.Duration(s.Limit)
+	for _, x := range []struct {
+		name  string
+		tells []time.Duration // by how much later than known the bucket is full, decision by decision
+		want  []int64
+	}{
+		{"nothing is forgotten", []time.Duration{0, 0}, []int64{0, 0}},
+		{"one is", []time.Duration{-unit}, []int64{1}},
+		{"one is, and the rest is later", []time.Duration{ms - unit, 0}, []int64{1, 0}},
+		{"two are, and the rest is later", []time.Duration{ms - 2*unit}, []int64{2}},
+		{"it is later, and as before", []time.Duration{ms, -ms}, []int64{0, 0}},
+		{"it is later, and one is forgotten", []time.Duration{ms, -ms - unit}, []int64{0, 1}},
+		{"one is, and an older one goes on", []time.Duration{ms - unit, -ms}, []int64{1, 0}},
+	} {
+		c := &keyCount{whole: naiveState{used: 40 * int64(s.Per), poured: now}}
+		for i, by := range x.tells {
+			got := limiter.Decision{ResetAfter: time.Duration(c.whole.used/s.Limit) + by}
+			if lost := c.hidden(now, s, cluster.OpTake, got); lost != x.want[i] {
+				t.Errorf("%s: decision %d shows that %d are forgotten, want %d", x.name, i, lost,
+					x.want[i])
+			}
+			c.whole.used = int64(got.ResetAfter) * s.Limit
 		}
 	}
 }
