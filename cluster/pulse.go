@@ -119,10 +119,11 @@ func (pl *pulse) wakeIdle() {
 }
 
 // wakeFor ends an idle time for a request that is to be decided. The machine may have been
-// suspended meanwhile, without a poll that has looked: so that is looked at first.
+// suspended meanwhile, without a poll that has looked: so that is looked at first, and by another
+// request as well that comes before the idle time has ended.
 func (pl *pulse) wakeFor() {
-	pl.wake()
 	pl.agreed.agree(0, ownership.Poll{})
+	pl.wake()
 }
 
 // tick is the node's pulse.

@@ -149,3 +149,25 @@ func TestCalmMembersAreIdle(t *testing.T) {
 		t.Error("n1 is idle when it is to leave")
 	}
 }
+
+// looks is a sense of whether the machine was suspended.
+type looks func() bool
+
+func (f looks) Suspended() bool { return f() }
+
+// TestIdleTimeEndsAfterTheLook: until the agreement knows whether the machine was suspended, each
+// request finds an idle node, and so looks itself before it is decided.
+func TestIdleTimeEndsAfterTheLook(t *testing.T) {
+	w := newWorld(t, 3, hundred)
+	n := w.nodes["n1"]
+	w.pass(3 * time.Second)
+	var idle []bool // at each look
+	n.agreed.suspended = looks(func() bool {
+		idle = append(idle, n.pulse.idle.Load())
+		return false
+	})
+	w.take("n1", "hundred", w.key("n1", 0))
+	if len(idle) == 0 || !idle[0] {
+		t.Errorf("while it looked, the node was idle: %v; want true first", idle)
+	}
+}
