@@ -93,7 +93,8 @@ func (c *right) ends(p *process) limiter.Instant {
 }
 
 // hasRight checks that p, which decides, has the right to, and says how many members there are with
-// it.
+// it. A pair that has parted is one of two voters: one that leaves has no vote, whichever half has
+// taken it along.
 func (j *judge) hasRight(p *process, a *account) (members int) {
 	config := p.node.Agreed()
 	if config == nil {
@@ -103,7 +104,13 @@ func (j *judge) hasRight(p *process, a *account) (members int) {
 	if until := j.rightOf(p).ends(p); p.now() >= until {
 		j.fail(owned, "%s decides on %s, and its right to has been over for %v", p.machine.id, keyText(a.key), time.Duration(p.now()-until))
 	}
-	return len(config.Members) + len(config.Rivals)
+	members = len(config.Members) + len(config.Rivals)
+	for _, m := range config.Members {
+		if m.Role == ownership.RoleLeaving && len(config.Rivals) > 0 {
+			members--
+		}
+	}
+	return members
 }
 
 // standing is what a node may go by that has answered without the owner: onError is false if
