@@ -19,7 +19,7 @@
 //
 //	algorithm                 bytes  yes  no  most in a period
 //	token_bucket              16       8   8  2L, strict 2L−1
-//	token_bucket/client_time  24      13  12  as many, by the clients' clocks; with sessions 32 bytes
+//	token_bucket/client_time  24      13  12  as many, by the clients' clocks; sessions: 32 bytes
 //	gcra                      8        6   7  2L−1
 //	gcra/fraction             16      13  12  2L−1; where the limit does not divide the period
 //	leaky_bucket              8        8   9  in as gcra; out L, evenly

@@ -26,8 +26,10 @@ import (
 type Override struct {
 	// Key is a pattern of 1 to 256 bytes of UTF-8 without control characters:
 	//
-	//	plan:pro/*        * stands for any bytes, also for none and for a slash; \* is a star, \\ a backslash
-	//	10.0.0.0/8        a network, IPv4 or IPv6: the keys that are an address in it, however that is written
+	//	plan:pro/*        * stands for any bytes, also for none and for a slash; \* is a star,
+	//	                  \\ a backslash
+	//	10.0.0.0/8        a network, IPv4 or IPv6: the keys that are an address in it, however
+	//	                  that is written
 	//	2001:db8::1       an address: the keys that are the same one
 	Key string
 	// Plan is the name of a plan, 1 … MaxPlan bytes, in place of Key: requests that name it are

@@ -13,7 +13,7 @@ import (
 //	message State {
 //	  uint32 algorithm = 1;
 //	  repeated sint64 words = 2; // packed
-//	  bool client_millis = 3;    // times of clients are in milliseconds; without it, in nanoseconds
+//	  bool client_millis = 3;    // times of clients are in ms; without it, in ns
 //	}
 //
 // Instants among the words are relative to the sender's now: clocks of two nodes may differ by

@@ -103,7 +103,8 @@ func TestOtherDoorsRecordResets(t *testing.T) {
 	lines.Reset()
 	h := web.New(web.Config{Node: s.node, Audit: book})
 	rpctest.Page(h, "POST", "/v1/GetRateLimits",
-		`{"requests":[{"name":"x","unique_key":"k","behavior":8,"limit":5,"duration":1000},{"name":"x","unique_key":"k","hits":1,"limit":5,"duration":1000}]}`)
+		`{"requests":[{"name":"x","unique_key":"k","behavior":8,"limit":5,"duration":1000},`+
+			`{"name":"x","unique_key":"k","hits":1,"limit":5,"duration":1000}]}`)
 	if got := lines.String(); strings.Count(got, `"action":"reset"`) != 1 ||
 		!strings.Contains(got, `"target":"x"`) {
 		t.Errorf("RESET_REMAINING: %s", got)

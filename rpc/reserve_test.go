@@ -152,7 +152,8 @@ func TestTooManyHolds(t *testing.T) {
 	}
 	h := web.New(web.Config{Node: node})
 	ask := func(holder string) (int, string) {
-		body := `{"inline":{"name":"inline","algorithm":"gcra","limit":1073741824,"per":"1h"},"key":"k","ttl_ms":1000,"holder":"` + holder + `"}`
+		body := `{"inline":{"name":"inline","algorithm":"gcra","limit":1073741824,"per":"1h"},` +
+			`"key":"k","ttl_ms":1000,"holder":"` + holder + `"}`
 		r, text := rpctest.Page(h, "POST", "/v1/reserve", body)
 		return r.StatusCode, text
 	}
@@ -193,7 +194,8 @@ func TestReserveOverHTTP(t *testing.T) {
 		}
 	}
 	both := post("/v1/reserve",
-		`{"items":[{"limit":"tokens","key":"a","cost":800},{"limit":"demo","key":"a"}],"ttl_ms":60000,"holder":"me"}`, 200)
+		`{"items":[{"limit":"tokens","key":"a","cost":800},{"limit":"demo","key":"a"}],`+
+			`"ttl_ms":60000,"holder":"me"}`, 200)
 	if both["allowed"] != true || len(both["holds"].([]any)) != 2 || both["id"] != nil {
 		t.Errorf("%v", both)
 	}

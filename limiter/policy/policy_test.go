@@ -336,7 +336,9 @@ func TestEveryFaultIsSaidWhereItStands(t *testing.T) {
 		{good + "---\n" + good, "f:7:1: a second document begins here"},
 		{
 			strings.Replace(good, "gcra", "tokens", 1),
-			`f:3:16: algorithm: "tokens" is unknown; gcra, fixed_window, sliding_window, sliding_log, token_bucket, leaky_bucket, sliding_counter, stated_window, stated_bucket, concurrency are accepted`,
+			`f:3:16: algorithm: "tokens" is unknown; gcra, fixed_window, sliding_window, ` +
+				`sliding_log, token_bucket, leaky_bucket, sliding_counter, stated_window, ` +
+				`stated_bucket, concurrency are accepted`,
 		},
 		{
 			strings.Replace(good, "gcra", "concurrency", 1) + "    burst: 2\n",

@@ -5,13 +5,13 @@
 //		  - match: {path: "/api/*", method: POST}
 //		    apply: [{limit: login, key: "{user}"}, {limit: per-ip, key: "{ip}"}]
 //
-//	 1. The caller describes the request by attributes, like path=/api/login, user=alice. Set.Match
-//	    looks up which rules may match, by the beginning of a path or another attribute, and looks at
-//	    those alone (index.go).
+//	 1. The caller describes the request by attributes, like path=/api/login, user=alice.
+//	    Set.Match looks up which rules may match, by the beginning of a path or another
+//	    attribute, and looks at those alone (index.go).
 //	 2. All rules that match apply, and each of their limits gets its key from a template
 //	    (template.go). If several rules apply a limit with one key, it is charged once.
-//	 3. The results are limits and keys, to be taken all together or not at all. This package does not
-//	    take them.
+//	 3. The results are limits and keys, to be taken all together or not at all. This package
+//	    does not take them.
 //
 // Why all rules, and not the first: a limit says "at most this", and another limit that applies too
 // takes nothing of that back. So a rule can be added without a look at the others, also in another

@@ -135,7 +135,8 @@ func TestWhatARequestFallsUnder(t *testing.T) {
 		{"path=/abc", "[a b c] [] unlimited"},
 		{
 			"path=/a ip=::1",
-			`attributes.user: is missing; rule "a" needs it for the key of limit "login". Send it, or have the rule match user: "*"`,
+			`attributes.user: is missing; rule "a" needs it for the key of limit "login". Send ` +
+				`it, or have the rule match user: "*"`,
 		},
 		{"path=/a user=ann ip=", "attributes.ip: is missing; rule"},
 	} {

@@ -15,7 +15,7 @@ import (
 // The file of a log begins with a title and the checksum of the rest, which is one entry a line:
 //
 //	penstock limits 1 8c1f3a90
-//	{"name":"login","version":"12@node-1","base":"none","by":"ops","at_ms":1764032400000,"limit":{…}}
+//	{"name":"login","version":"12@n1","base":"none","by":"ops","at_ms":1764032400000,"limit":{…}}
 const fileTitle = "penstock limits 1 "
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

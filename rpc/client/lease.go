@@ -19,7 +19,8 @@ import (
 // how large it is and when it ends, as it does between nodes. Reserved units count as spent in the
 // cluster, so nothing is admitted twice.
 //
-//	in use        at 80 % spent, and before it ends, the next lease is requested; then the first is settled
+//	in use        at 80 % spent, and before it ends, the next lease is requested; then the first
+//	              is settled
 //	not needed    settled after a tick without a request, and by Close
 //	client gone   expires in the cluster, and is charged in full
 //

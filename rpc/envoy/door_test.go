@@ -312,7 +312,8 @@ func post(door *Door, path, body string) *httptest.ResponseRecorder {
 func TestJSON(t *testing.T) {
 	door, _ := alone(t, perUser+"response_headers: true\n")
 	remaining := "RateLimit-Remaining" // to the letter
-	const body = `{"domain":"d","descriptors":[{"entries":[{"key":"user","value":"x"}]}],"hitsAddend":1}`
+	const body = `{"domain":"d","descriptors":[{"entries":[{"key":"user","value":"x"}]}],` +
+		`"hitsAddend":1}`
 	for i, want := range []int{200, 200, 429} {
 		rw := post(door, "/json", body)
 		out := new(ratelimitv3.RateLimitResponse)
@@ -351,7 +352,8 @@ func TestOneKeyThroughTwoDoors(t *testing.T) {
 	if _, err := door.ShouldRateLimit(context.Background(), request("d", "user", "x")); err != nil {
 		t.Fatal(err)
 	}
-	const inline = `{"key":"user=x","inline":{"name":"envoy/d","algorithm":"fixed_window","limit":2,"per":"1h","anchor":"epoch","drain":true}}`
+	const inline = `{"key":"user=x","inline":{"name":"envoy/d","algorithm":"fixed_window",` +
+		`"limit":2,"per":"1h","anchor":"epoch","drain":true}}`
 	if rw := post(door, "/v1/check", inline); !strings.Contains(rw.Body.String(),
 		`"remaining":0,`) {
 		t.Errorf("%s", rw.Body)
@@ -449,10 +451,13 @@ descriptors:
 	}
 	got := gathered(t, door)
 	for name, want := range map[string]float64{
-		"hits plain": 12, "within_limit plain": 11, "near_limit plain": 2, "over_limit plain": 1, "shadow_mode plain": 0,
-		"hits shadow": 2, "within_limit shadow": 1, "over_limit shadow": 1, "shadow_mode shadow": 1,
-		"hits free": 5, "within_limit free": 5, "hits seen_x": 1, "hits seen_0": 1, "hits " + overridden: 1,
-		"domain_not_found": 1, "errors": 1, "limits": 4,
+		"hits plain": 12, "within_limit plain": 11, "near_limit plain": 2, "over_limit plain": 1,
+		"shadow_mode plain": 0,
+		"hits shadow":       2, "within_limit shadow": 1, "over_limit shadow": 1,
+		"shadow_mode shadow": 1,
+		"hits free":          5, "within_limit free": 5, "hits seen_x": 1, "hits seen_0": 1,
+		"hits " + overridden: 1,
+		"domain_not_found":   1, "errors": 1, "limits": 4,
 	} {
 		if got[name] != want {
 			t.Errorf("%s: %v, want %v", name, got[name], want)

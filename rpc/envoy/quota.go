@@ -25,13 +25,16 @@ import (
 // time to time what it has done. What it may do for a bucket is lent to it: a lease is a hold
 // (cluster.OpReserve) on the key of the bucket's limit.
 //
-//	A report comes: what was admitted counts against the leases that the bucket has, the oldest first. What goes beyond
-//	them (an Envoy without a lease admits by its own no_assignment_behavior) is charged as it is.
-//	The bucket wants a lease, because the last one nears its end or is nearly spent: as much as it will use by its
-//	rate, or half of what there is, if that is less. The Envoy gets a token bucket that is full once and never refilled.
-//	A lease is settled with the first report that was surely sent after its end: the Envoy does not use it any more, and
-//	has said what it used. Until then all of it counts as spent, also while a new one is on its way to the Envoy: so all
-//	Envoys together never have more than the limit.
+//	A report comes: what was admitted counts against the leases that the bucket has, the oldest
+//	first. What goes beyond them (an Envoy without a lease admits by its own
+//	no_assignment_behavior) is charged as it is.
+//	The bucket wants a lease, because the last one nears its end or is nearly spent: as much as it
+//	will use by its rate, or half of what there is, if that is less. The Envoy gets a token bucket
+//	that is full once and never refilled.
+//	A lease is settled with the first report that was surely sent after its end: the Envoy does
+//	not use it any more, and has said what it used. Until then all of it counts as spent, also
+//	while a new one is on its way to the Envoy: so all Envoys together never have more than the
+//	limit.
 //	The Envoy says nothing more: its leases run out by themselves, and count as used.
 
 const (

@@ -17,8 +17,12 @@ func has(
 }
 
 // allBehaviors are the flags that there are.
-const allBehaviors = gubernator.Behavior_NO_BATCHING | gubernator.Behavior_GLOBAL | gubernator.Behavior_DURATION_IS_GREGORIAN |
-	gubernator.Behavior_RESET_REMAINING | gubernator.Behavior_MULTI_REGION | gubernator.Behavior_DRAIN_OVER_LIMIT
+const allBehaviors = gubernator.Behavior_NO_BATCHING |
+	gubernator.Behavior_GLOBAL |
+	gubernator.Behavior_DURATION_IS_GREGORIAN |
+	gubernator.Behavior_RESET_REMAINING |
+	gubernator.Behavior_MULTI_REGION |
+	gubernator.Behavior_DRAIN_OVER_LIMIT
 
 // requestError is what is wrong with a request. Missing says that name or key is: Gubernator's
 // clients expect its words and its status then.

@@ -93,7 +93,8 @@ func (d *intake) dropHeaviestLocked() bool {
 		d.logged = now
 		d.log.Warn("a connection is closed: the unfinished calls of all clients take more than "+
 			"there is room for, and its take most",
-			"client", heaviest.RemoteAddr().String(), "bytes", most, "room_bytes", d.room, "closed_in_all", n)
+			"client", heaviest.RemoteAddr().String(), "bytes", most,
+			"room_bytes", d.room, "closed_in_all", n)
 	}
 	return true
 }

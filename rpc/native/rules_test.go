@@ -82,7 +82,8 @@ func asked(t *testing.T, h http.Handler,
 func TestAttributesAtTheHTTPDoor(t *testing.T) {
 	n := ruled(t)
 	h := web.New(web.Config{Node: n})
-	const post = `{"attributes":{"path":"/api/login","method":"POST","header:x-user":"ann","ip":"10.0.0.1"}}`
+	const post = `{"attributes":{"path":"/api/login","method":"POST","header:x-user":"ann",` +
+		`"ip":"10.0.0.1"}}`
 	left := func(limit, key string) int64 {
 		_, text := rpctest.Page(h, "GET", "/v1/peek?limit="+limit+"&key="+key, "")
 		var d web.DecisionJSON
@@ -150,7 +151,8 @@ func TestBadAttributes(t *testing.T) {
 	for _, c := range []struct{ body, want string }{
 		{
 			`{"attributes":{"path":"/api/","method":"POST","ip":"1"}}`,
-			`attributes.header:X-User: is missing; rule \"api\" needs it for the key of limit \"login\"`,
+			`attributes.header:X-User: is missing; rule \"api\" needs it for the key of limit ` +
+				`\"login\"`,
 		},
 		{`{"attributes":{"path":"/web/","ip":""}}`, `attributes.ip: is missing`},
 		{`{"attributes":{"path":"/web/","ip":"1"},"key":"k"}`, `attributes: stand beside items`},
@@ -179,7 +181,8 @@ func TestBadAttributes(t *testing.T) {
 		}
 	}
 	if r, text := rpctest.Page(h, "POST", "/v1/check",
-		`{"attributes":{"path":"/web/","ip":"1"},"cost":"1"}`); r.StatusCode != 400 || !strings.Contains(text, "cost: is string") {
+		`{"attributes":{"path":"/web/","ip":"1"},"cost":"1"}`); r.StatusCode != 400 ||
+		!strings.Contains(text, "cost: is string") {
 		t.Error(text)
 	}
 	if keys := n.Table().Stats().Keys; keys != 0 {
@@ -191,7 +194,8 @@ func TestBadAttributes(t *testing.T) {
 		t.Error(text)
 	}
 	if r, text := rpctest.Page(bare, "POST", "/v1/reset",
-		`{"attributes":{"path":"/"}}`); r.StatusCode != 400 || !strings.Contains(text, "attributes: are for checks") {
+		`{"attributes":{"path":"/"}}`); r.StatusCode != 400 ||
+		!strings.Contains(text, "attributes: are for checks") {
 		t.Error(text)
 	}
 }
@@ -216,7 +220,8 @@ func TestForwardAuthByRules(t *testing.T) {
 	}
 	for range 2 {
 		if rw := ask("", post...); rw.Code != 200 ||
-			rpctest.Written(rw.Result(), "RateLimit-Policy")[0] != `"login";q=2;w=3600, "per-ip";q=3;w=60` {
+			rpctest.Written(rw.Result(), "RateLimit-Policy")[0] != `"login";q=2;w=3600, `+
+				`"per-ip";q=3;w=60` {
 			t.Fatal(rw.Code, rw.Header(), rw.Body)
 		}
 	}
@@ -307,7 +312,8 @@ func TestAttributesOverGRPC(t *testing.T) {
 		}, "attributes.ip: is missing"},
 	} {
 		if _, err := s.Check(context.Background(),
-			c.in); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), c.want) {
+			c.in); status.Code(err) != codes.InvalidArgument ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: %v", c.in, err)
 		}
 	}

@@ -27,33 +27,37 @@ const maxAsks = 1 << 14
 const (
 	FrameLimits, frameAsks = 1, 2
 
-	limitName, limitAlgorithm, limitLimit, limitPer, limitBurst, limitAnchor, limitFlags = 1, 2, 3,
-		4, 5, 6, 7
-	limitMaxDebt, limitMinGap, limitRefill, limitBuckets, limitCalendar, limitTimeZone = 8, 9, 10,
-		11, 12, 13
-	limitOverride, limitMaxDelay = 14, 15
+	limitName, limitAlgorithm, limitLimit, limitPer = 1, 2, 3, 4
+	limitBurst, limitAnchor, limitFlags             = 5, 6, 7
+	limitMaxDebt, limitMinGap, limitRefill          = 8, 9, 10
+	limitBuckets, limitCalendar, limitTimeZone      = 11, 12, 13
+	limitOverride, limitMaxDelay                    = 14, 15
 
-	askTag, askRingHash, askHop, askAtomic, askLeft, askItems, askMove, askRelay, askFrom, askForget = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
+	askTag, askRingHash, askHop, askAtomic, askLeft = 1, 2, 3, 4, 5
+	askItems, askMove, askRelay, askFrom, askForget = 6, 7, 8, 9, 10
 
 	askWords = 11
 	askTrace = 12
 
-	itemLimit, itemKey, itemCost, itemOp, itemOrigin, itemSequence, itemTerms, itemAt = 1, 2, 3, 4,
-		5, 6, 7, 8
-	itemHold, itemTell, itemMaxDelay = 9, 10, 11
+	itemLimit, itemKey, itemCost, itemOp        = 1, 2, 3, 4
+	itemOrigin, itemSequence, itemTerms, itemAt = 5, 6, 7, 8
+	itemHold, itemTell, itemMaxDelay            = 9, 10, 11
 
 	askedOrigin, askedSequence, askedTTL, askedHolder, askedCharge = 1, 2, 3, 4, 6
 
 	replyAnswers = 1
 
-	answerTag, answerRingHash, answerOutcomes, answerError, answerMove, answerOwners, answerCutOff, answerLeaving = 1, 2, 3, 4, 5, 6, 7, 8
+	answerTag, answerRingHash, answerOutcomes, answerError = 1, 2, 3, 4
+	answerMove, answerOwners, answerCutOff, answerLeaving  = 5, 6, 7, 8
 
 	answerWords, answerEpoch = 10, 11
 
 	ownerID, ownerBoot, ownerAddr, ownerFeatures = 1, 2, 3, 4
 
-	outcomeStatus, outcomeOwner, outcomeAllowed, outcomeLimit, outcomeRemaining, outcomeRetry, outcomeReset, outcomeDelay = 1, 2, 3, 4, 5, 6, 7, 8
-	outcomeDrained, outcomeSession, outcomeDegraded, outcomeBound, outcomeHold, outcomeRestarted, outcomeTold             = 9, 10, 11, 12, 13, 14, 15
+	outcomeStatus, outcomeOwner, outcomeAllowed, outcomeLimit     = 1, 2, 3, 4
+	outcomeRemaining, outcomeRetry, outcomeReset, outcomeDelay    = 5, 6, 7, 8
+	outcomeDrained, outcomeSession, outcomeDegraded, outcomeBound = 9, 10, 11, 12
+	outcomeHold, outcomeRestarted, outcomeTold                    = 13, 14, 15
 )
 
 // frameWriter makes a frame of asks.

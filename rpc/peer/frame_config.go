@@ -16,7 +16,8 @@ import (
 const (
 	epochLineage, epochNumber = 1, 2
 
-	configEpoch, configPrevious, configMembers, configVoters, configRivals, configFailover, configCopies = 1, 2, 3, 4, 5, 6, 7
+	configEpoch, configPrevious, configMembers, configVoters = 1, 2, 3, 4
+	configRivals, configFailover, configCopies               = 5, 6, 7
 
 	memberID, memberBoot, memberRole, memberZone = 1, 2, 3, 4
 )

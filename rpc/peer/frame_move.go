@@ -15,7 +15,9 @@ import (
 
 // Field numbers of peer.proto for what is said about partitions.
 const (
-	moveFrom, moveTo, moveID, moveTerm, moveClaim, moveSequence, moveBegin, moveEntries, moveGift, moveTaken, moveEnd, moveLent, moveCharges, moveHolds = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14
+	moveFrom, moveTo, moveID, moveTerm, moveClaim             = 1, 2, 3, 4, 5
+	moveSequence, moveBegin, moveEntries, moveGift, moveTaken = 6, 7, 8, 9, 10
+	moveEnd, moveLent, moveCharges, moveHolds                 = 11, 12, 13, 14
 
 	moveAge, moveAddr, moveEpoch, moveLacking, moveLackAge, moveWhole = 18, 19, 20, 21, 22, 23
 
@@ -30,7 +32,8 @@ const (
 
 // Field numbers of a copy of a hold.
 const (
-	holdLimit, holdKey, holdOrigin, holdSequence, holdUnits, holdLeft, holdHolder, holdState, holdUsed, holdCharge = 1, 2, 3, 4, 5, 6, 7, 8, 9, 11
+	holdLimit, holdKey, holdOrigin, holdSequence, holdUnits = 1, 2, 3, 4, 5
+	holdLeft, holdHolder, holdState, holdUsed, holdCharge   = 6, 7, 8, 9, 11
 )
 
 // maxMemory is the most items that an ask may have, and so the most answers that one memory has.

@@ -82,7 +82,8 @@ func (g greeting) admit(ctx context.Context) (other greeting, err error) {
 			g.node, protocol, version, twoProtocols)
 	case other.cluster != g.cluster:
 		return other, status.Errorf(codes.PermissionDenied, "node %s belongs to the cluster %q, "+
-			"the caller to %q; give all nodes of a cluster the same name", g.node, g.cluster, other.cluster)
+			"the caller to %q; give all nodes of a cluster the same name", g.node,
+			g.cluster, other.cluster)
 	}
 	return other, nil
 }

@@ -18,7 +18,8 @@ import (
 // A certificate of the peers' authority says which node it is for, in its subject alternative
 // names:
 //
-//	penstock://node/n1       the node n1 (escaped as in a path); without any such name, the DNS name n1 says the same
+//	penstock://node/n1       the node n1 (escaped as in a path); without any such name, the DNS
+//	                         name n1 says the same
 //	penstock://role/member   it may own keys; penstock://role/agent: it may not
 //
 // A member's certificate is good for an agent too. One that is an agent's alone may name all nodes

@@ -20,7 +20,8 @@ import (
 // A snapshot is what a table and its book know, on a disk. It begins with a line that says what it
 // is, and goes on with records:
 //
-//	length of the body 4 bytes | CRC-32C of the body 4 | body: wall clock 8, in ns since the Unix epoch | frame
+//	length of the body, 4 bytes | CRC-32C of the body, 4 |
+//	body: wall clock, 8, in ns since the Unix epoch | frame
 //
 // Integers are little endian. A frame is one of proto/penstock/peer/v1/peer.proto, and its only ask
 // carries copies of entries or holds, as nodes send them to each other; their instants are relative

@@ -16,7 +16,8 @@ import (
 // a command: they say what that time means now, so a change of burst, count or period keeps the
 // debt in time.
 //
-//	e = floor(period / count) in ns;  dvt = e × (max_burst + 1);  new = max(arrival, now) + quantity × e
+//	e = floor(period / count) in ns;  dvt = e × (max_burst + 1)
+//	new = max(arrival, now) + quantity × e
 //	allowed iff new − dvt ≤ now;  then arrival = new
 //	[refused, max_burst + 1, (dvt − ttl) / e, new − dvt − now or −1, ttl],  ttl = arrival − now
 //

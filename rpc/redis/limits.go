@@ -22,9 +22,12 @@ import (
 // either and the same limit, period and refill. A key of CL.THROTTLE has one counter whatever the
 // numbers, so these limits have a name:
 //
-//	RL.REDUCE key max seconds REFILL n       {"algorithm":"token_bucket","client_time":true,"limit":max,"per":"…s","refill":n}
-//	RL.SESSIONIZE key max seconds REFILL n   the same and "sessions":true
-//	CL.THROTTLE key burst count seconds      {"name":"cl.throttle","algorithm":"gcra","limit":count,"per":"…s","burst":burst+1}
+//	RL.REDUCE key max seconds REFILL n
+//	    {"algorithm":"token_bucket","client_time":true,"limit":max,"per":"…s","refill":n}
+//	RL.SESSIONIZE key max seconds REFILL n
+//	    the same and "sessions":true
+//	CL.THROTTLE key burst count seconds
+//	    {"name":"cl.throttle","algorithm":"gcra","limit":count,"per":"…s","burst":burst+1}
 //
 // A command does what it does where it comes from, faults of their arithmetic excepted: numbers
 // that overflow there are refused here.

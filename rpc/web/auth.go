@@ -172,9 +172,10 @@ const placeholders = "{header:NAME}, {header:NAME|DEFAULT}, {host}, {ip}, {metho
 //	{header:NAME}  a header, which must be there, and once
 //	{header:NAME|DEFAULT}  the same; DEFAULT if it is not there or empty
 //	{host}         X-Forwarded-Host, or Host, in lower case, without a port
-//	{ip}           the client's address; an IPv6 address as its /64, which one client has as a whole
+//	{ip}           the client's address; an IPv6 address as its /64, which one client has whole
 //	{method}       X-Forwarded-Method, X-Original-Method, or the method itself
-//	{path}         of X-Forwarded-Uri or X-Original-URI, decoded and cleaned, without its query; else the path itself
+//	{path}         of X-Forwarded-Uri or X-Original-URI, decoded and cleaned, without its query;
+//	               else the path itself
 //
 // How values are kept apart says rules.Template.
 func (w *web) fill(template string, r *http.Request) (string, error) {

@@ -39,7 +39,8 @@ func TestGubernatorSharesNamedLimits(t *testing.T) {
 	// And one that requests bring along.
 	r.Name, r.Limit, r.Duration = "own", 5, 3_600_000
 	one(r)
-	inline := `{"key":"alice","cost":3,"inline":{"name":"own","algorithm":"stated_window","limit":5,"per":"1h"}}`
+	inline := `{"key":"alice","cost":3,"inline":{"name":"own","algorithm":"stated_window",` +
+		`"limit":5,"per":"1h"}}`
 	if _, body := rpctest.Page(h, "POST", "/v1/check", inline); !strings.Contains(body,
 		`"remaining":1,`) {
 		t.Error(body)
@@ -78,8 +79,10 @@ func TestGubernatorJSON(t *testing.T) {
 	h := New(Config{Node: node})
 	for i, body := range []string{
 		`{"requests":[{"name":"n","unique_key":"k","hits":1,"limit":10,"duration":60000}]}`,
-		`{"requests":[{"name":"n","uniqueKey":"k","hits":"1","limit":"10","duration":"60000","algorithm":"TOKEN_BUCKET","behavior":1}]}`,
-		`{"requests":[{"name":"n","unique_key":"k","hits":1e0,"limit":10,"duration":60000,"behavior":"GLOBAL","metadata":{"a":"b"},"createdAt":"1","later":[{}]}],"more":1}`,
+		`{"requests":[{"name":"n","uniqueKey":"k","hits":"1","limit":"10","duration":"60000",` +
+			`"algorithm":"TOKEN_BUCKET","behavior":1}]}`,
+		`{"requests":[{"name":"n","unique_key":"k","hits":1e0,"limit":10,"duration":60000,` +
+			`"behavior":"GLOBAL","metadata":{"a":"b"},"createdAt":"1","later":[{}]}],"more":1}`,
 	} {
 		answer, text := rpctest.Page(h, "POST", "/v1/GetRateLimits", body)
 		var out struct {
@@ -150,7 +153,8 @@ func TestGubernatorBodyIsCountedBeforeItIsRead(t *testing.T) {
 
 func FuzzGubernatorJSON(f *testing.F) {
 	f.Add(
-		`{"requests":[{"name":"n","unique_key":"k","hits":"1","limit":10,"duration":60000,"metadata":{"\"{":"\\"}}]}`)
+		`{"requests":[{"name":"n","unique_key":"k","hits":"1","limit":10,"duration":60000,` +
+			`"metadata":{"\"{":"\\"}}]}`)
 	f.Add(`{"requests":[{"behavior":36,"algorithm":"LEAKY_BUCKET"}]}`)
 	h := New(Config{Node: rpctest.Alone(f)})
 	f.Fuzz(func(t *testing.T, body string) {

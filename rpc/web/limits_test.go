@@ -127,8 +127,10 @@ func TestPutLimit(t *testing.T) {
 		`{"algorithm":"gcra","limit":3,"per":"1h"}`:             "limit.name: is missing",
 		`{"name":"x","algorithm":"gcra","limit":3}`:             "limit.per: ",
 		`{"name":"x","algorithm":"gcra","limit":-3,"per":"1h"}`: "limit.limit: is -3",
-		`{"name":"x","algorithm":"fancy","limit":3,"per":"1h"}`: `limit.algorithm: \"fancy\" is not there`,
-		`{"name":"x","on_error":"shrug","algorithm":"gcra"}`:    `limit.on_error: \"shrug\" is unknown; there is: local, allow, deny`,
+		`{"name":"x","algorithm":"fancy","limit":3,"per":"1h"}`: `limit.algorithm: \"fancy\" is ` +
+			`not there`,
+		`{"name":"x","on_error":"shrug","algorithm":"gcra"}`: `limit.on_error: \"shrug\" is ` +
+			`unknown; there is: local, allow, deny`,
 
 		perHour + `,"status":200}`:                              "limit.status: is 200; 400 to 599",
 		perHour + `,"spread":"x"}`:                              `limit.spread: \"x\" is no share`,

@@ -120,7 +120,8 @@ func TestHTTPCrossSite(t *testing.T) {
 			{"POST", "/v1/reset", item},
 			{
 				"POST", "/v1/GetRateLimits",
-				`{"requests":[{"name":"demo","unique_key":"k","hits":1,"limit":5,"duration":1000}]}`,
+				`{"requests":[{"name":"demo","unique_key":"k","hits":1,"limit":5,` +
+					`"duration":1000}]}`,
 			},
 			{"GET", "/debug/pprof/profile", ""},
 		} {

@@ -134,14 +134,16 @@ func TestHTTPBody(t *testing.T) {
 	}
 
 	out := post("/v1/check",
-		`{"items":[{"limit":"demo","key":"a","cost":5},{"limit":"demo","key":"a"},{"limit":"demo","key":"b"}]}`)
+		`{"items":[{"limit":"demo","key":"a","cost":5},{"limit":"demo","key":"a"},`+
+			`{"limit":"demo","key":"b"}]}`)
 	all := out["decisions"].([]any)
 	if out["allowed"] != false || len(all) != 3 || all[0].(map[string]any)["allowed"] != true ||
 		all[1].(map[string]any)["allowed"] != false || all[2].(map[string]any)["remaining"] != 4.0 {
 		t.Errorf("a batch: %v", out)
 	}
 	if out = post("/v1/check",
-		`{"items":[{"limit":"demo","key":"c","cost":4},{"limit":"demo","key":"c","cost":2}],"atomic":true}`); out["allowed"] != false {
+		`{"items":[{"limit":"demo","key":"c","cost":4},{"limit":"demo","key":"c","cost":2}],`+
+			`"atomic":true}`); out["allowed"] != false {
 		t.Errorf("all or nothing: %v", out)
 	}
 	for _, d := range out["decisions"].([]any) {
@@ -278,7 +280,8 @@ func TestHTTPBadInput(t *testing.T) {
 		{"POST", "/v1/check", `{"items":[{"limit":"demo","key":"k","costs":1}]}`, 400, "costs"},
 		{
 			"POST", "/v1/check",
-			`{"items":[{"limit":"demo","inline":{"algorithm":"gcra","limit":1,"per":"1s"},"key":"k"}]}`, 400, "items[0].limit",
+			`{"items":[{"limit":"demo","inline":{"algorithm":"gcra","limit":1,"per":"1s"},` +
+				`"key":"k"}]}`, 400, "items[0].limit",
 		},
 		{
 			"POST", "/v1/check", `{"inline":{"algorithm":"gcra","limit":0,"per":"1s"},"key":"k"}`,
@@ -441,7 +444,10 @@ func TestHTTPHealthAndShow(t *testing.T) {
 	draining = false
 	_, body := rpctest.Page(h, "GET", "/v1/members", "")
 	if want := fmt.Sprintf(
-		`{"members":[{"name":"n1","state":"active","role":"member","http_address":"127.0.0.1:7949","boot":"0000000000000001","limits":"%016x","self":true}],"ring":"%s","limits_disagreeing":[]}`+"\n", node.LimitsHash(), admin.RingName(node.View())); body != want {
+		`{"members":[{"name":"n1","state":"active","role":"member",`+
+			`"http_address":"127.0.0.1:7949","boot":"0000000000000001","limits":"%016x",`+
+			`"self":true}],"ring":"%s","limits_disagreeing":[]}`+
+			"\n", node.LimitsHash(), admin.RingName(node.View())); body != want {
 		t.Errorf("members:\n%s\nwant\n%s", body, want)
 	}
 	if _, body = rpctest.Page(h, "GET", "/v1/ring?key=alice", ""); !strings.Contains(body,
