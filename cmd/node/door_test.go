@@ -264,10 +264,12 @@ func (d *httpDoor) fault(kind string) error {
 func (d *httpDoor) twin(other aDoor, q question) question {
 	switch other.(type) {
 	case *envoyDoor:
-		inlines["edge"] = `{"name":"envoy/edge","algorithm":"fixed_window","limit":5,"per":"365d","drain":true}`
+		inlines["edge"] = `{"name":"envoy/edge","algorithm":"fixed_window","limit":5,` +
+			`"per":"365d","drain":true}`
 		q.limit, q.from, q.key = "edge", ofRequest, "mine="+q.key
 	case *redisDoor:
-		inlines["cell"] = `{"name":"cl.throttle","algorithm":"gcra","limit":5,"per":"10m","burst":5}`
+		inlines["cell"] = `{"name":"cl.throttle","algorithm":"gcra","limit":5,"per":"10m",` +
+			`"burst":5}`
 		q.limit, q.from = "cell", ofRequest
 	}
 	return q
@@ -506,7 +508,8 @@ func (d *envoyDoor) ask(all bool, qs ...question) ([]answer, error) {
 		text := fmt.Sprintf(`{"entries":[{"key":%q,"value":%q}]`, q.limit, q.key)
 		if q.from == ofRequest {
 			text = fmt.Sprintf(
-				`{"entries":[{"key":"mine","value":%q}],"limit":{"requestsPerUnit":5,"unit":"YEAR"}`, q.key)
+				`{"entries":[{"key":"mine","value":%q}],"limit":{"requestsPerUnit":5,`+
+					`"unit":"YEAR"}`, q.key)
 		}
 		text += fmt.Sprintf(`,"hitsAddend":"%d"`, max(q.cost, -q.cost))
 		if q.cost < 0 {

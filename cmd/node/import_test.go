@@ -16,7 +16,8 @@ func FuzzImport(f *testing.F) {
 	)
 	f.Add("domain: a\ndescriptors: [{key: k, value: \"v*\", descriptors: [{key: x}]}]\n")
 	f.Add(
-		`{"requests":[{"name":"a","limit":"1","duration":"1000","behavior":"GLOBAL"}]} {"name":"b"}`,
+		`{"requests":[{"name":"a","limit":"1","duration":"1000","behavior":"GLOBAL"}]} ` +
+			`{"name":"b"}`,
 	)
 	f.Add("limit_req_zone $uri zone=a:1m rate=1r/s;\nserver { location / { limit_req zone=a; } }\n")
 	f.Add("limit_conn_zone \"$a{\" zone=c:1m; server { server_name ~x; limit_conn c 1; }")

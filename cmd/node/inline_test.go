@@ -51,7 +51,8 @@ var floods = map[string]func(t *testing.T, r *running){
 			postFrom(t, r, fmt.Sprint("127.0.7.", k+1), "/v1/check",
 				`{"items":`+list(1000, func(i int) string {
 					return fmt.Sprintf(
-						`{"key":"k%d","inline":{"name":"x-%d-%d","algorithm":"gcra","limit":5,"per":"720h"}}`, i, k, i)
+						`{"key":"k%d","inline":{"name":"x-%d-%d","algorithm":"gcra","limit":5,`+
+							`"per":"720h"}}`, i, k, i)
 				})+"}")
 		}
 	},
@@ -60,7 +61,8 @@ var floods = map[string]func(t *testing.T, r *running){
 			code, answer := postFrom(t, r, "127.0.0.1", "/v1/check",
 				`{"items":`+list(1000, func(i int) string {
 					return fmt.Sprintf(
-						`{"key":"k%d","inline":{"name":"x-%d-%d","algorithm":"gcra","limit":5,"per":"720h"}}`, i, k, i)
+						`{"key":"k%d","inline":{"name":"x-%d-%d","algorithm":"gcra","limit":5,`+
+							`"per":"720h"}}`, i, k, i)
 				})+"}")
 			if k == 39 && (code != http.StatusTooManyRequests ||
 				!strings.Contains(answer, "this client has brought 2048 different limits")) {
@@ -73,7 +75,8 @@ var floods = map[string]func(t *testing.T, r *running){
 			_, answer := postFrom(t, r, "127.0.0.1", "/v1/GetRateLimits",
 				`{"requests":`+list(1000, func(i int) string {
 					return fmt.Sprintf(
-						`{"name":"x-%d-%d","uniqueKey":"k%d","hits":1,"limit":5,"duration":2592000000}`, k, i, i)
+						`{"name":"x-%d-%d","uniqueKey":"k%d","hits":1,"limit":5,`+
+							`"duration":2592000000}`, k, i, i)
 				})+"}")
 			if k == 39 && strings.Count(answer,
 				"this client has brought 2048 different limits") != 1000 {

@@ -153,7 +153,9 @@ func TestTogetherAtTheDoors(t *testing.T) {
 			ask(
 				"/v1/check",
 				fmt.Sprintf(
-					`{"atomic":true,"items":[{"limit":"short","key":%q,"cost":%d},{"limit":"long","key":%q,"cost":%d},{"limit":"short","key":%q,"cost":%d}]}`,
+					`{"atomic":true,"items":[{"limit":"short","key":%q,"cost":%d},`+
+						`{"limit":"long","key":%q,"cost":%d},{"limit":"short","key":%q,`+
+						`"cost":%d}]}`,
 					users[0],
 					costs[0],
 					users[1],

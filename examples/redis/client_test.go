@@ -244,7 +244,8 @@ func TestGoRedis(t *testing.T) {
 func peekHTTP(t *testing.T, n node, key string) int64 {
 	t.Helper()
 	body := fmt.Sprintf(
-		`{"inline":{"name":"cl.throttle","algorithm":"gcra","limit":10,"per":"1h"},"key":%q,"cost":0}`, key)
+		`{"inline":{"name":"cl.throttle","algorithm":"gcra","limit":10,"per":"1h"},"key":%q,`+
+			`"cost":0}`, key)
 	answer, err := http.Post("http://"+n.http+"/v1/check", "application/json",
 		strings.NewReader(body))
 	if err != nil {

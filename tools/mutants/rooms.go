@@ -24,8 +24,8 @@ type step struct {
 	run string // of these tests; empty: all
 }
 
-// rooms are what `make mutants` visits. The doors of rpc are not visited, so of its tests only those
-// that send frames are run.
+// rooms are what `make mutants` visits. The doors of rpc are not visited, so of its tests only
+// those that send frames are run.
 var rooms = []*room{
 	{
 		name: "limiter", dir: "limiter", n: 40, seeds: 30,
