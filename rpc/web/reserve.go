@@ -65,8 +65,7 @@ func (w *web) reserveBody(rw http.ResponseWriter, r *http.Request) {
 	}
 	out := make([]cluster.Decision, len(request.Items))
 	ids, allowed, err := hold.Reserve(w.decider(r), access.Of(r.Context()), request, out,
-		body.TTLMs,
-		body.Holder)
+		body.TTLMs, body.Holder)
 	if err != nil {
 		page.Fault(rw, bodyFault(err, single))
 		return
