@@ -35,23 +35,14 @@ func (v *topVerb) holds(sh shell) error {
 	list := holdList{Holds: []holdRow{}}
 	var mu sync.Mutex // guards list
 	missing, err := v.askMembers(func(ctx context.Context, c *client.Client) error {
-		out, err := adminOf(c).Holds(ctx, &penstockv1.HoldsRequest{
-			Limit: v.Limit,
-			Key:   []byte(v.Key), Holder: v.Holder, Count: int32(v.Count),
-		})
+		out, err := adminOf(c).Holds(ctx, v.whichHolds(v.Count))
 		switch {
 		case errors.Is(err, client.ErrElsewhere):
 			return nil // another node decides on that key
 		case err == nil:
 			mu.Lock()
 			defer mu.Unlock()
-			list.There += out.There
-			for _, h := range out.Holds {
-				list.Holds = append(list.Holds, holdRow{
-					h.LimitName, string(h.Key), h.Holder,
-					h.Units, h.LeftMs, out.Node,
-				})
-			}
+			list.add(out)
 		}
 		return err
 	})
@@ -59,29 +50,54 @@ func (v *topVerb) holds(sh shell) error {
 		return err
 	}
 	list.Missing = missing
-	slices.SortFunc(list.Holds, func(a, b holdRow) int {
-		return cmp.Or(cmp.Compare(a.Left, b.Left), cmp.Compare(a.Name, b.Name),
-			cmp.Compare(a.Key, b.Key), cmp.Compare(a.Holder, b.Holder))
-	})
-	list.Holds = list.Holds[:min(v.Count, len(list.Holds))]
+	list.sort(v.Count)
 	if err := v.print(sh.out, list, list.write); err != nil {
 		return err
 	}
 	return unasked(missing)
 }
 
+// whichHolds asks for those that the command line means.
+func (v *topVerb) whichHolds(count int) *penstockv1.HoldsRequest {
+	return &penstockv1.HoldsRequest{
+		Limit: v.Limit, Key: []byte(v.Key), Holder: v.Holder, Count: int32(count),
+	}
+}
+
+func (l *holdList) add(out *penstockv1.HoldsResponse) {
+	l.There += out.There
+	for _, h := range out.Holds {
+		l.Holds = append(l.Holds, holdRow{
+			h.LimitName, string(h.Key), h.Holder, h.Units, h.LeftMs, out.Node,
+		})
+	}
+}
+
+// sort puts the earliest deadline first, and cuts the rest off.
+func (l *holdList) sort(count int) {
+	slices.SortFunc(l.Holds, func(a, b holdRow) int {
+		return cmp.Or(cmp.Compare(a.Left, b.Left), cmp.Compare(a.Name, b.Name),
+			cmp.Compare(a.Key, b.Key), cmp.Compare(a.Holder, b.Holder))
+	})
+	l.Holds = l.Holds[:min(count, len(l.Holds))]
+}
+
 // write is a table of 80 columns: names and keys that are longer are cut.
 func (l holdList) write(w io.Writer) error {
+	if err := columns(w, holdTable(l.Holds)); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "%s holds are open\n", thousands(l.There))
+	return err
+}
+
+func holdTable(holds []holdRow) [][]string {
 	rows := [][]string{{"UNITS", "RUNS OUT IN", "LIMIT", "OWNER", "KEY", "HOLDER"}}
-	for _, h := range l.Holds {
+	for _, h := range holds {
 		rows = append(rows, []string{
 			thousands(h.Units), wait(h.Left), cut(h.Name, 12),
 			cut(h.Owner, 10), cut(shown(h.Key), 16), cut(shown(h.Holder), 16),
 		})
 	}
-	if err := columns(w, rows); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintf(w, "%s holds are open\n", thousands(l.There))
-	return err
+	return rows
 }

@@ -49,6 +49,8 @@ func (v *topVerb) Run(sh shell) error {
 		return fmt.Errorf("--count %d: give 1 to 1000", v.Count)
 	}
 	switch {
+	case v.Holds && !v.Once && v.Output == "text" && sh.keyboard() != nil:
+		return v.liveHolds(sh)
 	case v.Holds:
 		return v.holds(sh)
 	case v.Key != "" || v.Holder != "":

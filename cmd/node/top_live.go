@@ -40,51 +40,81 @@ func (v *topVerb) live(sh shell) error {
 		l.close()
 		return first.err // a wrong address or token: there is nothing to look at
 	}
+	s := &topScreen{limit: v.Limit}
+	s.take(first)
+	return l.watch(sh, func(ctx context.Context, t *terminal) {
+		look := func(ctx context.Context) (*topLook, time.Duration) {
+			look := l.look(ctx, in)
+			return look, look.slowest
+		}
+		runScreen(ctx, s, t, look, coloured(sh.out))
+	})
+}
+
+// watch has run use the terminal until somebody quits or a signal comes, and closes l then.
+func (l *lookout) watch(sh shell, run func(ctx context.Context, t *terminal)) error {
 	ctx, stop := signal.NotifyContext(context.Background(), endSignals...)
 	defer stop()
+	defer l.close()
 	t, err := openTerminal(sh, true)
 	if err != nil {
 		return err
 	}
 	defer t.close()
-	looks := make(chan *topLook)
-	looking := make(chan struct{})
-	go func() {
-		defer close(looking)
-		defer l.close()
-		l.lookAgain(ctx, in, looks)
-	}()
-	s := &topScreen{limit: v.Limit}
-	s.take(first)
-	s.run(ctx, t, looks, coloured(sh.out))
-	stop()
-	<-looking
+	run(ctx, t)
 	return nil
 }
 
 // endSignals end a verb with a screen. SIGQUIT would else leave the terminal in raw mode.
 var endSignals = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}
 
-// lookAgain asks the cluster until ctx ends.
-func (l *lookout) lookAgain(ctx context.Context, in *penstockv1.TopRequest, to chan<- *topLook) {
-	for pause := topEvery; ; {
-		sleep(ctx, pause)
-		if ctx.Err() != nil {
-			return
+// looking looks at the cluster once. slowest is the longest answer of a node.
+type looking[L any] func(context.Context) (seen L, slowest time.Duration)
+
+// lookAgain looks at the cluster until ctx ends. The last look is done when the channel is closed.
+func lookAgain[L any](ctx context.Context, look looking[L]) <-chan L {
+	looks := make(chan L)
+	go func() {
+		defer close(looks)
+		for pause := topEvery; ; {
+			sleep(ctx, pause)
+			if ctx.Err() != nil {
+				return
+			}
+			began := time.Now()
+			seen, slowest := look(ctx)
+			pause = pauseAfter(time.Since(began), slowest)
+			select {
+			case looks <- seen:
+			case <-ctx.Done():
+				return
+			}
 		}
-		began := time.Now()
-		look := l.look(ctx, in)
-		pause = pauseAfter(time.Since(began), look.slowest)
-		select {
-		case to <- look:
-		case <-ctx.Done():
-			return
-		}
-	}
+	}()
+	return looks
 }
 
-// run draws what is new until somebody quits, ctx ends, or the terminal is gone.
-func (s *topScreen) run(ctx context.Context, t *terminal, looks <-chan *topLook, colours bool) {
+// liveScreen is what a verb shows on the whole terminal.
+type liveScreen[L any] interface {
+	take(look L)
+	press(k key) (quit bool)
+	lines(now time.Time, width, height int, colours bool) []string
+}
+
+// runScreen draws what is new until somebody quits, ctx ends, or the terminal is gone. Nothing looks
+// at the cluster any more when it returns.
+func runScreen[L any](
+	ctx context.Context, s liveScreen[L], t *terminal, look looking[L], colours bool,
+) {
+	ctx, cancel := context.WithCancel(ctx)
+	looks := lookAgain(ctx, look)
+	defer func() {
+		for cancel(); ; {
+			if _, more := <-looks; !more {
+				return
+			}
+		}
+	}()
 	stops := stopSignals()
 	defer signal.Stop(stops)
 	resize := time.NewTicker(resizeEvery)
@@ -99,8 +129,11 @@ func (s *topScreen) run(ctx context.Context, t *terminal, looks <-chan *topLook,
 			t.draw(s.lines(now, w, h, colours))
 		}
 		select {
-		case look := <-looks:
-			s.take(look)
+		case seen, more := <-looks:
+			if !more {
+				return
+			}
+			s.take(seen)
 			drawn = time.Time{}
 		case k, there := <-pressed:
 			if !there || s.press(k) {

@@ -109,6 +109,72 @@ func TestTopLive(t *testing.T) {
 	}
 }
 
+// Promise: on a terminal, top --holds shows the open holds of the whole cluster and what becomes of
+// them; it goes on when its node is gone, and q gives the terminal back.
+func TestTopHoldsLive(t *testing.T) {
+	hourly, err := limiter.New(limiter.Spec{
+		Name: "demo", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 50,
+		Per: time.Hour,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodes, err := startThree(t.Context(), slog.New(slog.DiscardHandler),
+		func(i int, first *running) (settings, error) {
+			s, err := freeDemo(i, first)
+			s.named = cluster.Limits{"demo": hourly}
+			return s, err
+		})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { stopAll(nodes) }()
+	p := startPTY(t, 80, 24, nil, "top", "--holds", "--addr", nodes[0].member.GRPCAddr)
+	p.shows("3 members", "holds 0 to 0 of 0")
+	reserve := func(key string, ttl int) (id string) {
+		t.Helper()
+		body := fmt.Sprintf(`{"items":[{"limit":"demo","key":%q,"cost":3}],"ttl_ms":%d,`+
+			`"holder":"worker"}`, key, ttl)
+		status, answer, err := (&process{http: nodes[1].member.HTTPAddr}).send("POST",
+			"/v1/reserve", body)
+		found := regexp.MustCompile(`"id":"([^"]+)"`).FindStringSubmatch(answer)
+		if err != nil || status != http.StatusOK || found == nil {
+			t.Fatal(status, answer, err)
+		}
+		return found[1]
+	}
+	first := reserve("alice", 600_000)
+	for i := range 29 {
+		reserve(fmt.Sprintf("key-%02d", i), 900_000)
+	}
+	p.shows("holds 1 to 21 of 30", "alice", "worker", "KEY", "UNITS")
+	if strings.Contains(p.colours(), yellow) {
+		t.Errorf("a hold that has minutes left is marked:\n%s", p.text())
+	}
+	p.press("G")
+	p.shows("holds 10 to 30 of 30", "!alice")
+	p.press("g")
+	p.shows("holds 1 to 21 of 30", "alice")
+	reserve("soon", 4_000)
+	p.shows("of 31", "soon")
+	if !strings.Contains(p.colours(), yellow) {
+		t.Errorf("a hold that runs out soon is not marked:\n%s", p.text())
+	}
+	status, answer, err := (&process{http: nodes[1].member.HTTPAddr}).send("POST", "/v1/settle",
+		fmt.Sprintf(`{"id":%q,"actual":1}`, first))
+	if err != nil || status != http.StatusOK {
+		t.Fatal(status, answer, err)
+	}
+	p.shows("holds 1 to 21 of 29", "!alice", "!soon")
+	nodes[0].crash()
+	p.shows("2 members", "of 29")
+	p.press("q")
+	if err := p.ends(); err != nil {
+		t.Errorf("q ends with %v", err)
+	}
+	nodes = nodes[1:]
+}
+
 // Promise: however top ends, the terminal is as it was; and while it is stopped, too.
 func TestTopEnds(t *testing.T) {
 	r, _ := startNode(t, func(s *settings) { s.GRPC = "127.0.0.1:0" })
@@ -169,7 +235,7 @@ func TestTopOnce(t *testing.T) {
 		"--once":    {nil, []string{"--once"}},
 		"TERM=dumb": {[]string{"TERM=dumb"}, nil},
 		"json":      {nil, []string{"-o", "json"}},
-		"--holds":   {nil, []string{"--holds"}},
+		"--holds":   {nil, []string{"--holds", "--once"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := startPTY(t, 80, 24, c.env, append(top, c.args...)...)

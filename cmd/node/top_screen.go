@@ -20,6 +20,11 @@ type topScreen struct {
 	news   []topNews
 
 	order int // of topOrders
+	scrolled
+}
+
+// scrolled is which part of a list a screen shows.
+type scrolled struct {
 	first int // line that is shown first
 	page  int // lines that there was room for
 }
@@ -50,7 +55,7 @@ func (s *topScreen) take(now *topLook) {
 	s.totals, s.list = now.totals(s.look), now.lines(s.look)
 	sortLines(s.list, s.order)
 	s.look = now
-	s.scroll(0)
+	s.scroll(0, len(s.list))
 }
 
 // note remembers which nodes are gone and which are back since the look before.
@@ -88,31 +93,43 @@ func sortedNames(nodes map[string]topNode) (names []string) {
 
 // press does what a key asks for. It reports whether that is to end.
 func (s *topScreen) press(k key) (quit bool) {
+	if k == 'o' {
+		s.order = (s.order + 1) % len(topOrders)
+		sortLines(s.list, s.order)
+		s.first = 0
+		return false
+	}
+	return s.scrolled.press(k, len(s.list))
+}
+
+// press scrolls a list with so many lines. It reports whether the key means that all is to end.
+func (s *scrolled) press(k key, lines int) (quit bool) {
 	switch k {
 	case 'q', 'Q', keyInterrupt:
 		return true
 	case 'j', keyDown:
-		s.scroll(1)
+		s.scroll(1, lines)
 	case 'k', keyUp:
-		s.scroll(-1)
+		s.scroll(-1, lines)
 	case ' ', keyPageDown:
-		s.scroll(max(1, s.page))
+		s.scroll(max(1, s.page), lines)
 	case 'b', keyPageUp:
-		s.scroll(-max(1, s.page))
+		s.scroll(-max(1, s.page), lines)
 	case 'g', keyHome:
-		s.scroll(-len(s.list))
+		s.scroll(-lines, lines)
 	case 'G', keyEnd:
-		s.scroll(len(s.list))
-	case 'o':
-		s.order = (s.order + 1) % len(topOrders)
-		sortLines(s.list, s.order)
-		s.first = 0
+		s.scroll(lines, lines)
 	}
 	return false
 }
 
-func (s *topScreen) scroll(by int) {
-	s.first = max(0, min(s.first+by, len(s.list)-max(1, s.page)))
+func (s *scrolled) scroll(by, lines int) {
+	s.first = max(0, min(s.first+by, lines-max(1, s.page)))
+}
+
+// seen says which of so many lines are seen.
+func (s *scrolled) seen(lines int) (from, to int) {
+	return s.first, min(lines, s.first+s.page)
 }
 
 // painted is a line in a colour; "" is none.
@@ -123,9 +140,13 @@ func (s *topScreen) lines(now time.Time, width, height int, colours bool) []stri
 	head := s.head(now)
 	foot := s.foot(now)
 	s.page = max(1, height-len(head)-len(foot)-2) // the names of columns, and of keys
-	s.scroll(0)
+	s.scroll(0, len(s.list))
 	foot = append(foot, s.keysHelp())
-	all := append(head, s.table(width)...)
+	return onScreen(append(head, s.table(width)...), foot, width, height, colours)
+}
+
+// onScreen puts foot at the lower end of a screen, and cuts off what finds no room.
+func onScreen(all, foot []painted, width, height int, colours bool) []string {
 	for len(all)+len(foot) < height {
 		all = append(all, painted{})
 	}
@@ -172,11 +193,14 @@ func (s *topScreen) head(now time.Time) (head []painted) {
 		head = append(head, painted{"without " + a.name + ": " + a.why, red})
 	}
 	if s.err != nil {
-		head = append(head, painted{fmt.Sprintf("NO NODE ANSWERS since %s (%v); what you see is "+
-			"older than that: %v", s.lostAt.Format(time.TimeOnly),
-			now.Sub(s.lostAt).Round(time.Second), s.err), red})
+		head = append(head, nobodyAnswers(s.err, s.lostAt, now))
 	}
 	return head
+}
+
+func nobodyAnswers(err error, since, now time.Time) painted {
+	return painted{fmt.Sprintf("NO NODE ANSWERS since %s (%v); what you see is older than that: %v",
+		since.Format(time.TimeOnly), now.Sub(since).Round(time.Second), err), red}
 }
 
 // some is a number of things.
@@ -223,9 +247,9 @@ func (s *topScreen) foot(now time.Time) (foot []painted) {
 
 // keysHelp says which keys are seen, and what the keyboard does.
 func (s *topScreen) keysHelp() painted {
-	last := min(len(s.list), s.first+s.page)
+	from, to := s.seen(len(s.list))
 	return painted{fmt.Sprintf("keys %d to %d of %d   q quits  j k scroll  o other order",
-		min(s.first+1, last), last, len(s.list)), bold}
+		min(from+1, to), to, len(s.list)), bold}
 }
 
 // exactness says how good the merged list of the keys that have used most is. Each key is in the
