@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	penstockv1 "penstock/proto/penstock/v1"
@@ -25,64 +24,33 @@ type holdsLook struct {
 
 // liveHolds redraws the screen of open holds until q or a signal.
 func (v *topVerb) liveHolds(sh shell) error {
-	l := &lookout{remote: v.remote, nodes: map[string]*client.Client{}}
-	count := max(v.Count, topListed)
-	first := l.lookHolds(context.Background(), v.whichHolds(count))
-	if first.err != nil {
-		l.close()
-		return first.err // a wrong address or token: there is nothing to look at
-	}
-	s := &holdsScreen{limit: v.Limit}
-	s.take(first)
-	return l.watch(sh, func(ctx context.Context, t *terminal) {
-		look := func(ctx context.Context) (*holdsLook, time.Duration) {
-			look := l.lookHolds(ctx, v.whichHolds(count))
-			return look, look.slowest
-		}
-		runScreen(ctx, s, t, look, coloured(sh.out))
-	})
+	l, which := newLookout(v.remote), v.whichHolds(max(v.Count, topListed))
+	return watch(l, sh, &holdsScreen{limit: v.Limit},
+		func(ctx context.Context) (*holdsLook, time.Duration, error) {
+			look := l.lookHolds(ctx, which)
+			return look, look.slowest, look.err
+		})
 }
 
-// lookHolds asks all members once. Agents hold nothing for others.
+// lookHolds asks all members once.
 func (l *lookout) lookHolds(ctx context.Context, in *penstockv1.HoldsRequest) *holdsLook {
-	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
-	defer cancel()
-	members, err := l.members(ctx)
-	if err != nil {
-		return &holdsLook{at: time.Now(), err: err}
-	}
 	out := &holdsLook{}
-	var each sync.WaitGroup
-	var mu sync.Mutex // guards out
-	for _, m := range members {
-		if m.Role == "agent" || m.State == "failed" {
-			continue
-		}
-		c, err := l.reach(m)
-		each.Go(func() {
-			began := time.Now()
-			answer := &penstockv1.HoldsResponse{}
-			if err == nil {
-				answer, err = askHolds(ctx, c, in)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			if err != nil {
-				why := client.Explain(err, []string{m.GrpcAddress}).Error()
-				out.missing = append(out.missing, absent{m.Name, why})
-				return
-			}
-			out.members++
-			out.list.add(answer)
-			out.slowest = max(out.slowest, time.Since(began))
+	out.missing, out.slowest, out.err = l.each(ctx, holdersOf,
+		func(ctx context.Context, c *client.Client, _ *penstockv1.Member) (func(), error) {
+			answer, err := askHolds(ctx, c, in)
+			return func() { out.list.add(answer); out.members++ }, err
 		})
-	}
-	each.Wait()
-	l.forget(members, out.missing)
-	slices.SortFunc(out.missing, func(a, b absent) int { return strings.Compare(a.name, b.name) })
 	out.list.sort(int(in.Count))
 	out.at = time.Now()
 	return out
+}
+
+// holdersOf are the members that may keep holds: agents do for nobody, and what a failed one has
+// kept another one has taken over.
+func holdersOf(members []*penstockv1.Member) []*penstockv1.Member {
+	return slices.DeleteFunc(slices.Clone(members), func(m *penstockv1.Member) bool {
+		return m.Role == "agent" || m.State == "failed"
+	})
 }
 
 // askHolds asks a member; of a key that another node decides on it has none.

@@ -24,6 +24,10 @@ type lookout struct {
 	nodes map[string]*client.Client // by address
 }
 
+func newLookout(r remote) *lookout {
+	return &lookout{remote: r, nodes: map[string]*client.Client{}}
+}
+
 const (
 	// mostAgents is how many agents are asked for what their doors have answered: there may be
 	// thousands.
@@ -60,42 +64,60 @@ type topNode struct {
 
 // look asks all nodes once.
 func (l *lookout) look(ctx context.Context, in *penstockv1.TopRequest) *topLook {
+	out := &topLook{nodes: map[string]topNode{}, list: topList{Keys: []topRow{}}}
+	choose := func(members []*penstockv1.Member) []*penstockv1.Member {
+		return l.choose(members, out)
+	}
+	out.missing, out.slowest, out.err = l.each(ctx, choose,
+		func(ctx context.Context, c *client.Client, m *penstockv1.Member) (func(), error) {
+			answer, err := askTop(ctx, c, m, in)
+			return func() { out.add(answer, m.Role == "agent", time.Now()) }, err
+		})
+	slices.SortFunc(out.failed, byName)
+	out.at = time.Now()
+	return out
+}
+
+func byName(a, b absent) int { return cmp.Compare(a.name, b.name) }
+
+// each asks those members that choose picks, all at once, and takes in their answers one after the
+// other. missing are those that have not answered; slowest is the longest answer. An error says
+// that no node answers.
+func (l *lookout) each(
+	ctx context.Context, choose func([]*penstockv1.Member) []*penstockv1.Member,
+	ask func(context.Context, *client.Client, *penstockv1.Member) (takeIn func(), err error),
+) (missing []absent, slowest time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()
 	members, err := l.members(ctx)
 	if err != nil {
-		return &topLook{at: time.Now(), err: err}
+		return nil, 0, err
 	}
-	out := &topLook{nodes: map[string]topNode{}, list: topList{Keys: []topRow{}}}
-	var each sync.WaitGroup
-	var mu sync.Mutex // guards out
-	for _, m := range l.choose(members, out) {
+	var all sync.WaitGroup
+	var mu sync.Mutex // guards the results, and what takes answers in
+	for _, m := range choose(members) {
 		c, err := l.reach(m)
-		each.Go(func() {
+		all.Go(func() {
 			began := time.Now()
-			var answer *penstockv1.TopResponse
+			var takeIn func()
 			if err == nil {
-				answer, err = askTop(ctx, c, m, in)
+				takeIn, err = ask(ctx, c, m)
 			}
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
-				out.missing = append(out.missing, absent{
-					m.Name, client.Explain(err, []string{m.GrpcAddress}).Error(),
-				})
+				why := client.Explain(err, []string{m.GrpcAddress}).Error()
+				missing = append(missing, absent{m.Name, why})
 				return
 			}
-			out.add(answer, m.Role == "agent", time.Now())
-			out.slowest = max(out.slowest, time.Since(began))
+			takeIn()
+			slowest = max(slowest, time.Since(began))
 		})
 	}
-	each.Wait()
-	l.forget(members, out.missing)
-	byName := func(a, b absent) int { return cmp.Compare(a.name, b.name) }
-	slices.SortFunc(out.missing, byName)
-	slices.SortFunc(out.failed, byName)
-	out.at = time.Now()
-	return out
+	all.Wait()
+	slices.SortFunc(missing, byName)
+	l.forget(members, missing)
+	return missing, slowest, nil
 }
 
 // members asks a node that is reached, or else the next one, for all nodes.

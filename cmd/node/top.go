@@ -48,16 +48,22 @@ func (v *topVerb) Run(sh shell) error {
 	if v.Count < 1 || v.Count > 1000 {
 		return fmt.Errorf("--count %d: give 1 to 1000", v.Count)
 	}
+	live := !v.Once && v.Output == "text" && sh.keyboard() != nil
 	switch {
-	case v.Holds && !v.Once && v.Output == "text" && sh.keyboard() != nil:
+	case v.Holds && live:
 		return v.liveHolds(sh)
 	case v.Holds:
 		return v.holds(sh)
 	case v.Key != "" || v.Holder != "":
 		return errors.New("--key and --holder are for --holds")
-	case !v.Once && v.Output == "text" && sh.keyboard() != nil:
+	case live:
 		return v.live(sh)
 	}
+	return v.once(sh)
+}
+
+// once prints the keys once.
+func (v *topVerb) once(sh shell) error {
 	list := topList{Keys: []topRow{}}
 	var mu sync.Mutex // guards list
 	missing, err := v.askMembers(func(ctx context.Context, c *client.Client) error {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	penstockv1 "penstock/proto/penstock/v1"
-	"penstock/rpc/client"
 )
 
 const (
@@ -31,45 +30,43 @@ func pauseAfter(took, slowest time.Duration) time.Duration {
 
 // live redraws the screen until q or a signal.
 func (v *topVerb) live(sh shell) error {
-	l := &lookout{remote: v.remote, nodes: map[string]*client.Client{}}
+	l := newLookout(v.remote)
 	in := &penstockv1.TopRequest{
 		Count: int32(max(v.Count, topListed)), Limit: v.Limit, Asked: mostAsked,
 	}
-	first := l.look(context.Background(), in)
-	if first.err != nil {
-		l.close()
-		return first.err // a wrong address or token: there is nothing to look at
-	}
-	s := &topScreen{limit: v.Limit}
-	s.take(first)
-	return l.watch(sh, func(ctx context.Context, t *terminal) {
-		look := func(ctx context.Context) (*topLook, time.Duration) {
+	return watch(l, sh, &topScreen{limit: v.Limit},
+		func(ctx context.Context) (*topLook, time.Duration, error) {
 			look := l.look(ctx, in)
-			return look, look.slowest
-		}
-		runScreen(ctx, s, t, look, coloured(sh.out))
-	})
+			return look, look.slowest, look.err
+		})
 }
 
-// watch has run use the terminal until somebody quits or a signal comes, and closes l then.
-func (l *lookout) watch(sh shell, run func(ctx context.Context, t *terminal)) error {
+// watch shows on the terminal what looks say until somebody quits or a signal comes, and closes l
+// then.
+func watch[L any](l *lookout, sh shell, s liveScreen[L], look looking[L]) error {
+	defer l.close()
+	first, _, err := look(context.Background())
+	if err != nil {
+		return err // a wrong address or token: there is nothing to look at
+	}
+	s.take(first)
 	ctx, stop := signal.NotifyContext(context.Background(), endSignals...)
 	defer stop()
-	defer l.close()
 	t, err := openTerminal(sh, true)
 	if err != nil {
 		return err
 	}
 	defer t.close()
-	run(ctx, t)
+	runScreen(ctx, s, t, look, coloured(sh.out))
 	return nil
 }
 
 // endSignals end a verb with a screen. SIGQUIT would else leave the terminal in raw mode.
 var endSignals = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}
 
-// looking looks at the cluster once. slowest is the longest answer of a node.
-type looking[L any] func(context.Context) (seen L, slowest time.Duration)
+// looking looks at the cluster once. slowest is the longest answer of a node; an error says that no
+// node answers.
+type looking[L any] func(context.Context) (seen L, slowest time.Duration, err error)
 
 // lookAgain looks at the cluster until ctx ends. The last look is done when the channel is closed.
 func lookAgain[L any](ctx context.Context, look looking[L]) <-chan L {
@@ -82,7 +79,7 @@ func lookAgain[L any](ctx context.Context, look looking[L]) <-chan L {
 				return
 			}
 			began := time.Now()
-			seen, slowest := look(ctx)
+			seen, slowest, _ := look(ctx) // what is seen says the error
 			pause = pauseAfter(time.Since(began), slowest)
 			select {
 			case looks <- seen:
@@ -101,20 +98,15 @@ type liveScreen[L any] interface {
 	lines(now time.Time, width, height int, colours bool) []string
 }
 
-// runScreen draws what is new until somebody quits, ctx ends, or the terminal is gone. Nothing looks
-// at the cluster any more when it returns.
+// runScreen draws what is new until somebody quits, ctx ends, or the terminal is gone. Nothing
+// looks at the cluster any more when it returns.
 func runScreen[L any](
 	ctx context.Context, s liveScreen[L], t *terminal, look looking[L], colours bool,
 ) {
 	ctx, cancel := context.WithCancel(ctx)
 	looks := lookAgain(ctx, look)
-	defer func() {
-		for cancel(); ; {
-			if _, more := <-looks; !more {
-				return
-			}
-		}
-	}()
+	defer untilClosed(looks)
+	defer cancel()
 	stops := stopSignals()
 	defer signal.Stop(stops)
 	resize := time.NewTicker(resizeEvery)
@@ -148,6 +140,15 @@ func runScreen[L any](
 			drawn = time.Time{}
 		case <-resize.C:
 		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// untilClosed waits until a channel is closed.
+func untilClosed[L any](c <-chan L) {
+	for {
+		if _, more := <-c; !more {
 			return
 		}
 	}
