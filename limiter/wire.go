@@ -18,8 +18,8 @@ import (
 //
 // Instants among the words are relative to the sender's now: clocks of two nodes may differ by
 // hours, and a state that was on its way for d arrives d too late, which admits too little, never
-// too much. A window that is aligned to the epoch is laid on the nearest boundary of the reader's
-// clock, so the way there does not push it into the next one. Fields that are not known are
+// too much. A window that is aligned to the epoch is laid on a boundary of the reader's clock
+// (land), so the way there does not push it into the next one. Fields that are not known are
 // skipped, words too many are dropped, words too few are zero.
 const (
 	wireAlgorithm = 1 << 3   // field 1, varint
@@ -87,7 +87,7 @@ func (l *Limit) readState(w []int64, b []byte, now Instant) (same bool, err erro
 		(*clientBucketLimit)(l).toMillis(words)
 	}
 	l.shift(words, int64(now))
-	l.land(words)
+	l.land(words, now)
 	l.refit(w, words)
 	settled := make([]int64, len(w))
 	l.merge(settled, w, now) // settles what it takes over
@@ -190,8 +190,9 @@ func (l *Limit) shift(w []int64, ns int64) {
 	}
 }
 
-// land lays a state that has just been shifted on the boundaries of this clock, the nearest ones.
-func (l *Limit) land(w []int64) {
+// land lays a state that has just been shifted, and was in force at now, on the boundaries of this
+// clock.
+func (l *Limit) land(w []int64, now Instant) {
 	switch {
 	case l.Algorithm == TokenBucket && l.Anchor == Epoch && len(w) > 1:
 		if !l.ClientTime {
@@ -205,11 +206,31 @@ func (l *Limit) land(w []int64) {
 			w[0] = end
 		}
 	case l.Algorithm == FixedWindow && l.Anchor == Epoch, l.Algorithm == SlidingWindow:
-		w[0] = nearest(w[0], int64(l.Per))
+		w[0] = landWindow(w[0], int64(now), int64(l.Per))
 	case l.Algorithm == SlidingCounter, l.Algorithm == Concurrency:
 		w[0] = nearest(w[0], l.step)
 	}
 }
+
+// landWindow is where a window begins on this clock that began at t on another one, and is in force
+// there at now. Of clocks in step it is the boundary that both have. Else it is the window in which
+// t lies, if that is in force at now as well: all that was charged lies in it. If it is not, nobody
+// knows how much lies in the one of now, so that gets all. So a window never begins anew because
+// its key has come to another clock.
+func landWindow(t, now, per int64) int64 {
+	t = min(max(t, int64(earliest)), int64(latest))
+	boundary := floorTo(t+per/2, per)
+	if apart := t - boundary; max(apart, -apart) <= min(int64(inStep), per/8) {
+		return boundary
+	}
+	if start := floorTo(t, per); now < start+per {
+		return start
+	}
+	return floorTo(now, per)
+}
+
+// inStep is by how much clocks in step differ at most, with the way of a message on top.
+const inStep = time.Second
 
 // nearest is the multiple of step that is nearest to t, within the bounds of all instants.
 func nearest(t, step int64) int64 {

@@ -24,7 +24,7 @@ type judge struct {
 	holders  []*process                     // of partitions, as far as gifts and decisions tell
 	claims   []time.Duration                // when somebody was first seen to hold a partition who was not given it
 	recalled []time.Duration                // when somebody was last told what is remembered of a partition
-	laid     []time.Duration                // when what is kept of a partition was last laid on a clock out of step with the one before
+	laid     []laying                       // of each partition
 	said     sayings                        // what clients may hear under an ID
 	granted  grants                         // what was set aside of several owners
 	checked  [promises]uint64               // how often each promise was looked at
@@ -58,7 +58,7 @@ func newJudge(w *world) *judge {
 		cold: -warmUp, gifts: slices.Repeat([]time.Duration{-warmUp}, ring.Partitions), holders: make([]*process, ring.Partitions),
 		givers: make([]*process, ring.Partitions), troubles: troublesOf(w.plan.faults),
 		recalled: slices.Repeat([]time.Duration{-warmUp}, ring.Partitions),
-		claims:   slices.Repeat([]time.Duration{-warmUp}, ring.Partitions), laid: slices.Repeat([]time.Duration{-warmUp}, ring.Partitions),
+		claims:   slices.Repeat([]time.Duration{-warmUp}, ring.Partitions), laid: slices.Repeat([]laying{{last: -warmUp, other: -warmUp}}, ring.Partitions),
 		tallies: make(map[string]*LimitReport), held: make(map[tenure]uint64), tied: make(map[int]time.Duration), books: newBooks(w),
 	}
 	for i := range w.rules {

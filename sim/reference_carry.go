@@ -63,10 +63,10 @@ func (j *judge) carry(a *account, from, p *process) {
 	}
 	// Others may have held it in between, and decided nothing: then it was laid on their clocks as
 	// well, whoever goes on.
-	laid := j.laid[ring.Partition(a.hash)] >= r.last
+	laid := j.laid[ring.Partition(a.hash)].beside(from, p) >= r.last
 	late := j.carriage()
 	if onTheClock(s) && (s.Calendar == 0 && apart != 0 || laid) {
-		late += s.Per / 2 // windows come to lie on the nearest boundary of another clock
+		late += s.Per // windows come to lie on a boundary of another clock
 	}
 	// What was counted in a window that is over on the clock of from may lie in one on another
 	// clock that is not, and is merged with this one: there and back again, or in a copy that
@@ -79,24 +79,7 @@ func (j *judge) carry(a *account, from, p *process) {
 		r.loose.shift(apart-drift, at)
 		return
 	}
-	// Windows begin by the clock of who decides. The most generous that a new one can be is to
-	// count as if it had decided all along.
-	switch {
-	case s.Algorithm == limiter.TokenBucket:
-		r.loose.shift(apart-drift, at)
-		r.loose.mark = aligned(r.loose.mark, s.Per)
-	case apart.Abs() > inStep || laid: // the nearest boundary of another clock may be one that has already passed: a known fault
-		j.allowed.used[windowAnew]++
-		r.loose = naiveState{}
-		r.past = slices.DeleteFunc(r.past, func(x charged) bool { return x.cost > 0 }) // copies may still not know what was given back
-		r.cut = j.world.now
-	default:
-		r.loose = naiveState{}
-		for _, x := range r.past {
-			// It lies in the window of who charged it, which may have been a little behind.
-			r.loose.charge(min(p.time.at(x.at), x.own), s, x.cost)
-		}
-	}
+	j.carryWindows(a, from, p, laid)
 	a.heard.forgive(s.Limit * a.supply.unit)
 }
 
@@ -300,7 +283,7 @@ func (j *judge) moved(from, p *process, m *cluster.Move) {
 	}
 	for _, g := range m.Lent {
 		if outOfStep {
-			j.laid[g] = j.world.now
+			j.laid[g].add(from, p, j.world.now)
 		}
 	}
 	for _, g := range m.Gift {
@@ -311,7 +294,7 @@ func (j *judge) moved(from, p *process, m *cluster.Move) {
 			}
 			j.holdsNow(int(g), p)
 			if outOfStep {
-				j.laid[g] = j.world.now
+				j.laid[g].add(from, p, j.world.now)
 			}
 		}
 	}

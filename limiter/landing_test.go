@@ -1,0 +1,64 @@
+package limiter
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// TestWindowsComeToAnotherClock: where two clocks are not in step, all that was charged in a window
+// in force, and lies in the window of the other clock, counts there.
+func TestWindowsComeToAnotherClock(t *testing.T) {
+	for _, a := range []Algorithm{FixedWindow, SlidingWindow} {
+		t.Run(a.String(), func(t *testing.T) {
+			rapid.Check(t, func(t *rapid.T) { comeToAnotherClock(t, a) })
+		})
+	}
+}
+
+func comeToAnotherClock(t *rapid.T, a Algorithm) {
+	per := rapid.SampledFrom([]time.Duration{time.Second, 7 * time.Second, time.Minute}).
+		Draw(t, "per")
+	l := mustBe(New(Spec{Name: "l", Algorithm: a, Limit: 100, Per: per}))
+	part := func(from, to int, of string) time.Duration { // of a window
+		return per * time.Duration(rapid.IntRange(from, to).Draw(t, of)) / 64
+	}
+	ahead := per*time.Duration(rapid.IntRange(-2, 2).Draw(t, "windows")) + part(12, 52, "ahead")
+	way := time.Duration(rapid.Int64Range(0, int64(time.Millisecond)).Draw(t, "way"))
+	begin := Instant(1_700_000_040_000_000_000)
+	begin -= begin % Instant(per)
+	var charged []Instant // by the clock of the one that charges
+	w := make([]int64, l.words())
+	at := begin
+	for range rapid.IntRange(1, 6).Draw(t, "charges") {
+		next := at.Add(part(1, 32, "step"))
+		if next >= begin.Add(per) {
+			break
+		}
+		at = next
+		charged = append(charged, at)
+		var d Decision
+		l.decide(w, at, 1, &d)
+	}
+	if len(charged) == 0 {
+		return
+	}
+	now := min(at.Add(part(0, 16, "later")), begin.Add(per)-1)
+	there := now.Add(ahead + way)
+	state, err := l.DecodeState(l.EncodeState(w, now), there)
+	if err != nil {
+		t.Fatal(err)
+	}
+	start, lie := Instant(floorTo(int64(there), int64(per))), int64(0)
+	for _, x := range charged {
+		if x.Add(ahead) >= start {
+			lie++
+		}
+	}
+	var d Decision
+	if l.decide(state, there, 0, &d); d.Remaining > 100-lie {
+		t.Errorf("%d are left, but %d of 100 were charged in the window of this clock, %v ahead",
+			d.Remaining, lie, ahead)
+	}
+}
