@@ -216,8 +216,8 @@ func refusalsCount(s *limiter.Spec) bool { return s.CountRejected || s.Drain || 
 func (j *judge) unheard(a *account, before *process) int64 {
 	r, now := &a.reference, j.world.now
 	since, clean := j.strike(before, r.last)
-	heirless := before.node.View().Active() < 2 || j.world.plan.copies == ownership.NoCopies
-	if !clean || heirless ||
+	if !clean || j.world.plan.copies == ownership.NoCopies ||
+		before.node.View().Active() < 2 || // it had no heir
 		refusalsCount(a.spec) { // nobody knows what of these
 		return a.limit.Capacity()
 	}
