@@ -24,10 +24,11 @@ var files = []protoreflect.FileDescriptor{
 
 // The rules, each for the reader of an API that cannot be taken back:
 //
-//   - a package is its directory and ends in a version, so that a second version can stand beside the first;
+//   - a package is its directory and ends in a version, so that a second version can stand beside
+//     the first;
 //   - names are those that every generator expects: lower_snake fields, UPPER_SNAKE values;
-//   - an enum's zero is UNSPECIFIED, because every absent field reads as zero, and its values begin with its name,
-//     because in C++ they share one scope;
+//   - an enum's zero is UNSPECIFIED, because every absent field reads as zero, and its values begin
+//     with its name, because in C++ they share one scope;
 //   - each call has messages of its own, so that either can grow without the other;
 //   - services, calls and messages say what they mean.
 func TestProtosAreLinted(t *testing.T) {
