@@ -192,7 +192,8 @@ var arrows = map[string]string{
 	"rpc/envoy -> rpc/page":   "… also on pages",
 	"rpc/envoy -> rpc/access": "an Envoy is a client with rights as any other",
 
-	"rpc/client -> proto": "the client speaks the public protocol",
+	"rpc/client -> proto":    "the client speaks the public protocol",
+	"rpc/client -> rpc/wire": "messages of many takes are read by hand, as nodes read them",
 	"rpc/client -> limiter": "while no node answers, or while a lease lasts, the client decides " +
 		"by the same arithmetic, if it is told to",
 

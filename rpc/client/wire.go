@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	penstockv1 "penstock/proto/penstock/v1"
+	"penstock/rpc/wire"
 )
 
 // This file encodes and decodes the messages of CheckStream by hand. The protobuf library would
@@ -122,30 +123,30 @@ type streamResponse struct {
 
 // readResponse decodes b; ok is false if b is not a valid message.
 func readResponse(b []byte) (r streamResponse, ok bool) {
-	f := fields{rest: b}
+	f := wire.Fields{Rest: b}
 	var failed []byte
-	for f.next() {
-		switch f.num {
+	for f.Next() {
+		switch f.Num {
 		case 1:
-			r.tag = f.value
+			r.tag = f.Value
 		case 2:
-			r.check = f.text
+			r.check = f.Bytes
 		case 3:
-			failed = f.text
+			failed = f.Bytes
 		}
 	}
-	ok = !f.broken
+	ok = f.Err == nil
 	if failed != nil {
 		code, text := codes.Unknown, ""
-		for f = (fields{rest: failed}); f.next(); {
-			switch f.num {
+		for f = (wire.Fields{Rest: failed}); f.Next(); {
+			switch f.Num {
 			case 1:
-				code = codes.Code(f.value)
+				code = codes.Code(f.Value)
 			case 2:
-				text = string(f.text)
+				text = string(f.Bytes)
 			}
 		}
-		ok = ok && !f.broken
+		ok = ok && f.Err == nil
 		r.err = status.Error(code, text)
 	}
 	return r, ok
@@ -153,9 +154,9 @@ func readResponse(b []byte) (r streamResponse, ok bool) {
 
 // next decodes the next decision of the response into d. It returns false if none is left.
 func (r *streamResponse) next(d *Decision, known *names) bool {
-	for f := (fields{rest: r.check}); f.next(); {
-		if r.check = f.rest; f.num == 1 && f.wire == protowire.BytesType {
-			return readDecision(f.text, d, known)
+	for f := (wire.Fields{Rest: r.check}); f.Next(); {
+		if r.check = f.Rest; f.Num == 1 && f.Wire == protowire.BytesType {
+			return readDecision(f.Bytes, d, known)
 		}
 	}
 	r.check = nil
@@ -197,138 +198,75 @@ func (n *names) again(last *string, b []byte) string {
 
 func readDecision(b []byte, d *Decision, known *names) bool {
 	*d = Decision{Source: sourceText(0)}
-	f := fields{rest: b}
-	for f.next() {
-		switch f.num {
+	f := wire.Fields{Rest: b}
+	for f.Next() {
+		switch f.Num {
 		case 1:
-			d.Allowed = f.value != 0
+			d.Allowed = f.Value != 0
 		case 2:
-			d.Limit = int64(f.value)
+			d.Limit = int64(f.Value)
 		case 3:
-			d.Remaining = int64(f.value)
+			d.Remaining = int64(f.Value)
 		case 4:
-			d.RetryAfter = duration(int64(f.value))
+			d.RetryAfter = duration(int64(f.Value))
 		case 5:
-			d.ResetAfter = duration(int64(f.value))
+			d.ResetAfter = duration(int64(f.Value))
 		case 6:
-			d.Delay = duration(int64(f.value))
+			d.Delay = duration(int64(f.Value))
 		case 7:
-			d.LimitName = known.again(&known.limit, f.text)
+			d.LimitName = known.again(&known.limit, f.Bytes)
 		case 8:
-			d.Owner = known.again(&known.owner, f.text)
+			d.Owner = known.again(&known.owner, f.Bytes)
 		case 9:
-			d.Source = sourceText(penstockv1.Source(f.value))
+			d.Source = sourceText(penstockv1.Source(f.Value))
 		case 10:
-			d.Degraded = f.value != 0
+			d.Degraded = f.Value != 0
 		case 11:
-			d.Bound = int64(f.value)
+			d.Bound = int64(f.Value)
 		case 12:
-			d.Shadow = f.value != 0
+			d.Shadow = f.Value != 0
 		default:
 			d.setRare(&f, known)
 		}
 	}
-	return !f.broken
+	return f.Err == nil
 }
 
 // setRare sets a field that few decisions have.
-func (d *Decision) setRare(f *fields, known *names) {
-	switch f.num {
+func (d *Decision) setRare(f *wire.Fields, known *names) {
+	switch f.Num {
 	case 13:
-		d.Drained = int64(f.value)
+		d.Drained = int64(f.Value)
 	case 14:
-		d.Session = time.UnixMilli(int64(f.value))
+		d.Session = time.UnixMilli(int64(f.Value))
 	case 15:
-		d.Restarted = f.value != 0
+		d.Restarted = f.Value != 0
 	case 16:
-		d.Override = known.again(&known.override, f.text)
+		d.Override = known.again(&known.override, f.Bytes)
 	case 17:
-		d.Tag = known.of(f.text)
+		d.Tag = known.of(f.Bytes)
 	case 18:
-		d.Tier = int(int32(f.value))
+		d.Tier = int(int32(f.Value))
 	case 19:
-		f.broken = !d.Denial.read(f.text, known)
+		if !d.Denial.read(f.Bytes, known) {
+			f.Err = wire.ErrMessage
+		}
 	}
 }
 
 func (d *Denial) read(b []byte, known *names) bool {
-	f := fields{rest: b}
-	for f.next() {
-		switch f.num {
+	f := wire.Fields{Rest: b}
+	for f.Next() {
+		switch f.Num {
 		case 1:
-			d.Status = int(int32(f.value))
+			d.Status = int(int32(f.Value))
 		case 2:
-			d.ContentType = known.of(f.text)
+			d.ContentType = known.of(f.Bytes)
 		case 3:
-			d.Body = known.of(f.text)
+			d.Body = known.of(f.Bytes)
 		}
 	}
-	return !f.broken
-}
-
-// fields iterates over the fields of a message.
-type fields struct {
-	rest   []byte
-	broken bool // the iteration ended early: rest is not a valid message
-
-	num   protowire.Number
-	wire  protowire.Type
-	value uint64 // of a varint
-	text  []byte // of a string, bytes or message
-}
-
-func (f *fields) next() bool {
-	b := f.rest
-	if len(b) < 2 || b[0] < 1<<3 || b[0] >= 0x80 {
-		return f.nextLong()
-	}
-	f.num, f.wire, f.text = protowire.Number(b[0]>>3), protowire.Type(b[0]&7), nil
-	switch f.wire {
-	case protowire.VarintType:
-		// the value in most decisions is -1
-		if len(b) > 10 && binary.LittleEndian.Uint64(b[1:]) == ^uint64(0) && b[9] == 0xff &&
-			b[10] == 1 {
-			f.value, f.rest = ^uint64(0), b[11:]
-			return true
-		}
-		var v uint64
-		for i := 1; i < min(len(b), 10); i++ {
-			if v |= uint64(b[i]&0x7f) << (7 * (i - 1)); b[i] < 0x80 {
-				f.value, f.rest = v, b[i+1:]
-				return true
-			}
-		}
-	case protowire.BytesType:
-		if n := 2 + int(b[1]); b[1] < 0x80 && n <= len(b) {
-			f.value, f.text, f.rest = 0, b[2:n], b[n:]
-			return true
-		}
-	}
-	return f.nextLong()
-}
-
-func (f *fields) nextLong() bool {
-	if len(f.rest) == 0 {
-		return false
-	}
-	num, wire, n := protowire.ConsumeTag(f.rest)
-	if f.broken = n < 0; f.broken {
-		return false
-	}
-	f.num, f.wire, f.value, f.text, f.rest = num, wire, 0, nil, f.rest[n:]
-	switch wire {
-	case protowire.VarintType:
-		f.value, n = protowire.ConsumeVarint(f.rest)
-	case protowire.BytesType:
-		f.text, n = protowire.ConsumeBytes(f.rest)
-	default:
-		n = protowire.ConsumeFieldValue(num, wire, f.rest)
-	}
-	if f.broken = n < 0; f.broken {
-		return false
-	}
-	f.rest = f.rest[n:]
-	return true
+	return f.Err == nil
 }
 
 // sources are the names of sources as Decision.Source has them.

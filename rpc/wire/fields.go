@@ -34,6 +34,10 @@ func (f *Fields) Next() bool {
 	f.Num, f.Wire = protowire.Number(b[0]>>3), protowire.Type(b[0]&7)
 	switch f.Wire {
 	case protowire.VarintType:
+		if b[1] == 0xff && beginsWithNever(b[1:]) { // a time that never comes
+			f.Value, f.Bytes, f.Rest = ^uint64(0), nil, b[11:]
+			return true
+		}
 		var v uint64
 		for i := 1; i < min(len(b), 10); i++ {
 			if v |= uint64(b[i]&0x7f) << (7 * (i - 1)); b[i] < 0x80 {
@@ -53,6 +57,11 @@ func (f *Fields) Next() bool {
 		}
 	}
 	return f.nextLong()
+}
+
+// beginsWithNever reports whether b begins with the varint of -1, which has ten bytes.
+func beginsWithNever(b []byte) bool {
+	return len(b) > 9 && binary.LittleEndian.Uint64(b) == ^uint64(0) && b[8] == 0xff && b[9] == 1
 }
 
 func (f *Fields) nextLong() bool {
