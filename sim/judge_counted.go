@@ -63,11 +63,14 @@ func (j *judge) dies(p *process) {
 	lag := replicationInterval + j.world.network.slowest(p.machine)
 	p.fading = append(p.fading, fading{j.world.now - lag, j.world.now})
 	if !slices.ContainsFunc(j.world.machines, func(m *machine) bool {
-		return m.process != nil && m.process != p && m.role == cluster.RoleMember
+		return m.process != nil && m.process != p && m.role == cluster.RoleMember && !m.process.gaveAll()
 	}) {
 		j.cold = j.world.now // no memory is left that could know
 	}
 }
+
+// gaveAll reports whether p leaves, and has nothing any more that it could tell.
+func (p *process) gaveAll() bool { return p.leaving && p.node.Held() == 0 }
 
 // linesChange notes that a line was cut or mended. Many mostly are at once, so what follows from it
 // is worked out when something else happens.
