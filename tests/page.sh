@@ -121,6 +121,39 @@ shows "$dir/seen" '../../etc/<b>pass</b>?wd#|' "a limit may be named like a path
 shows "$dir/seen" '<b>bob</b>|signup|3|0|' "a key is a text, whatever it looks like"
 shows "$dir/seen" 'path: /login*|signup for {ip}' "it lists the rules"
 
+# Fifty nodes, of which two have failed: the answers of n1 with more nodes in them. The page counts them, and draws them all.
+go build -C ../tools -o "$dir/fifty" ./fifty
+many=127.0.0.1:$(port)
+run fifty "$dir/fifty" -node "${http[n1]}" -listen "$many"
+if until_true 10 ready "$many"; then ok "fifty nodes are simulated"; else not_ok "no fifty nodes: $(cat "$dir/fifty.log")"; fi
+cat >"$dir/fifty.js" <<'JS'
+(() => {
+  const text = (id) => document.getElementById(id).innerText;
+  const names = [...document.querySelectorAll("#members tr button")];
+  return "summary " + text("summary").includes("48 of 48 nodes own keys") +
+    "\nfailed " + ([...document.querySelectorAll("#members tr.bad")].length === 2) +
+    "\nnames " + names.every((b) => b.offsetHeight < 2 * parseFloat(getComputedStyle(b).fontSize)) +
+    "\nowned " + (new Set([...document.querySelectorAll("#members tr")].map((r) => r.cells[4].textContent)).size > 1);
+})()
+JS
+fifty='document.querySelectorAll("#members tr").length === 50 && document.querySelectorAll("#heavy tr").length >= 3 && document.querySelectorAll("#limits tr").length >= 5'
+for look in "390" "800" "1600" "1600 -dark"; do
+	set -- $look
+	if look -width "$1" ${2:-} "http://$many/ui/" "wait=$fifty" sleep=1s "eval=$(cat "$dir/fit.js")" "eval=$(cat "$dir/fifty.js")" \
+		"picture=$dir/fifty-$1${2:-}.png" >"$dir/seen" 2>&1; then
+		ok "$look: the page shows fifty nodes, and complains of nothing"
+	else
+		not_ok "$look, fifty nodes: $(head -c 3000 "$dir/seen")"
+	fi
+	holds "$dir/seen" fits "$look: with fifty nodes nothing is wider than the window"
+	holds "$dir/seen" contrast "$look: with fifty nodes contrast is 4.5 at least ($(sed -n 's/^worst //p' "$dir/seen"))"
+	holds "$dir/seen" summary "$look: those that own keys are counted"
+	holds "$dir/seen" failed "$look: those that have failed are marked"
+	holds "$dir/seen" names "$look: no name is broken"
+	if [ -s "$dir/fifty-$1${2:-}.png" ]; then ok "$look: fifty nodes can be seen"; else not_ok "$look: there is no picture of fifty nodes"; fi
+done
+holds "$dir/seen" owned "the partitions of fifty nodes are counted"
+
 # A key, by keyboard alone.
 if look "$page" "wait=$filled" 'eval=document.getElementById("limit").focus(), document.execCommand("insertText", false, "signup")' key=Tab \
 	'eval=document.execCommand("insertText", false, "alice"), document.activeElement.id' key=Tab 'eval=document.activeElement.textContent' key=Enter \
