@@ -31,7 +31,7 @@ var paths = []path{
 	{"./rpc", "^BenchmarkUnary$/(owner|forwarded)/callers=64", 5000},
 	{"./rpc/redis", "^BenchmarkRedis$/(CL.THROTTLE|RL.REDUCE)/pipeline=50", 50_000},
 	{"./rpc/envoy", "^BenchmarkShouldRateLimit$", 5000},
-	{"./rpc", "^BenchmarkHTTP$", 5000},
+	{"./rpc/web", "^BenchmarkHTTP$", 5000},
 	{"./embedded", "^BenchmarkTake$", 5000},
 	{"./rpc/resp", "^BenchmarkParse$", 5000},
 }

@@ -42,6 +42,18 @@ func (t *Tracer) HTTP(n *cluster.Node, header http.Header) door.Decider {
 	return &node{n, t, "http", propagation.HeaderCarrier(header)}
 }
 
+// CheckHTTP has n decide on r, as that of HTTP does. No interface stands between, so that r and out
+// may lie on the stack of the door.
+func (t *Tracer) CheckHTTP(
+	n *cluster.Node, header http.Header, r *cluster.Request, out []cluster.Decision,
+) error {
+	if t == nil {
+		return n.Check(r, out)
+	}
+	traced := node{n, t, "http", propagation.HeaderCarrier(header)}
+	return traced.Check(r, out)
+}
+
 // GRPC is n for a call of a client with this context.
 func (t *Tracer) GRPC(n *cluster.Node, ctx context.Context) door.Decider {
 	if t == nil {

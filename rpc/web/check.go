@@ -160,7 +160,7 @@ func (w *web) charge(r *http.Request, request *cluster.Request, out []cluster.De
 			return err
 		}
 	}
-	return w.decider(r).Check(request, out)
+	return w.Trace.CheckHTTP(w.Node, r.Header, request, out)
 }
 
 // decider is the node, which decides on r in a span if there are spans.
