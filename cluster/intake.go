@@ -89,6 +89,7 @@ func (ik *intake) claimedLocked(
 // with them and that this node does not hold.
 func (ik *intake) mergeLocked(now limiter.Instant, m *Move, a *MoveAnswer) {
 	a.Refused = ik.parts.unheldLocked(m.Lent)
+	ik.importHolds(now, m, true)
 	for i := range m.Entries {
 		e := &m.Entries[i]
 		if len(a.Refused) == 0 ||
@@ -96,7 +97,7 @@ func (ik *intake) mergeLocked(now limiter.Instant, m *Move, a *MoveAnswer) {
 			ik.importLocked(now, m, e, false)
 		}
 	}
-	ik.importHolds(now, m)
+	ik.importHolds(now, m, false)
 	ik.holdsPassed(m)
 	ik.holder.recent.Learn(now, m.Taken)
 	ik.copier.copyLentLocked(m.Lent)
@@ -184,6 +185,7 @@ func (ik *intake) applyLocked(r *route, now limiter.Instant, m *Move, a *MoveAns
 	ik.beginLocked(in, m)
 	ik.parts.hearLacking(now, m)
 	ik.endLocked(in, m)
+	ik.importHolds(now, m, true)
 	for i := range m.Entries {
 		// An old copy, lent to the holder before this node, makes nothing better that is held here
 		// already.
@@ -192,7 +194,7 @@ func (ik *intake) applyLocked(r *route, now limiter.Instant, m *Move, a *MoveAns
 			ik.importLocked(now, m, &m.Entries[i], true)
 		}
 	}
-	ik.importHolds(now, m)
+	ik.importHolds(now, m, false)
 	ik.holdsPassed(m)
 	ik.parts.complete(ik.parts.list, m)
 	if m.Complete {
@@ -318,12 +320,16 @@ func (ik *intake) acceptsLocked(r *route, m *Move, p int) bool {
 	return m.Term > pt.term || pt.term&(1<<termBits-1) == ik.boot&(1<<termBits-1) // its own claim
 }
 
-// importHolds takes copies over. Those of keys that are not kept here go with the next look
-// (tendHoldsLocked).
-func (ik *intake) importHolds(now limiter.Instant, m *Move) {
+// importHolds takes copies over, of keys that are held here or of others. Of what is held here the
+// book charges what an earlier holder has charged at the end of a hold, so that comes before the
+// state of the key, which has it as well. Holds of keys that are not kept here go with the next
+// look (tendHoldsLocked).
+func (ik *intake) importHolds(now limiter.Instant, m *Move, held bool) {
 	for i := range m.Holds {
-		h := m.Holds[i].on(now.Add(-max(0, m.Age)))
-		ik.holder.book.Import(now, &h)
+		if ik.parts.holds(limiter.Hash(m.Holds[i].Key)) == held {
+			h := m.Holds[i].on(now.Add(-max(0, m.Age)))
+			ik.holder.book.Import(now, &h)
+		}
 	}
 }
 

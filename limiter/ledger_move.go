@@ -62,7 +62,9 @@ func (b *Ledger) sortedLocked(wanted func(hash uint64) bool) (list []*Hold) {
 
 // Import takes h over, which comes from elsewhere, with its Deadline on this book's clock. Of what
 // the book knows and h the later is kept: a hold that has ended stays so, and a deadline is only
-// put off. So it is commutative and idempotent.
+// put off. So it is commutative and idempotent. Where the book decides on the key, what a hold has
+// charged elsewhere at its end is charged here as well: a state of the key that comes along is to
+// be imported after it, so it does not count twice.
 func (b *Ledger) Import(now Instant, h *Hold) { b.merge(now, h, false) }
 
 // Restore is Import of what a file says. It reports whether h was in order.
@@ -104,13 +106,21 @@ func (b *Ledger) merge(now Instant, h *Hold, stored bool) (taken bool) {
 		b.settled = append(b.settled, own.ID)
 	case own.State != HoldOpen || own.Key != h.Key:
 	case h.State != HoldOpen:
-		b.table.adjustReserved(own.Limit, own.Key, own.hash, -own.Units)
-		own.Units, own.Used = 0, h.Used
-		b.endLocked(now, own, h.State)
+		b.endedElsewhereLocked(now, own, h)
 	case h.Deadline > own.Deadline:
 		own.Deadline = h.Deadline // due finds it when the old one comes
 	}
 	return true
+}
+
+// endedElsewhereLocked ends own, an open hold, as h says.
+func (b *Ledger) endedElsewhereLocked(now Instant, own, h *Hold) {
+	if b.open(own.hash) && !b.closeLocked(now, own, h.State, h.Used).Closed {
+		return
+	}
+	b.table.adjustReserved(own.Limit, own.Key, own.hash, -own.Units)
+	own.Units, own.Used = 0, h.Used
+	b.endLocked(now, own, h.State)
 }
 
 // dueHolds is a heap of deadlines. One that was put off since is found out when it comes.
