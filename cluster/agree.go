@@ -118,15 +118,21 @@ func (a *agreement) agree(
 		a.followers.agreedAnew(now)
 	}
 	a.noteRight(cutOff)
-	sends = slices.DeleteFunc(sends, func(s ownership.Send) bool {
-		if asker != 0 && s.To == asker {
+	a.send(slices.DeleteFunc(sends, func(s ownership.Send) bool {
+		answers := asker != 0 && s.To == asker && !isRenewal(s.Message)
+		if answers {
 			said = append(said, s.Message)
-			return true
 		}
-		return false
-	})
-	a.send(sends)
+		return answers
+	}))
 	return said
+}
+
+// isRenewal reports whether m asks for the right to decide. It does so for the whole time until the
+// next one, so it is a call of its own: an answer that comes too late is heard by nobody.
+func isRenewal(m ownership.Message) bool {
+	_, is := m.(ownership.Renew)
+	return is
 }
 
 // stepLocked takes events in, and returns what follows from them.
