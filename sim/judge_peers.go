@@ -10,11 +10,12 @@ import (
 
 // What nodes answer each other is what they decided, in time, and what may be passed on.
 
-// saying is what was answered under an ID: always the same, unless somebody had to forget.
+// saying is what was answered under an ID: always the same, unless a node had to forget, or nothing
+// of it is remembered, since it was refused together with others.
 type saying struct {
 	first, last limiter.Decision
 	by          *process           // who said the last
-	others      []limiter.Decision // the last of each who said something else before
+	others      []limiter.Decision // what was said before that, of what is refused anew each time
 	released    bool               // it was set aside, and has been released since
 }
 
@@ -155,7 +156,7 @@ func (j *judge) says(p *process, it *asked, d limiter.Decision) {
 		}
 		s.first, s.others, s.released = d, s.others[:0], false
 		j.said.byID.put(it.id, s)
-	} else if s.by != p {
+	} else if s.by != p || s.last != d {
 		s.others = append(s.others, s.last)
 	}
 	s.last, s.by = d, p
