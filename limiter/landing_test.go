@@ -62,3 +62,37 @@ func comeToAnotherClock(t *rapid.T, a Algorithm) {
 			d.Remaining, lie, ahead)
 	}
 }
+
+// TestPartsComeToAnotherClock: where two clocks are not in step, a unit of a sliding counter is
+// over no earlier than on the clock by which it was charged.
+func TestPartsComeToAnotherClock(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const per = 10 * time.Second
+		l := mustBe(New(Spec{
+			Name: "l", Algorithm: SlidingCounter, Limit: 100, Per: per,
+			Buckets: rapid.SampledFrom([]int{2, 4, 10}).Draw(t, "buckets"),
+		}))
+		w := make([]int64, l.words())
+		at := Instant(1_700_000_040_000_000_000)
+		var d, here, there Decision
+		for range rapid.IntRange(1, 6).Draw(t, "charges") {
+			at = at.Add(per * time.Duration(rapid.IntRange(0, 12).Draw(t, "step")) / 64)
+			l.decide(w, at, 1, &d)
+		}
+		ahead := per * time.Duration(rapid.IntRange(-128, 128).Draw(t, "ahead")) / 64
+		if _, shared := sharedBoundary(int64(ahead), l.step); shared {
+			return
+		}
+		state, err := l.DecodeState(l.EncodeState(w, at), at.Add(ahead))
+		if err != nil {
+			t.Fatal(err)
+		}
+		later := per * time.Duration(rapid.IntRange(0, 80).Draw(t, "later")) / 64
+		l.decide(w, at.Add(later), 0, &here)
+		l.decide(state, at.Add(ahead+later), 0, &there)
+		if there.Remaining > here.Remaining {
+			t.Errorf("%d are left on a clock that is %v ahead, and %d on the one before, %v later",
+				there.Remaining, ahead, here.Remaining, later)
+		}
+	})
+}

@@ -208,7 +208,7 @@ func (l *Limit) land(w []int64, now Instant) {
 	case l.Algorithm == FixedWindow && l.Anchor == Epoch, l.Algorithm == SlidingWindow:
 		w[0] = landWindow(w[0], int64(now), int64(l.Per))
 	case l.Algorithm == SlidingCounter, l.Algorithm == Concurrency:
-		w[0] = nearest(w[0], l.step)
+		w[0] = landPart(w[0], l.step)
 	}
 }
 
@@ -219,14 +219,32 @@ func (l *Limit) land(w []int64, now Instant) {
 // its key has come to another clock.
 func landWindow(t, now, per int64) int64 {
 	t = min(max(t, int64(earliest)), int64(latest))
-	boundary := floorTo(t+per/2, per)
-	if apart := t - boundary; max(apart, -apart) <= min(int64(inStep), per/8) {
+	if boundary, shared := sharedBoundary(t, per); shared {
 		return boundary
 	}
 	if start := floorTo(t, per); now < start+per {
 		return start
 	}
 	return floorTo(now, per)
+}
+
+// landPart is where a sub-window begins on this clock that began at t on another one: at the
+// boundary that both have, if they are in step, else at the next one. So nothing is over earlier
+// than on the other clock.
+func landPart(t, step int64) int64 {
+	t = min(max(t, int64(earliest)), int64(latest))
+	if boundary, shared := sharedBoundary(t, step); shared {
+		return boundary
+	}
+	return floorTo(t, step) + step
+}
+
+// sharedBoundary is the multiple of step that is nearest to t, which was one on another clock, and
+// whether the two clocks are in step.
+func sharedBoundary(t, step int64) (boundary int64, shared bool) {
+	boundary = floorTo(t+step/2, step)
+	apart := t - boundary
+	return boundary, max(apart, -apart) <= min(int64(inStep), step/8)
 }
 
 // inStep is by how much clocks in step differ at most, with the way of a message on top.

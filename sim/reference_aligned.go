@@ -32,7 +32,7 @@ func (j *judge) carryWindows(a *account, from, p *process, laid bool) {
 		}
 	case !laid && apart.Abs() > inStep && s.Algorithm == limiter.SlidingCounter:
 		r.loose.shift(apart-drift, at)
-		for i := range r.loose.counts { // on the nearest boundary, or later
+		for i := range r.loose.counts { // on a boundary near that, and never before this one
 			c := &r.loose.counts[i]
 			c.begin = aligned(c.begin, s.Per/time.Duration(s.Buckets))
 		}
