@@ -450,7 +450,7 @@ func (r *run) cutOff(f *judge.Fault, n int) error {
 	}
 	f.Struck = r.recorder.now()
 	r.rest(2500, 7000)
-	return r.heal(all)
+	return r.heal(f, all)
 }
 
 // cutPair parts two nodes from each other; if it is one way, the second hears nothing of the first.
@@ -469,10 +469,11 @@ func (r *run) cutPair(f *judge.Fault, both bool) error {
 	}
 	f.Struck = r.recorder.now()
 	r.rest(2500, 7000)
-	return r.heal(v)
+	return r.heal(f, v)
 }
 
-func (r *run) heal(nodes []*node) error {
+func (r *run) heal(f *judge.Fault, nodes []*node) error {
+	f.Undone = r.recorder.now()
 	for _, n := range nodes {
 		if err := r.cluster.net.heal(n.name); err != nil {
 			return err
@@ -492,7 +493,7 @@ func (r *run) lose(f *judge.Fault) error {
 	}
 	f.Struck = r.recorder.now()
 	r.rest(2000, 5000)
-	return r.heal(all)
+	return r.heal(f, all)
 }
 
 // delay makes every way longer.

@@ -245,5 +245,5 @@ func (h *History) judgeCalm(o *Op, f *Fault, kind string, x *Figures, v *Verdict
 func (h *History) silent(o *Op, f *Fault) bool {
 	return o.admitted() && o.Mark == Unmarked && o.Source != "lease" && o.Kind != Settle &&
 		slices.Contains(f.Nodes, o.Node) && o.Start > f.Struck+f.After+f.Slack &&
-		o.End < f.End-time.Second/2
+		o.End < cmp.Or(f.Undone, f.End-time.Second/2)
 }

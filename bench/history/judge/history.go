@@ -132,6 +132,8 @@ type Fault struct {
 	Nodes  []string      `json:"nodes"`  // killed, stopped, leaving or cut off
 	Start  time.Duration `json:"start"`  // before it was done
 	Struck time.Duration `json:"struck"` // after it was done
+	// before it was undone, which takes a while; 0: not known
+	Undone time.Duration `json:"undone,omitempty"`
 	// after it was undone; Struck if there is nothing to undo
 	End     time.Duration `json:"end"`
 	Settled time.Duration `json:"settled"` // every partition is held and copied again

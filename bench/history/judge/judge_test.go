@@ -83,6 +83,13 @@ func cut() *Fault {
 	return f
 }
 
+// undone is a cut of which the undoing began then, in milliseconds, and took until its end.
+func undone(began time.Duration) *Fault {
+	f := cut()
+	f.Undone = began * ms
+	return f
+}
+
 func left() *Fault {
 	return &Fault{
 		Kind: "leave", Nodes: []string{"n2"}, Start: 1000 * ms, Struck: 2000 * ms,
@@ -446,6 +453,14 @@ func TestHistories(t *testing.T) {
 			[]*Op{at(4000, 4001, 9, by("n2"))},
 			cut(), "the minority is marked",
 			"",
+		},
+		{
+			"cut off, while that is undone on a slow machine",
+			[]*Op{at(5200, 5201, 9, by("n2"))}, undone(5100), "", "",
+		},
+		{
+			"cut off, and silent until it is undone",
+			[]*Op{at(5200, 5201, 9, by("n2"))}, undone(5300), "the minority is marked", "",
 		},
 		{
 			"cut off, the majority is marked",
