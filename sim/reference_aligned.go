@@ -51,6 +51,22 @@ func (j *judge) carryWindows(a *account, from, p *process, laid bool) {
 	}
 }
 
+// outlive has the strict reference count what a copy that p has kept may count: a window of it may
+// end later than it did on the clock of the process that charged, by as much as a window.
+func (r *reference) outlive(s *limiter.Spec, p *process) {
+	longer, now := s.Per, p.now()
+	if s.Algorithm == limiter.SlidingCounter {
+		longer /= time.Duration(s.Buckets)
+	}
+	var copied naiveState
+	for _, x := range r.past {
+		if t := p.time.at(x.at).Add(longer); x.cost > 0 && t.Add(forgets(s)) > now {
+			copied.charge(min(t, now), s, x.cost)
+		}
+	}
+	r.strict.merge(&copied, now, s)
+}
+
 // laying is when what is kept of a partition was last laid on a clock that is out of step with the
 // one before, and from which process to which.
 type laying struct {

@@ -75,6 +75,9 @@ func (j *judge) carry(a *account, from, p *process) {
 		r.goBlind(p, j.world.now, forgets(s))
 	}
 	r.strict.travel(s, apart+late+drift, at)
+	if onTheClock(s) && s.Algorithm != limiter.TokenBucket && apart.Abs() > inStep {
+		r.outlive(s, p)
+	}
 	if !onTheClock(s) {
 		r.loose.shift(apart-drift, at)
 		return
