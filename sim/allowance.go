@@ -73,7 +73,7 @@ var allowanceWords = [allowances]struct {
 	untoldDenial:  {"untold-denial", anyDenial, "a denial is not said to be too early", 25},
 	lateTwice:     {"late-twice", anyCharge, "a take is charged again after its memory", 0},
 	heldMore:      {"held-more", anyKept, "a counter holds more than was charged", 10},
-	apartAtEnd:    {"apart-at-end", anyWorld, "members need not agree in the end", 10},
+	apartAtEnd:    {"apart-at-end", anyWorld, "members need not agree in the end", 0},
 	byOperator:    {"by-operator", anyWorld, "members agree only after an operator's word", 0},
 	unanswered:    {"unanswered", anyAnswer, "an answer may be degraded or late", 15},
 	bothOfPair:    {"both-of-pair", anyDecision, "a pair decides on both sides", 0},
