@@ -456,11 +456,13 @@ func TestHistories(t *testing.T) {
 		},
 		{
 			"cut off, while that is undone on a slow machine",
-			[]*Op{at(5200, 5201, 9, by("n2"))}, undone(5100), "", "",
+			[]*Op{at(5200, 5201, 9, by("n2"))},
+			undone(5100), "", "",
 		},
 		{
 			"cut off, and silent until it is undone",
-			[]*Op{at(5200, 5201, 9, by("n2"))}, undone(5300), "the minority is marked", "",
+			[]*Op{at(5200, 5201, 9, by("n2"))},
+			undone(5300), "the minority is marked", "",
 		},
 		{
 			"cut off, the majority is marked",
