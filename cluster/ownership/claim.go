@@ -39,7 +39,7 @@ func (s *State) claim(now Instant) {
 			return
 		}
 		c.free = make([]int, len(c.parts))
-		s.concludeFree()
+		s.concludeFree(now)
 	}
 	var open []int
 	for _, i := range c.parts {
@@ -60,7 +60,7 @@ func (s *State) claim(now Instant) {
 		}
 	}
 	c.tries = min(c.tries+1, 1)
-	s.concludeFree() // what was to be fetched may have got lost
+	s.concludeFree(now) // what was to be fetched may have got lost
 }
 
 // awaitsGift reports whether a member has answered that it held something that has not come.
@@ -97,7 +97,7 @@ func (s *State) claimAsked(from Boot, m Claim) {
 }
 
 // claimAnswered counts an answer.
-func (s *State) claimAnswered(from Boot, m ClaimAnswer) {
+func (s *State) claimAnswered(now Instant, from Boot, m ClaimAnswer) {
 	c := &s.claims
 	if len(m.Parts) != len(c.parts) || slices.Contains(c.answered, from) || !s.config.Has(from) {
 		return
@@ -114,7 +114,7 @@ func (s *State) claimAnswered(from Boot, m ClaimAnswer) {
 			s.offered(offer{a.Partition, from, a.Copy})
 		}
 	}
-	s.concludeFree()
+	s.concludeFree(now)
 }
 
 // allAnswered reports whether all members of the epoch have answered the claim.
@@ -141,22 +141,24 @@ func (s *State) offered(o offer) {
 }
 
 // concludeFree holds what all have called free.
-func (s *State) concludeFree() {
+func (s *State) concludeFree(now Instant) {
 	need := len(s.config.Members) - 1
 	if !s.p.keeps(ruleAll) {
 		need = min(need, s.config.Quorum()-1)
 	}
 	for k, i := range s.claims.parts {
 		if s.parts[i].Kind == Claiming && s.claims.free[k] >= need {
-			s.conclude(i, false)
+			s.conclude(now, i, false)
 		}
 	}
 }
 
 // conclude holds a partition that all have called free, unless a better copy is to be fetched
-// first.
-func (s *State) conclude(i int, fetched bool) {
-	if s.parts[i].Kind != Claiming {
+// first. That may take as long as a line is cut. If the right is over by then, the boot may have
+// been evicted, and another one may hold the partition; if it gets the right again, claim has the
+// copy fetched anew.
+func (s *State) conclude(now Instant, i int, fetched bool) {
+	if s.parts[i].Kind != Claiming || fetched && !s.Deciding(now) {
 		return
 	}
 	for k, b := range s.claims.better {

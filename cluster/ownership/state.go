@@ -200,7 +200,7 @@ func (s *State) step(now Instant, e Event) {
 	case Emptied:
 		s.emptied, s.renewed = true, never
 	case Fetched:
-		s.conclude(e.Partition, true)
+		s.conclude(now, e.Partition, true)
 	case Copying:
 		s.copying(e)
 	case Electorate:
@@ -345,7 +345,7 @@ func (s *State) receiveJoined(now Instant, from Boot, m Message) {
 	case Claim:
 		s.claimAsked(from, m)
 	case ClaimAnswer:
-		s.claimAnswered(from, m)
+		s.claimAnswered(now, from, m)
 	case Gift:
 		s.gift(from, m)
 	case Taken:
