@@ -13,7 +13,7 @@ import (
 // Promise: what was given back or reset is not charged again by a member that had a copy before,
 // and gets one again.
 func TestForgottenCopiesDoNotComeBack(t *testing.T) {
-	w := newWorld(t, 3, five)
+	w := newWorld(t, 3, five, hundred)
 	w.pass(time.Second)
 	n1, n2 := w.nodes["n1"], w.nodes["n2"]
 	limit := (*n1.inForce.Load())[five.Name].limit
@@ -49,6 +49,16 @@ func TestForgottenCopiesDoNotComeBack(t *testing.T) {
 	say(Copying{Begin: []uint16{p}, Whole: []uint16{p}}) // the key was reset: there is no entry
 	if !bytes.Equal(here(), never) {
 		t.Errorf("the copy of a key that was reset is %x", here())
+	}
+	say(Copying{Entries: []limiter.Entry{charged}})
+	say(Copying{End: []uint16{p}})
+	beside := (*n1.inForce.Load())[hundred.Name].limit
+	other.Take(w.now, beside, key, limiter.Hash(key), 1)
+	say(Copying{Lent: []uint16{p}, Entries: []limiter.Entry{
+		other.Entry(w.now, beside, key, limiter.Hash(key)),
+	}})
+	if !bytes.Equal(here(), never) {
+		t.Errorf("beside a copy that was lent, a key that was reset is %x", here())
 	}
 }
 

@@ -45,8 +45,8 @@ func TestWhoIsFarAwayIsGivenTimeToAnswer(t *testing.T) {
 	w.wantRemaining("when n1 has left", keys, 3, "n2")
 }
 
-// Promise: nobody is denied for longer than the limit says. What has waited to be copied is as old
-// as it is, also where a message before it was not answered for long.
+// Promise: nobody is denied for longer than the limit says. A state that has waited to be copied is
+// as old as it is, also where a message before it was not answered for long.
 func TestCopiesThatHaveWaitedAreAsOldAsTheyAre(t *testing.T) {
 	w := newWorld(t, 2, five)
 	key, before := w.key("n1", 0), w.key("n1", 1)

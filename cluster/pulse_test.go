@@ -171,3 +171,33 @@ func TestIdleTimeEndsAfterTheLook(t *testing.T) {
 		t.Errorf("while it looked, the node was idle: %v; want true first", idle)
 	}
 }
+
+// TestRenewalsAreNoAnswers: a member that renews along with another one does so by a call of its
+// own. An answer may come too late, and the next renewal is due only a while later.
+func TestRenewalsAreNoAnswers(t *testing.T) {
+	w := newWorld(t, 2, hundred)
+	w.pass(3 * time.Second)
+	n1, n2 := w.nodes["n1"], w.nodes["n2"]
+	for n2.agreed.polled.Add(185*time.Millisecond) > w.now { // an idle node polls when it renews
+		w.pass(time.Millisecond)
+	}
+	renewals := 0
+	w.meet = func(c *Call, deliver func() *Answer) {
+		if c.Ask.Words != nil && c.To.ID == "n1" && slices.ContainsFunc(c.Ask.Words.Said, isRenewal) {
+			renewals++
+		}
+		c.Answer = deliver()
+	}
+	a, b := n1.agreed.state.Boot(), n2.agreed.state.Boot()
+	answer := n2.agreed.hearWords(&Words{
+		From: a, To: b, ID: "n1", Process: n1.boot, Said: []ownership.Message{ownership.Renew{
+			Epoch: n2.agreed.state.Config().Epoch, Sent: ownership.Instant(w.now),
+		}},
+	}, a)
+	if answer == nil || slices.ContainsFunc(answer.Said, isRenewal) {
+		t.Errorf("n2 answers %+v, want an acknowledgement alone", answer)
+	}
+	if w.pass(time.Millisecond); renewals != 1 {
+		t.Errorf("n2 makes %d calls to renew along, want 1", renewals)
+	}
+}

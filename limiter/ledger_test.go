@@ -520,7 +520,7 @@ func TestImportKeepsTheLater(t *testing.T) {
 	if h := get(); h.Deadline != second+1 || h.State != limiter.HoldOpen || left() != 60 {
 		t.Errorf("open until %v, %d remain: %+v", time.Duration(h.Deadline-start), left(), h)
 	}
-	// What was charged at the end of one that was open here is charged here.
+	// A hold that was open here is charged here with its use, also if it has ended elsewhere.
 	for first, remain := range map[*limiter.Hold]int64{&good: 93, &ended: 100} {
 		begin()
 		book.Import(start, first)

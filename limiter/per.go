@@ -71,8 +71,8 @@ func ParsePer(text string) (time.Duration, error) {
 	}
 }
 
-// leadingNumber reads the digits at the beginning of s. What is too large for any period stays too
-// large.
+// leadingNumber reads the digits at the beginning of s. A number that is too large for any period
+// stays too large.
 func leadingNumber(s string) (n int64, length int) {
 	for length < len(s) && s[length] >= '0' && s[length] <= '9' {
 		n = min(10*n+int64(s[length]-'0'), int64(MaxPer))

@@ -34,7 +34,7 @@ func (l *slidingWindowLimit) decide(w []int64, now Instant, cost int64, d *Decis
 		c.estimate += cost
 		c.store(w)
 	case cost < 0 && c.current+c.previous > 0:
-		// What was charged in this window comes back first, then what is left of the one before.
+		// The charges of this window come back first, then the rest of the one before.
 		back := magnitude(cost)
 		fromPrevious := min(c.previous, back-min(c.current, back))
 		c.current -= min(c.current, back)

@@ -49,7 +49,7 @@ func (s Sign) next(e lineEvent, both bool) Sign {
 	return s
 }
 
-// Known is one boot in the roster, for people: who it is, and how it stands.
+// Known is one boot in the roster, for people, and its standing.
 type Known struct {
 	Boot     Boot
 	Standing string

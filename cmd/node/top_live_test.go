@@ -29,12 +29,11 @@ func again(t *testing.T, old, seed *running) *running {
 	return r
 }
 
-// Promise: on a terminal, top shows the whole cluster and what changes, in any size of the window;
-// it goes on without the node that it was started with, names it, and counts it again when it is
-// back; and q gives the terminal back.
-func TestTopLive(t *testing.T) {
+// threeWithHourly starts the nodes of a demo of which the limit admits so many an hour.
+func threeWithHourly(t *testing.T, limit int64) []*running {
+	t.Helper()
 	hourly, err := limiter.New(limiter.Spec{
-		Name: "demo", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 5,
+		Name: "demo", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: limit,
 		Per: time.Hour,
 	})
 	if err != nil {
@@ -49,6 +48,14 @@ func TestTopLive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return nodes
+}
+
+// Promise: on a terminal, top shows the whole cluster and what changes, in any size of the window;
+// it goes on without the node that it was started with, names it, and counts it again when it is
+// back; and q gives the terminal back.
+func TestTopLive(t *testing.T) {
+	nodes := threeWithHourly(t, 5)
 	defer func() { stopAll(nodes) }()
 	defer http.DefaultClient.CloseIdleConnections()
 	check := func(r *running, key string) {
@@ -112,22 +119,7 @@ func TestTopLive(t *testing.T) {
 // Promise: on a terminal, top --holds shows the open holds of the whole cluster and what becomes of
 // them; it goes on when its node is gone, and q gives the terminal back.
 func TestTopHoldsLive(t *testing.T) {
-	hourly, err := limiter.New(limiter.Spec{
-		Name: "demo", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 50,
-		Per: time.Hour,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	nodes, err := startThree(t.Context(), slog.New(slog.DiscardHandler),
-		func(i int, first *running) (settings, error) {
-			s, err := freeDemo(i, first)
-			s.named = cluster.Limits{"demo": hourly}
-			return s, err
-		})
-	if err != nil {
-		t.Fatal(err)
-	}
+	nodes := threeWithHourly(t, 50)
 	defer func() { stopAll(nodes) }()
 	p := startPTY(t, 80, 24, nil, "top", "--holds", "--addr", nodes[0].member.GRPCAddr)
 	p.shows("3 members", "holds 0 to 0 of 0")
