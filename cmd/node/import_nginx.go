@@ -284,12 +284,13 @@ func (d *draft) nginxRate(x directive, name string, z nginxZone, burst, free int
 	if rate == 0 {
 		return append(fields, at(free+1)) // reading the limit says that it is 0
 	}
-	wait := time.Duration((burst-free)*int64(per)/rate + int64(time.Millisecond) - 1).
-		Truncate(time.Millisecond)
-	if wait > limiter.LongestDelay {
-		d.note(x.line, "zone %s: the last of %d requests that wait would wait for %v; the longest "+
-			"max_delay is %v", name, burst-free, wait, limiter.LongestDelay)
-		wait = limiter.LongestDelay
+	wait := limiter.LongestDelay
+	if float64(burst-free)*float64(per)/float64(rate) <= float64(wait) {
+		wait = time.Duration((burst-free)*int64(per)/rate + int64(time.Millisecond) - 1).
+			Truncate(time.Millisecond)
+	} else {
+		d.note(x.line, "zone %s: the last of %d requests that wait would wait longer than %v, the "+
+			"longest max_delay", name, burst-free, limiter.LongestDelay)
 	}
 	d.note(x.line, "zone %s: nginx holds requests back by itself, and not by auth_request: the "+
 		"answer says in Penstock-Delay-Ms how long the program behind it is to wait", name)

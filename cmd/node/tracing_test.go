@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/rpc/client"
@@ -127,8 +128,10 @@ func TestSpansWithoutACollector(t *testing.T) {
 		"--trace-endpoint=collector:4318": `--trace-endpoint "collector:4318": give a URL as ` +
 			`http://127.0.0.1:4318`,
 	} {
-		said, err := exec.Command(built, "serve", "--gossip=off", "--peer=off", "--grpc=off",
+		ctx, stop := context.WithTimeout(t.Context(), 10*time.Second) // else it would serve
+		said, err := exec.CommandContext(ctx, built, "serve", "--gossip=off", "--peer=off", "--grpc=off",
 			"--http=127.0.0.1:0", "--redis=off", flags).CombinedOutput()
+		stop()
 		if err == nil || !strings.Contains(string(said), want) {
 			t.Errorf("%s: %v: %s", flags, err, said)
 		}
