@@ -57,8 +57,9 @@ func TestDenialIsRemembered(t *testing.T) {
 		},
 		{Name: "l", Algorithm: limiter.GCRA, Limit: 5, Per: 5 * time.Second, Burst: 5},
 		{
-			Name: "l", Algorithm: limiter.TokenBucket, Anchor: limiter.FirstHit, Limit: 5, Refill: 1,
-			Per: time.Second,
+			Name: "l", Algorithm: limiter.TokenBucket, Anchor: limiter.FirstHit, Limit: 5,
+			Refill: 1,
+			Per:    time.Second,
 		},
 		{Name: "l", Algorithm: limiter.LeakyBucket, Limit: 5, Per: 5 * time.Second, Burst: 4},
 		{Name: "l", Algorithm: limiter.SlidingLog, Limit: 5, Per: time.Second},

@@ -96,8 +96,8 @@ func (o *outbox) begin(i uint16) {
 	o.begun = append(o.begun, i)
 }
 
-// dropEnded drops what waits of partitions that the peer keeps no more: it forgets them, and what came
-// after that would begin another copy, which nobody ends.
+// dropEnded drops what waits of partitions that the peer keeps no more: it forgets them, and what
+// came after that would begin another copy, which nobody ends.
 func (o *outbox) dropEnded(list []uint16) {
 	if len(list) == 0 || len(o.pending) == 0 {
 		return

@@ -183,7 +183,8 @@ func TestRenewalsAreNoAnswers(t *testing.T) {
 	}
 	renewals := 0
 	w.meet = func(c *Call, deliver func() *Answer) {
-		if c.Ask.Words != nil && c.To.ID == "n1" && slices.ContainsFunc(c.Ask.Words.Said, isRenewal) {
+		if c.Ask.Words != nil && c.To.ID == "n1" && slices.ContainsFunc(c.Ask.Words.Said,
+			isRenewal) {
 			renewals++
 		}
 		c.Answer = deliver()

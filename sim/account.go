@@ -26,7 +26,9 @@ type account struct {
 	replica   *replica  // of replicated limits, else nil
 	count     *keyCount // of what was charged and not forgotten; nil: nothing yet
 
-	adrift bool // its windows are those of a calendar, and clocks are so far apart that one that has been there and back may be another
+	// its windows are those of a calendar, and clocks are so far apart that one that has been there
+	// and back may be another
+	adrift bool
 
 	supply curve  // of the limit
 	counts int64  // how many nodes count for themselves, and give back what one of them does
@@ -73,7 +75,10 @@ func (j *judge) posed(r *request) {
 	for i := range r.items {
 		a := j.account(limitName(&r.items[i]), r.items[i].Key)
 		a.backsOver(j.world.now)
-		r.terms[i] = term{account: a, heard: a.heard.ask(j.supplied(a)), spare: a.spare.ask(j.spareSupplied(a))}
+		r.terms[i] = term{
+			account: a, heard: a.heard.ask(j.supplied(a)),
+			spare: a.spare.ask(j.spareSupplied(a)),
+		}
 	}
 }
 
@@ -102,7 +107,8 @@ func (j *judge) left(r *request) {
 			t.backBy = j.world.now + longCarriage
 		}
 		if t.settled { // surely over, and only then
-			t.account.returns(j.world.now, t.backBy, t.account.givesBack(&r.items[i])*t.account.counts*t.account.supply.unit)
+			t.account.returns(j.world.now, t.backBy,
+				t.account.givesBack(&r.items[i])*t.account.counts*t.account.supply.unit)
 		}
 		t.account.heard.answer(t.heard)
 		t.account.spare.answer(t.spare)
@@ -120,7 +126,8 @@ type found struct {
 const latelyFound = 1 << 10 // a power of two
 
 func (j *judge) account(limit, key string) *account {
-	at := uint64(uintptr(unsafe.Pointer(unsafe.StringData(key)))) + uint64(uintptr(unsafe.Pointer(unsafe.StringData(limit))))<<20
+	at := uint64(uintptr(unsafe.Pointer(unsafe.StringData(key)))) +
+		uint64(uintptr(unsafe.Pointer(unsafe.StringData(limit))))<<20
 	f := &j.lately[at*0x9e3779b97f4a7c15>>32%latelyFound]
 	if f.account == nil || f.account.key != key || f.limit != limit {
 		*f = found{j.accountOf(limit, key), limit}
@@ -133,7 +140,11 @@ func (j *judge) accountOf(limit, key string) *account {
 	if a == nil {
 		l := j.world.named[limit].For(key)
 		s := &l.Spec
-		a = &account{counts: 1, limit: l, spec: s, key: key, hash: limiter.Hash(key), owner: j.world.owner(key), supply: curveOf(s, j.clocks()), heard: newWindow(), spare: newWindow()}
+		a = &account{
+			counts: 1, limit: l, spec: s, key: key, hash: limiter.Hash(key),
+			owner: j.world.owner(key), supply: curveOf(s, j.clocks()), heard: newWindow(),
+			spare: newWindow(),
+		}
 		a.spares = j.spare(a, 0)
 		if s.Consistency == limiter.Replicated {
 			a.counts = int64(len(j.world.machines))
@@ -235,8 +246,10 @@ func (j *judge) admitted(t *term, cost int64) {
 	a.heard.admit(t.heard, cost*a.supply.unit)
 	j.checked[bounded]++
 	if over := a.heard.excess(a.supply.capacity, j.supplied(a)); over > 0 {
-		j.fail(bounded, "%s under %s: clients of all nodes were granted at least %d more than %s %d per %v (burst %d) supplies in some span that ends now",
-			keyText(a.key), a.spec.Name, (over+a.supply.unit-1)/a.supply.unit, a.spec.Algorithm, a.spec.Limit, a.spec.Per, a.spec.Burst)
+		j.fail(bounded,
+			"%s under %s: clients of all nodes were granted at least %d more than %s %d per %v (burst %d) supplies in some span that ends now",
+			keyText(a.key), a.spec.Name, (over+a.supply.unit-1)/a.supply.unit, a.spec.Algorithm,
+			a.spec.Limit, a.spec.Per, a.spec.Burst)
 	}
 }
 

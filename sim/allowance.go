@@ -62,7 +62,10 @@ var allowanceWords = [allowances]struct {
 	says string
 	open float64
 }{
-	lastCharges:   {"last-charges", anyMove, "what was charged just before a death is forgotten", 0},
+	lastCharges: {
+		"last-charges", anyMove,
+		"what was charged just before a death is forgotten", 0,
+	},
 	severalFailed: {"several-failed", anyMove, "more is forgotten where several failed at once", 0},
 	lossyCopy:     {"lossy-copy", anyMove, "more is forgotten where messages get lost", 0},
 	uncounted:     {"uncounted", anyMove, "nobody counts what is forgotten", 30},
@@ -100,7 +103,10 @@ func (r *AllowanceReport) Percent() float64 { return 100 * float64(r.Used) / flo
 func (a *allowed) reports() (list []AllowanceReport) {
 	for i := range a.used {
 		w := &allowanceWords[i]
-		list = append(list, AllowanceReport{w.name, w.says, a.used[i], judgedWords[w.of], a.of[w.of]})
+		list = append(list, AllowanceReport{
+			w.name, w.says, a.used[i], judgedWords[w.of],
+			a.of[w.of],
+		})
 	}
 	return list
 }
@@ -128,6 +134,7 @@ func (a *allowed) add(o *allowed) {
 func writeAllowances(b *strings.Builder, list []AllowanceReport) {
 	for i := range list {
 		x := &list[i]
-		fmt.Fprintf(b, "allowed    %9d of %9d %-19s %6.3f%% %s\n", x.Used, x.Of, x.Kind, x.Percent(), x.Says)
+		fmt.Fprintf(b, "allowed    %9d of %9d %-19s %6.3f%% %s\n", x.Used, x.Of, x.Kind,
+			x.Percent(), x.Says)
 	}
 }

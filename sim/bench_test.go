@@ -12,9 +12,15 @@ import (
 func BenchmarkWorld(b *testing.B) {
 	p := &plan{
 		seed: 1, sky: calm, machines: make([]machinePlan, 5), sweepEvery: 5 * time.Second,
-		weather: weather{near: time.Millisecond, mean: time.Millisecond, far: 60 * time.Millisecond, twice: 0.01},
-		length:  20 * time.Second,
-		traffic: traffic{requests: 20_000, gap: time.Millisecond, keys: 1000, skew: "zipf", odd: 0.1, again: 0.01},
+		weather: weather{
+			near: time.Millisecond, mean: time.Millisecond, far: 60 * time.Millisecond,
+			twice: 0.01,
+		},
+		length: 20 * time.Second,
+		traffic: traffic{
+			requests: 20_000, gap: time.Millisecond, keys: 1000, skew: "zipf",
+			odd: 0.1, again: 0.01,
+		},
 	}
 	for i := range p.machines {
 		p.machines[i].clock = clock{start: 1_700_000_000_000_000_000, drift: int64(i)}

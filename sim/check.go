@@ -12,26 +12,28 @@ import (
 
 // Summary is what became of many seeds.
 type Summary struct {
-	Seeds    int       `json:"seeds"`   // run, the kept ones included
-	Kept     int       `json:"kept"`    // of them, run first because they failed once
-	From     uint64    `json:"from"`    // the first of the others
-	Holding  int       `json:"holding"` // of all, with worlds of holds, from HoldSeeds on
-	OnDisk   int       `json:"on_disk"` // of all, with worlds of disks, from DiskSeeds on
-	Dated    int       `json:"dated"`   // of all, with worlds of calendars, from CalendarSeeds on
-	Copied   int       `json:"copied"`  // of all, with other copies than one, or zones, from CopySeeds on
-	Treed    int       `json:"treed"`   // of all, with limits in trees, from TreeSeeds on
-	Total    int       `json:"-"`       // that are to be run
+	Seeds   int    `json:"seeds"`   // run, the kept ones included
+	Kept    int    `json:"kept"`    // of them, run first because they failed once
+	From    uint64 `json:"from"`    // the first of the others
+	Holding int    `json:"holding"` // of all, with worlds of holds, from HoldSeeds on
+	OnDisk  int    `json:"on_disk"` // of all, with worlds of disks, from DiskSeeds on
+	Dated   int    `json:"dated"`   // of all, with worlds of calendars, from CalendarSeeds on
+	// of all, with other copies than one, or zones, from CopySeeds on
+	Copied   int       `json:"copied"`
+	Treed    int       `json:"treed"` // of all, with limits in trees, from TreeSeeds on
+	Total    int       `json:"-"`     // that are to be run
 	Held     int       `json:"held"`
 	Failed   []uint64  `json:"failed"`
 	Failures []*Report `json:"failures"` // of the first few that failed
 	Smallest *Smallest `json:"smallest"` // the first that failed, made smaller; null if none did
 
-	Skies             map[string]int `json:"skies"`
-	Decisions         int            `json:"decisions"` // items that clients heard about
-	Admitted          int            `json:"admitted"`
-	Denied            int            `json:"denied"`
-	Degraded          int            `json:"degraded"`
-	Remembered        int            `json:"remembered"` // denied by nodes that remember what the owner has said
+	Skies     map[string]int `json:"skies"`
+	Decisions int            `json:"decisions"` // items that clients heard about
+	Admitted  int            `json:"admitted"`
+	Denied    int            `json:"denied"`
+	Degraded  int            `json:"degraded"`
+	// denied by nodes that remember what the owner has said
+	Remembered        int `json:"remembered"`
 	agents, distances int
 	cutOff, calendars int
 
@@ -43,10 +45,11 @@ type Summary struct {
 	Checks    map[string]uint64 `json:"checks"`  // by promise
 	Allowed   []AllowanceReport `json:"allowed"` // what judges let pass
 	allowed   allowed
-	VirtualMS float64     `json:"virtual_ms"`
-	Beyond    []string    `json:"beyond"`   // allowances that were used too often, if there were seeds enough
-	Injected  []Injection `json:"injected"` // what went otherwise than smoothly, by kind
-	Missing   []string    `json:"missing"`  // kinds that never did, though there were seeds enough
+	VirtualMS float64 `json:"virtual_ms"`
+	// allowances that were used too often, if there were seeds enough
+	Beyond   []string    `json:"beyond"`
+	Injected []Injection `json:"injected"` // what went otherwise than smoothly, by kind
+	Missing  []string    `json:"missing"`  // kinds that never did, though there were seeds enough
 }
 
 // Injection is how often something happened to the worlds of a Summary.
@@ -260,18 +263,29 @@ func (s *Summary) WriteText(w io.Writer) error {
 		s.Smallest.write(&b)
 	}
 	fmt.Fprintf(&b, "worlds     %d calm, %d lossy, %d with outages; %v of virtual time\n",
-		s.Skies[string(calm)], s.Skies[string(lossy)], s.Skies[string(outage)], (time.Duration(s.VirtualMS) * time.Millisecond).Round(time.Second))
-	fmt.Fprintf(&b, "decisions  %d: %d admitted, %d denied (%d from memory), %d degraded\n", s.Decisions, s.Admitted, s.Denied, s.Remembered, s.Degraded)
+		s.Skies[string(calm)], s.Skies[string(lossy)], s.Skies[string(outage)],
+		(time.Duration(s.VirtualMS) * time.Millisecond).Round(time.Second))
+	fmt.Fprintf(&b, "decisions  %d: %d admitted, %d denied (%d from memory), %d degraded\n",
+		s.Decisions, s.Admitted, s.Denied, s.Remembered, s.Degraded)
 	m := &s.Messages
-	fmt.Fprintf(&b, "messages   %d: %d lost, %d doubled, %d overtaken, %d turned away\n", m.Sent, m.Lost, m.Doubled, m.Overtaken, m.Refused)
+	fmt.Fprintf(&b, "messages   %d: %d lost, %d doubled, %d overtaken, %d turned away\n", m.Sent,
+		m.Lost, m.Doubled, m.Overtaken, m.Refused)
 	f := &s.Faults
-	fmt.Fprintf(&b, "faults     %d crashes, %d freezes, %d cuts, %d clocks set, %d declared dead\n", f.Crashes, f.Freezes, f.Cuts, f.Steps, f.Deaths)
-	fmt.Fprintf(&b, "members    %d joins, %d leaves, %d restarts, %d rolling, %d views\n", f.Joins, f.Leaves, f.Restarts, f.Rolls, f.Views)
-	fmt.Fprintf(&b, "places     %d agents, %d longer links; %d calls timed out\n", s.agents, s.distances, m.TimedOut)
-	fmt.Fprintf(&b, "calendars  %d windows that have ended; %d visits to who was cut off from most\n", s.calendars, s.cutOff)
-	fmt.Fprintf(&b, "disks      %d files written, %d starts with what a file says\n", f.Saves, f.Restored)
+	fmt.Fprintf(&b, "faults     %d crashes, %d freezes, %d cuts, %d clocks set, %d declared dead\n",
+		f.Crashes, f.Freezes, f.Cuts, f.Steps, f.Deaths)
+	fmt.Fprintf(&b, "members    %d joins, %d leaves, %d restarts, %d rolling, %d views\n", f.Joins,
+		f.Leaves, f.Restarts, f.Rolls, f.Views)
+	fmt.Fprintf(&b, "places     %d agents, %d longer links; %d calls timed out\n", s.agents,
+		s.distances, m.TimedOut)
+	fmt.Fprintf(&b,
+		"calendars  %d windows that have ended; %d visits to who was cut off from most\n",
+		s.calendars, s.cutOff)
+	fmt.Fprintf(&b, "disks      %d files written, %d starts with what a file says\n", f.Saves,
+		f.Restored)
 	h := &s.Holds
-	fmt.Fprintf(&b, "holds      %d opened, %d settled, %d ran out, %d put off; %d leases, %d spent\n", h.Opened, h.Settled, h.RanOut, h.Extended, h.Leases, h.Spent)
+	fmt.Fprintf(&b,
+		"holds      %d opened, %d settled, %d ran out, %d put off; %d leases, %d spent\n", h.Opened,
+		h.Settled, h.RanOut, h.Extended, h.Leases, h.Spent)
 	s.Loss.write(&b)
 	s.Available.write(&b)
 	writeAllowances(&b, s.Allowed)
@@ -279,16 +293,20 @@ func (s *Summary) WriteText(w io.Writer) error {
 		fmt.Fprintf(&b, "checked    %10d × %s\n", s.Checks[p[0]], p[1])
 	}
 	if s.OK() {
-		fmt.Fprintf(&b, "ok: %d of %d seeds held every promise (%d kept, %d from %d, %d of holds, %d of disks, %d of calendars, %d of copies, %d of trees)\n",
+		fmt.Fprintf(&b,
+			"ok: %d of %d seeds held every promise (%d kept, %d from %d, %d of holds, %d of disks, %d of calendars, %d of copies, %d of trees)\n",
 			s.Held, s.Seeds, s.Kept,
 			s.Seeds-s.Kept-s.Holding-s.OnDisk-s.Dated-s.Copied-s.Treed, s.From,
 			s.Holding, s.OnDisk, s.Dated, s.Copied, s.Treed)
 	} else if len(s.Failed) > 0 {
-		fmt.Fprintf(&b, "FAILED: %d of %d seeds broke a promise: %s\n", len(s.Failed), s.Seeds, someOf(s.Failed))
+		fmt.Fprintf(&b, "FAILED: %d of %d seeds broke a promise: %s\n", len(s.Failed), s.Seeds,
+			someOf(s.Failed))
 	} else if len(s.Beyond) > 0 {
-		fmt.Fprintf(&b, "FAILED: 0 of %d seeds broke a promise, but judges let pass too much: %s\n", s.Seeds, strings.Join(s.Beyond, ", "))
+		fmt.Fprintf(&b, "FAILED: 0 of %d seeds broke a promise, but judges let pass too much: %s\n",
+			s.Seeds, strings.Join(s.Beyond, ", "))
 	} else {
-		fmt.Fprintf(&b, "FAILED: 0 of %d seeds broke a promise, but they had none of these: %s\n", s.Seeds, strings.Join(s.Missing, ", "))
+		fmt.Fprintf(&b, "FAILED: 0 of %d seeds broke a promise, but they had none of these: %s\n",
+			s.Seeds, strings.Join(s.Missing, ", "))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

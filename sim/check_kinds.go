@@ -31,7 +31,10 @@ func Kinds(n, workers int) *KindsSummary {
 	var seeds []uint64
 	var of []*KindSummary // by seed
 	for i, k := range worldKinds {
-		kind := &KindSummary{Name: k.name, Says: k.says, From: KindSeeds + uint64(i)*kindSeeds, Failed: make(map[string]int)}
+		kind := &KindSummary{
+			Name: k.name, Says: k.says, From: KindSeeds + uint64(i)*kindSeeds,
+			Failed: make(map[string]int),
+		}
 		s.Kinds = append(s.Kinds, kind)
 		for j := range (n + k.rare) / max(1, k.rare+1) {
 			seeds, of = append(seeds, kind.From+uint64(j)), append(of, kind)
@@ -100,7 +103,8 @@ func (s *KindsSummary) WriteText(w io.Writer) error {
 	if failed == 0 {
 		fmt.Fprintf(&b, "ok: %d worlds of %d kinds held every promise\n", worlds, len(s.Kinds))
 	} else {
-		fmt.Fprintf(&b, "FAILED: %d of %d worlds of %d kinds broke a promise\n", failed, worlds, len(s.Kinds))
+		fmt.Fprintf(&b, "FAILED: %d of %d worlds of %d kinds broke a promise\n", failed, worlds,
+			len(s.Kinds))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -18,13 +18,16 @@ func TestClock(t *testing.T) {
 		if now, next := c.at(at), c.at(at+1); next < now || next > now+2 {
 			t.Fatalf("%+v shows %d and a nanosecond later %d", c, now, next)
 		}
-		if hour := c.at(at+time.Hour) - c.at(at); hour < limiter.Instant(time.Hour)+limiter.Instant(3600*c.drift*1000)-1 || hour > limiter.Instant(time.Hour)+limiter.Instant(3600*c.drift*1000)+1 {
+		if hour := c.at(at+time.Hour) - c.at(at); hour < limiter.Instant(time.Hour)+limiter.Instant(
+			3600*c.drift*1000)-1 ||
+			hour > limiter.Instant(time.Hour)+limiter.Instant(3600*c.drift*1000)+1 {
 			t.Fatalf("%+v goes on by %d ns in an hour", c, hour)
 		}
 		i := c.at(at) + limiter.Instant(r.Int64N(10))
 		when := c.when(i)
 		if c.at(when) < i || c.at(when-1) >= i {
-			t.Fatalf("%+v: when(%d) is %d, where it shows %d after %d", c, i, when, c.at(when), c.at(when-1))
+			t.Fatalf("%+v: when(%d) is %d, where it shows %d after %d", c, i, when, c.at(when),
+				c.at(when-1))
 		}
 	}
 }

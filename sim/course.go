@@ -63,9 +63,10 @@ type MarkReport struct {
 	Degraded int64   `json:"degraded"`
 	Failed   int64   `json:"failed"`
 	P99MS    float64 `json:"p99_ms"`
-	Settled  float64 `json:"settled_ms"` // from its beginning to the last degraded or failed request; 0: there was none
-	at       time.Duration
-	waits    waits
+	// from its beginning to the last degraded or failed request; 0: there was none
+	Settled float64 `json:"settled_ms"`
+	at      time.Duration
+	waits   waits
 }
 
 // keyCourse follows what is admitted for one key: the most, over all spans of time, by which it
@@ -113,7 +114,10 @@ func newCourse(w *world, marks []mark) *course {
 	}
 	c.marks = append(c.marks, MarkReport{What: "from the beginning"})
 	for _, m := range marks {
-		c.marks = append(c.marks, MarkReport{AtMS: millis(m.at), UntilMS: millis(m.until), What: m.what, at: m.at})
+		c.marks = append(c.marks, MarkReport{
+			AtMS: millis(m.at), UntilMS: millis(m.until),
+			What: m.what, at: m.at,
+		})
 	}
 	return c
 }
@@ -219,7 +223,10 @@ func (c *course) posed(r *request) {
 
 func (c *course) key(a *account) *keyCourse {
 	if a.seen == nil {
-		a.seen = &keyCourse{limit: c.byName[a.spec.Name], spec: a.spec, supply: supplyOf(a.spec, c.clocks), window: newWindow()}
+		a.seen = &keyCourse{
+			limit: c.byName[a.spec.Name], spec: a.spec,
+			supply: supplyOf(a.spec, c.clocks), window: newWindow(),
+		}
 	}
 	return a.seen
 }
@@ -301,7 +308,8 @@ func (c *course) opens(k *keyCourse, took time.Duration, d *cluster.Decision) {
 func (c *course) logged(k *keyCourse, took time.Duration, cost int64) {
 	if k.spec.Algorithm == limiter.SlidingLog {
 		now := c.world.now
-		c.exceeds(k, k.lately.admits(now, now-took, k.spec.Per, cost)-k.spec.Limit-k.window.begun/k.supply.unit)
+		c.exceeds(k, k.lately.admits(now, now-took, k.spec.Per,
+			cost)-k.spec.Limit-k.window.begun/k.supply.unit)
 	}
 }
 
@@ -368,7 +376,9 @@ func askBytes(a *cluster.Ask) int {
 // moveBytes is the same of what is said about partitions.
 func moveBytes(m *cluster.Move) int {
 	const header, perEntry, perMemory, perCharge, perHold = 28, 14, 48, 12, 48
-	n := header + len(m.ID) + 2*(len(m.Claim)+len(m.Begin)+len(m.End)+len(m.Lent)+len(m.Whole)+len(m.Gift)) + perMemory*len(m.Taken) + perHold*len(m.Holds)
+	n := header + len(m.ID) +
+		2*(len(m.Claim)+len(m.Begin)+len(m.End)+len(m.Lent)+len(m.Whole)+len(m.Gift)) +
+		perMemory*len(m.Taken) + perHold*len(m.Holds)
 	for i := range m.Entries {
 		n += perEntry + len(m.Entries[i].Key) + len(m.Entries[i].State)
 	}

@@ -57,7 +57,8 @@ func (l *lately) admits(now, asked, per time.Duration, cost int64) (sum int64) {
 
 // audited reports whether s has windows of which clients hear when they end.
 func audited(s *limiter.Spec, clocks int) bool {
-	return s.Algorithm == limiter.FixedWindow && s.Calendar == 0 && (s.Anchor == limiter.FirstHit || clocks > 1)
+	return s.Algorithm == limiter.FixedWindow && s.Calendar == 0 &&
+		(s.Anchor == limiter.FirstHit || clocks > 1)
 }
 
 // supplyOf is what the limit of a key supplies, in the eyes of an auditor.

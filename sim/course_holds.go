@@ -45,7 +45,10 @@ func (m *ideal) takes(now limiter.Instant, s *limiter.Spec, it *cluster.Item) bo
 	case it.Op == cluster.OpTake:
 		return m.take(now, s, it.Cost).Allowed
 	}
-	m.aside = append(m.aside, idealHold{it.ID, it.Cost, now.Add(it.Hold.TTL), s.Unsettled == limiter.UnsettledRelease || s.Algorithm == limiter.Concurrency})
+	m.aside = append(m.aside, idealHold{
+		it.ID, it.Cost, now.Add(it.Hold.TTL),
+		s.Unsettled == limiter.UnsettledRelease || s.Algorithm == limiter.Concurrency,
+	})
 	return true
 }
 
@@ -100,7 +103,8 @@ func (c *course) reserved(k *keyCourse, it *cluster.Item) {
 // settled counts what a client has used of what it had.
 func (c *course) settled(k *keyCourse, number int, it *cluster.Item, d *cluster.Decision) {
 	p, known := k.permits[it.Hold.ID]
-	if delete(k.permits, it.Hold.ID); known && d.Hold == limiter.HoldSettled && k.spec.Algorithm != limiter.Concurrency {
+	if delete(k.permits, it.Hold.ID); known && d.Hold == limiter.HoldSettled &&
+		k.spec.Algorithm != limiter.Concurrency {
 		c.admitted(k, number, min(it.Cost, p.units))
 	}
 }

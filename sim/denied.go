@@ -34,14 +34,18 @@ func (j *judge) hearsTold(l *letter) {
 		}
 		it := &l.ask.Items[i]
 		a := j.account(it.Limit.Name, it.Key)
-		if got.Decision.Allowed || got.Decision.RetryAfter <= 0 || !it.Tell || it.Op != cluster.OpTake || got.Status != cluster.StatusDone {
-			j.fail(honest, "%s promises %s to say when something ends that is no denial: %s", l.to.id, l.from.machine.id, decisionText(got.Decision))
+		if got.Decision.Allowed || got.Decision.RetryAfter <= 0 || !it.Tell ||
+			it.Op != cluster.OpTake || got.Status != cluster.StatusDone {
+			j.fail(honest, "%s promises %s to say when something ends that is no denial: %s",
+				l.to.id, l.from.machine.id, decisionText(got.Decision))
 			return
 		}
 		if a.told == nil {
 			a.told = make(map[*process][]toldDenial)
 		}
-		list := slices.DeleteFunc(a.told[l.from], func(x toldDenial) bool { return j.world.now > x.sent+rememberedFor })
+		list := slices.DeleteFunc(a.told[l.from], func(x toldDenial) bool {
+			return j.world.now > x.sent+rememberedFor
+		})
 		retry := got.Decision.RetryAfter
 		a.told[l.from] = append(list, toldDenial{it.Cost, l.sent, j.world.now + retry + retry/500})
 	}
@@ -60,7 +64,8 @@ func (j *judge) wasTold(p *process, a *account, cost int64) bool {
 func (j *judge) observeDenial(h *hearing, i int) bool {
 	p, d, it := h.process, &h.out[i], &h.question.Items[i]
 	a := h.request.terms[i].account
-	if h.decided[i] || d.Owner == "" || d.Source != cluster.SourceDenied || a.held != nil && !j.wasTold(p, a, it.Cost) {
+	if h.decided[i] || d.Owner == "" || d.Source != cluster.SourceDenied || a.held != nil &&
+		!j.wasTold(p, a, it.Cost) {
 		return false
 	}
 	h.decided[i] = true
@@ -73,10 +78,12 @@ func (j *judge) remembersDenial(p *process, a *account, it *cluster.Item, d *clu
 	j.requests.Remembered++
 	switch {
 	case d.Allowed || d.Degraded || it.Op != cluster.OpTake || it.Cost <= 0:
-		j.fail(honest, "%s answers %s of %s under %s by itself: %s", p.machine.id, opText(it.Op, it.Cost), keyText(a.key), a.spec.Name, answerText(d))
+		j.fail(honest, "%s answers %s of %s under %s by itself: %s", p.machine.id,
+			opText(it.Op, it.Cost), keyText(a.key), a.spec.Name, answerText(d))
 		return
 	case !j.wasTold(p, a, it.Cost):
-		j.fail(honest, "%s denies %d of %s under %s by itself, and nobody has told it so", p.machine.id, it.Cost, keyText(a.key), a.spec.Name)
+		j.fail(honest, "%s denies %d of %s under %s by itself, and nobody has told it so",
+			p.machine.id, it.Cost, keyText(a.key), a.spec.Name)
 		return
 	}
 	if j.world.plan.sky != calm {
@@ -85,13 +92,16 @@ func (j *judge) remembersDenial(p *process, a *account, it *cluster.Item, d *clu
 	}
 	if it.ID != (cluster.ID{}) {
 		known := j.memories.answers.get(it.ID)
-		if known != nil && !known.share && len(known.decisions) == 1 && known.decisions[0].Allowed && j.world.now < known.now+memory-memory/500 {
-			j.fail(once, "%s denies take %s by itself, which %s has let in", p.machine.id, idText(it.ID), known.by.machine.id)
+		if known != nil && !known.share && len(known.decisions) == 1 &&
+			known.decisions[0].Allowed && j.world.now < known.now+memory-memory/500 {
+			j.fail(once, "%s denies take %s by itself, which %s has let in", p.machine.id,
+				idText(it.ID), known.by.machine.id)
 			return
 		}
 	}
 	r := &a.reference
-	if a.giving > 0 || j.world.now < a.gaveBy || r.by == nil || r.isBlind() || r.isHeld() || r.fresh() || a.held != nil && j.inDoubt(a) {
+	if a.giving > 0 || j.world.now < a.gaveBy || r.by == nil || r.isBlind() || r.isHeld() ||
+		r.fresh() || a.held != nil && j.inDoubt(a) {
 		j.denial(true)
 		return
 	}
@@ -107,7 +117,8 @@ func (j *judge) remembersDenial(p *process, a *account, it *cluster.Item, d *clu
 	}
 	if fits(strict, at, a.spec, it.Cost+aside) {
 		j.fail(useful, "%s remembers a denial of %d of %s under %s:\n  %s\nwhere a naive limiter that follows all decisions on it says:\n  %s",
-			p.machine.id, it.Cost, keyText(a.key), a.spec.Name, decisionText(d.Decision), decisionText(strict.peek(at, a.spec, it.Cost)))
+			p.machine.id, it.Cost, keyText(a.key), a.spec.Name, decisionText(d.Decision),
+			decisionText(strict.peek(at, a.spec, it.Cost)))
 	}
 }
 

@@ -42,13 +42,17 @@ func (p *process) keepSaving() {
 // save writes p's file, unless nothing has changed since the last time.
 func (p *process) save() {
 	others := p.node.Others()
-	if changes := p.node.Stats().Changes(); p.machine.disk == nil || changes != p.saved || !slices.Equal(others, p.machine.disk.named) {
+	if changes := p.node.Stats().Changes(); p.machine.disk == nil || changes != p.saved ||
+		!slices.Equal(others, p.machine.disk.named) {
 		p.saved = changes
 	} else {
 		return
 	}
 	w, now := p.machine.world, p.now()
-	f := &file{others: others, named: others, shown: p.machine.clock.at(w.now), written: w.now, of: w.judge.decidedBy(p)}
+	f := &file{
+		others: others, named: others, shown: p.machine.clock.at(w.now), written: w.now,
+		of: w.judge.decidedBy(p),
+	}
 	p.node.Book().Each(func(uint64) bool { return true }, func(_ uint64, h limiter.Hold) {
 		f.holds = append(f.holds, cluster.HoldCopy{Hold: h, Left: time.Duration(h.Deadline - now)})
 	})
@@ -112,7 +116,9 @@ func (j *judge) comesBack(f *file) {
 	}
 	for _, a := range j.order {
 		r := &a.reference
-		back := slices.ContainsFunc(r.past, func(x charged) bool { return x.cost < 0 && x.at >= f.written })
+		back := slices.ContainsFunc(r.past, func(x charged) bool {
+			return x.cost < 0 && x.at >= f.written
+		})
 		if r.by != nil && (back || len(w.machines) > 1) {
 			r.goBlind(r.by, until, forgets(a.spec))
 		}
@@ -132,7 +138,8 @@ func (j *judge) unsaved(a *account, before, p *process) int64 {
 			f = q.restored
 		}
 	}
-	if f == nil || j.world.wentDown >= p.began || refusalsCount(a.spec) || r.cut >= f.written || r.cut != 0 && !f.of[a] || !owns(p, a) {
+	if f == nil || j.world.wentDown >= p.began || refusalsCount(a.spec) || r.cut >= f.written ||
+		r.cut != 0 && !f.of[a] || !owns(p, a) {
 		return a.limit.Capacity()
 	}
 	var since int64
@@ -160,7 +167,8 @@ func (j *judge) unsaved(a *account, before, p *process) int64 {
 // have known less.
 func (j *judge) waitsForDisk(p *process, m *machine, partition int) bool {
 	w := j.world
-	if w.allDown != w.wentDown || j.gifts[partition] >= p.began || m == p.machine || !slices.Contains(p.restored.named, m.id) {
+	if w.allDown != w.wentDown || j.gifts[partition] >= p.began || m == p.machine ||
+		!slices.Contains(p.restored.named, m.id) {
 		return false
 	}
 	if w.now < p.began+awaitLasts {
@@ -169,7 +177,8 @@ func (j *judge) waitsForDisk(p *process, m *machine, partition int) bool {
 	disturbed := w.plan.weather.loss > 0 || slices.ContainsFunc(w.plan.faults, func(f fault) bool {
 		return f.at >= w.allDown-w.plan.gossip.spread && f.at <= w.now && f.kind != boots
 	})
-	return !disturbed && m.process != nil && m.process.began+w.plan.gossip.spread+time.Second < p.began+awaitLasts
+	return !disturbed && m.process != nil &&
+		m.process.began+w.plan.gossip.spread+time.Second < p.began+awaitLasts
 }
 
 // awaitLasts is how long a node waits for those that its file names, and a little less: by a clock

@@ -49,7 +49,8 @@ func drawWorld(seed uint64) *plan {
 	p := &plan{seed: seed, sky: sky, machines: drawMachines(r)}
 	p.weather = drawWeather(r, p.sky)
 	p.limits = drawLimits(r)
-	p.sweepEvery = oneOf(r, 250*time.Millisecond, 5*time.Second, 5*time.Second) // the pause in production, or one that costs less here
+	// the pause in production, or one that costs less here
+	p.sweepEvery = oneOf(r, 250*time.Millisecond, 5*time.Second, 5*time.Second)
 	p.length = time.Duration(2+r.IntN(40)) * time.Second
 	p.traffic = drawTraffic(r, p.length)
 	if p.sky == outage {
@@ -78,7 +79,10 @@ func drawMachines(r *rand.Rand) []machinePlan {
 	start := limiter.Instant(1_700_000_000_000_000_000 + r.Int64N(int64(100*24*time.Hour)))
 	apart := oneOf(r, 0, time.Millisecond, time.Second, 3*time.Hour)
 	for i := range machines {
-		machines[i].clock = clock{start: start + limiter.Instant(r.Int64N(int64(apart)+1)), drift: r.Int64N(401) - 200}
+		machines[i].clock = clock{
+			start: start + limiter.Instant(r.Int64N(int64(apart)+1)),
+			drift: r.Int64N(401) - 200,
+		}
 	}
 	return machines
 }
@@ -107,7 +111,8 @@ func drawLimits(r *rand.Rand) []rule {
 	rules := make([]rule, 2+r.IntN(5))
 	for i := range rules {
 		s := &rules[i].Spec
-		s.Algorithm = oneOf(r, limiter.GCRA, limiter.GCRA, limiter.FixedWindow, limiter.FixedWindow, limiter.SlidingWindow,
+		s.Algorithm = oneOf(r, limiter.GCRA, limiter.GCRA, limiter.FixedWindow, limiter.FixedWindow,
+			limiter.SlidingWindow,
 			limiter.SlidingLog, limiter.TokenBucket, limiter.LeakyBucket, limiter.SlidingCounter)
 		s.Name = fmt.Sprintf("%s-%d", s.Algorithm, i+1)
 		s.Limit = oneOf[int64](r, 1, 2, 3, 7, 10, 50, 300, 1000)
@@ -134,7 +139,8 @@ func drawLimits(r *rand.Rand) []rule {
 			s.CountRejected = r.IntN(4) == 0
 			s.Lenient = r.IntN(3) == 0
 		}
-		s.OnError = oneOf(r, limiter.ErrorLocal, limiter.ErrorLocal, limiter.ErrorAllow, limiter.ErrorDeny)
+		s.OnError = oneOf(r, limiter.ErrorLocal, limiter.ErrorLocal, limiter.ErrorAllow,
+			limiter.ErrorDeny)
 		switch r.IntN(12) {
 		case 0:
 			s.DryRun = true
@@ -167,10 +173,14 @@ func drawTraffic(r *rand.Rand, length time.Duration) traffic {
 // drawFaults has 1 to 6 things go wrong. Each is put right again, most within the world's length.
 func drawFaults(r *rand.Rand, machines int, length time.Duration) (faults []fault) {
 	for range 1 + r.IntN(6) {
-		wrong := fault{at: time.Duration(r.Int64N(int64(length))), kind: oneOf(r, crashes, freezes, cuts), node: r.IntN(machines), peer: r.IntN(machines)}
+		wrong := fault{
+			at:   time.Duration(r.Int64N(int64(length))),
+			kind: oneOf(r, crashes, freezes, cuts), node: r.IntN(machines), peer: r.IntN(machines),
+		}
 		right := wrong
 		right.kind = wrong.kind + 1
-		right.at += time.Duration(r.Int64N(int64(oneOf(r, 100*time.Millisecond, time.Second, 6*time.Second))))
+		right.at += time.Duration(
+			r.Int64N(int64(oneOf(r, 100*time.Millisecond, time.Second, 6*time.Second))))
 		faults = append(faults, wrong, right)
 		if wrong.kind == cuts && r.IntN(2) == 0 { // the way back as well
 			wrong.node, wrong.peer = wrong.peer, wrong.node
@@ -195,7 +205,8 @@ func drawMembers(r *rand.Rand, p *plan) {
 	}
 	slices.SortStableFunc(p.faults, func(a, b fault) int { return cmp.Compare(a.at, b.at) })
 	here := make(map[int]bool)
-	p.faults = slices.DeleteFunc(p.faults, func(f fault) bool { // nothing happens to who has not come yet
+	// nothing happens to who has not come yet
+	p.faults = slices.DeleteFunc(p.faults, func(f fault) bool {
 		here[f.node] = here[f.node] || !p.machines[f.node].later || f.kind == joins
 		return !here[f.node] && moving(f.kind)
 	})
@@ -223,14 +234,20 @@ func drawMoves(r *rand.Rand, p *plan) (moves []fault) {
 	case 2:
 		moves = []fault{{at: at, kind: leaves, node: node}}
 	case 3:
-		moves = []fault{{at: at, kind: leaves, node: node}, {at: at + lingers + pause, kind: joins, node: node}}
+		moves = []fault{{at: at, kind: leaves, node: node}, {
+			at: at + lingers + pause, kind: joins,
+			node: node,
+		}}
 	case 4:
 		moves = []fault{{at: at, kind: restarts, node: node}}
 	case 5:
 		moves = []fault{{at: at, kind: rolls}}
 	case 6: // flapping
 		for i := range 2 + r.IntN(4) {
-			moves = append(moves, fault{at: at + time.Duration(i)*pause, kind: restarts, node: node})
+			moves = append(moves, fault{
+				at: at + time.Duration(i)*pause, kind: restarts,
+				node: node,
+			})
 		}
 	case 7: // several at once
 		for i := range n {
@@ -259,7 +276,8 @@ func drawDistances(r *rand.Rand, n int) (all []distance) {
 	for i := range n {
 		for k := range n {
 			if places[i] != places[k] {
-				all = append(all, distance{from: i, to: k, more: time.Duration(1 + r.Int64N(int64(most)))})
+				all = append(all,
+					distance{from: i, to: k, more: time.Duration(1 + r.Int64N(int64(most)))})
 			}
 		}
 	}

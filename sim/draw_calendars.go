@@ -22,8 +22,10 @@ const (
 // zones are places whose clocks are set in different ways: never, by half an hour, at midnight or a
 // minute after it, by two hours, or once by a whole day.
 var zones = []string{
-	"UTC", "Europe/Berlin", "America/New_York", "Asia/Kathmandu", "Australia/Lord_Howe", "Africa/Cairo", "America/Havana",
-	"America/St_Johns", "Pacific/Apia", "America/Sao_Paulo", "Africa/Casablanca", "Asia/Gaza", "Antarctica/Troll", "Etc/GMT+12",
+	"UTC", "Europe/Berlin", "America/New_York", "Asia/Kathmandu", "Australia/Lord_Howe",
+	"Africa/Cairo", "America/Havana",
+	"America/St_Johns", "Pacific/Apia", "America/Sao_Paulo", "Africa/Casablanca", "Asia/Gaza",
+	"Antarctica/Troll", "Etc/GMT+12",
 }
 
 // drawCalendars is the world of a seed from CalendarSeeds on.
@@ -73,13 +75,15 @@ func drawCalendarLimits(r *rand.Rand, zone string) []rule {
 		s := &rules[i].Spec
 		if r.IntN(3) > 0 {
 			*s = limiter.Spec{
-				Name: s.Name, Algorithm: limiter.FixedWindow, Limit: s.Limit, OnError: s.OnError, DryRun: s.DryRun, OnDeny: s.OnDeny,
+				Name: s.Name, Algorithm: limiter.FixedWindow, Limit: s.Limit, OnError: s.OnError,
+				DryRun: s.DryRun, OnDeny: s.OnDeny,
 				Calendar:      limiter.Minutes + limiter.Calendar(r.IntN(int(limiter.Years))),
 				TimeZone:      oneOf(r, zone, zone, zone, oneOf(r, zones...)),
 				CountRejected: r.IntN(4) == 0,
 			}
 		}
-		s.OnPartition = oneOf(r, limiter.PartitionProportional, limiter.PartitionDeny, limiter.PartitionOpen)
+		s.OnPartition = oneOf(r, limiter.PartitionProportional, limiter.PartitionDeny,
+			limiter.PartitionOpen)
 	}
 	return rules
 }
@@ -115,7 +119,8 @@ func drawPartition(r *rand.Rand, machines int, length time.Duration) (faults []f
 		return nil
 	}
 	at := time.Duration(r.Int64N(int64(length)))
-	until := at + time.Second + time.Duration(r.Int64N(int64(oneOf(r, 2*time.Second, 15*time.Second))))
+	until := at + time.Second +
+		time.Duration(r.Int64N(int64(oneOf(r, 2*time.Second, 15*time.Second))))
 	there := make([]bool, machines)
 	for _, i := range r.Perm(machines)[:1+r.IntN(max(1, (machines-1)/2))] {
 		there[i] = true
@@ -123,7 +128,8 @@ func drawPartition(r *rand.Rand, machines int, length time.Duration) (faults []f
 	for i := range there {
 		for k := range there {
 			if there[i] != there[k] {
-				faults = append(faults, fault{at: at, kind: cuts, node: i, peer: k}, fault{at: until, kind: mends, node: i, peer: k})
+				faults = append(faults, fault{at: at, kind: cuts, node: i, peer: k},
+					fault{at: until, kind: mends, node: i, peer: k})
 			}
 		}
 	}

@@ -21,7 +21,8 @@ func drawCopies(seed uint64) *plan {
 	var p *plan
 	if seed%2 == 0 {
 		p = drawWorld(seed)
-		p.copies = oneOf(r, ownership.NoCopies, ownership.OneCopy, ownership.TwoCopies, ownership.TwoCopies)
+		p.copies = oneOf(r, ownership.NoCopies, ownership.OneCopy, ownership.TwoCopies,
+			ownership.TwoCopies)
 	} else {
 		p = drawTwoDie(seed, r)
 	}
@@ -34,7 +35,8 @@ func drawCopies(seed uint64) *plan {
 func drawTwoDie(seed uint64, r *rand.Rand) *plan {
 	p := drawPlain(seed, r, 5+r.IntN(3))
 	p.strict = false
-	p.copies = oneOf(r, ownership.NoCopies, ownership.TwoCopies, ownership.TwoCopies, ownership.TwoCopies)
+	p.copies = oneOf(r, ownership.NoCopies, ownership.TwoCopies, ownership.TwoCopies,
+		ownership.TwoCopies)
 	victims := r.Perm(len(p.machines))
 	at := within(r, p, 0.2, 0.4)
 	for i := 0; i+2 <= len(victims)-3; i += 2 {

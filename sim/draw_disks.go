@@ -29,7 +29,8 @@ func drawDisks(seed uint64) *plan {
 	for i := range p.machines {
 		p.machines[i].disk = r.IntN(5) > 0
 	}
-	p.saveEvery = oneOf(r, 100*time.Millisecond, time.Second, 5*time.Second) // the last is penstock's
+	// the last is penstock's
+	p.saveEvery = oneOf(r, 100*time.Millisecond, time.Second, 5*time.Second)
 	p.weather = drawWeather(r, p.sky)
 	p.limits = drawLimits(r)
 	p.sweepEvery = 5 * time.Second
@@ -82,8 +83,10 @@ func drawDowntime(r *rand.Rand, p *plan) (faults []fault) {
 		if p.machines[i].later || !all && i != one {
 			continue
 		}
-		back := at + time.Duration(r.Int64N(int64(oneOf(r, 50*time.Millisecond, time.Second, 4*time.Second))))
-		faults = append(faults, fault{at: at, kind: crashes, node: i}, fault{at: back, kind: boots, node: i})
+		back := at + time.Duration(
+			r.Int64N(int64(oneOf(r, 50*time.Millisecond, time.Second, 4*time.Second))))
+		faults = append(faults, fault{at: at, kind: crashes, node: i},
+			fault{at: back, kind: boots, node: i})
 	}
 	return faults
 }

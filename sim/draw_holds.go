@@ -29,8 +29,10 @@ func drawHolds(seed uint64) *plan {
 	p.sweepEvery = 5 * time.Second
 	p.length = time.Duration(2+r.IntN(15)) * time.Second
 	p.traffic = traffic{
-		requests: 100 + r.IntN(500), keys: oneOf(r, 1, 3, 20), skew: oneOf(r, "uniform", "zipf", "hot"),
-		crowd: oneOf(r, 0, 0.3, 0.9), again: oneOf(r, 0, 0.1, 0.3), hurry: oneOf(r, 0, 0.2), holds: true,
+		requests: 100 + r.IntN(500), keys: oneOf(r, 1, 3, 20),
+		skew:  oneOf(r, "uniform", "zipf", "hot"),
+		crowd: oneOf(r, 0, 0.3, 0.9), again: oneOf(r, 0, 0.1, 0.3), hurry: oneOf(r, 0, 0.2),
+		holds: true,
 	}
 	p.traffic.gap = time.Duration(float64(p.length) / (float64(p.traffic.requests) * (1 - p.traffic.crowd)))
 	if p.sky == outage {
@@ -49,8 +51,10 @@ func drawHoldLimits(r *rand.Rand) []rule {
 		s := &rules[i].Spec
 		s.Limit = oneOf[int64](r, 3, 10, 50, 300, 1000)
 		s.Per = oneOf(r, 500*time.Millisecond, time.Second, 7*time.Second, time.Minute)
-		s.OnError = oneOf(r, limiter.ErrorLocal, limiter.ErrorLocal, limiter.ErrorAllow, limiter.ErrorDeny)
-		s.Algorithm = oneOf(r, limiter.GCRA, limiter.GCRA, limiter.FixedWindow, limiter.SlidingWindow, limiter.SlidingLog,
+		s.OnError = oneOf(r, limiter.ErrorLocal, limiter.ErrorLocal, limiter.ErrorAllow,
+			limiter.ErrorDeny)
+		s.Algorithm = oneOf(r, limiter.GCRA, limiter.GCRA, limiter.FixedWindow,
+			limiter.SlidingWindow, limiter.SlidingLog,
 			limiter.TokenBucket, limiter.LeakyBucket, limiter.SlidingCounter)
 		switch r.IntN(5) {
 		case 4:
@@ -60,7 +64,8 @@ func drawHoldLimits(r *rand.Rand) []rule {
 			s.Algorithm = limiter.Concurrency
 			s.Limit = oneOf[int64](r, 1, 2, 5, 20)
 			s.Per = time.Minute
-			s.OnError = oneOf(r, limiter.ErrorAllow, limiter.ErrorDeny) // who decides alone on permits has no reference here
+			// who decides alone on permits has no reference here
+			s.OnError = oneOf(r, limiter.ErrorAllow, limiter.ErrorDeny)
 		case 1, 2:
 			s.Consistency = limiter.Leased
 			s.Limit = oneOf[int64](r, 50, 300, 1000, 5000)
@@ -85,7 +90,8 @@ func drawHoldLimits(r *rand.Rand) []rule {
 			}
 		}
 		if s.Consistency == limiter.Exact {
-			s.Unsettled = oneOf(r, limiter.UnsettledCharge, limiter.UnsettledCharge, limiter.UnsettledRelease)
+			s.Unsettled = oneOf(r, limiter.UnsettledCharge, limiter.UnsettledCharge,
+				limiter.UnsettledRelease)
 		}
 		s.Name = fmt.Sprintf("%s-%d", s.Algorithm, i+1)
 	}

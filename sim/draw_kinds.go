@@ -29,12 +29,24 @@ type worldKind struct {
 
 // worldKinds, in the order of their seeds: new ones come last.
 var worldKinds = []worldKind{
-	{"join-then-crash", "a node joins, and it or another one dies soon after", drawJoinThenCrash, 0},
-	{"pairwise-cuts", "lines between two nodes are cut one after the other, both ways", drawPairwiseCuts, 0},
+	{
+		"join-then-crash", "a node joins, and it or another one dies soon after",
+		drawJoinThenCrash, 0,
+	},
+	{
+		"pairwise-cuts", "lines between two nodes are cut one after the other, both ways",
+		drawPairwiseCuts, 0,
+	},
 	{"one-way-cuts", "lines are cut one after the other, one way only", drawOneWayCuts, 0},
-	{"replacement", "every node is replaced by a new one, each when the cluster has settled", drawReplacement, 0},
+	{
+		"replacement", "every node is replaced by a new one, each when the cluster has settled",
+		drawReplacement, 0,
+	},
 	{"half-at-once", "half of the nodes die at once", drawHalfAtOnce, 0},
-	{"owner-and-heir", "two nodes die or stop at once, or the line between them is cut before", drawOwnerAndHeir, 0},
+	{
+		"owner-and-heir", "two nodes die or stop at once, or the line between them is cut before",
+		drawOwnerAndHeir, 0,
+	},
 	{"never-healed", "nodes are cut off from the others, and stay so", drawNeverHealed, 0},
 	{"an-hour", "an hour, with a fault every few minutes", drawAnHour, 5},
 	{"a-day", "a day, with a fault every hour or two", drawADay, 25},
@@ -51,16 +63,25 @@ func drawKind(seed uint64) *plan {
 
 // drawPlain is a world of so many machines with plain traffic, so far without any trouble.
 func drawPlain(seed uint64, r *rand.Rand, machines int) *plan {
-	p := &plan{seed: seed, sky: outage, strict: true, sweepEvery: 5 * time.Second, length: time.Minute}
+	p := &plan{
+		seed: seed, sky: outage, strict: true, sweepEvery: 5 * time.Second,
+		length: time.Minute,
+	}
 	p.machines = make([]machinePlan, machines)
-	p.weather = weather{near: oneOf(r, 100*time.Microsecond, time.Millisecond), mean: oneOf(r, 50*time.Microsecond, time.Millisecond), far: calmDelay, inOrder: true}
+	p.weather = weather{
+		near: oneOf(r, 100*time.Microsecond, time.Millisecond),
+		mean: oneOf(r, 50*time.Microsecond, time.Millisecond), far: calmDelay, inOrder: true,
+	}
 	p.gossip = drawGossip(r)
 	p.gossip.detect = 2500 * time.Millisecond
 	if r.IntN(3) == 0 {
 		p.table = drawTable(r)
 	}
 	p.limits = []rule{{Spec: drawPlainLimit(r)}}
-	d := demand{limits: []string{p.limits[0].Name}, name: "key", keys: oneOf(r, 20, 100), spread: "uniform", cost: 1, patience: 2 * time.Second}
+	d := demand{
+		limits: []string{p.limits[0].Name}, name: "key", keys: oneOf(r, 20, 100),
+		spread: "uniform", cost: 1, patience: 2 * time.Second,
+	}
 	p.demands = []demand{d}
 	return p
 }
@@ -80,7 +101,8 @@ func (p *plan) endPlain(r *rand.Rand) {
 
 // drawPlainLimit draws a limit that is full again only after the world's end, or now and then.
 func drawPlainLimit(r *rand.Rand) limiter.Spec {
-	s := limiter.Spec{Algorithm: oneOf(r, limiter.GCRA, limiter.FixedWindow, limiter.TokenBucket, limiter.SlidingLog)}
+	s := limiter.Spec{Algorithm: oneOf(r, limiter.GCRA, limiter.FixedWindow, limiter.TokenBucket,
+		limiter.SlidingLog)}
 	s.Name = fmt.Sprintf("%s-1", s.Algorithm)
 	s.Limit = oneOf[int64](r, 20, 50)
 	s.Per = oneOf(r, 10*time.Second, time.Minute, 10*time.Minute)
@@ -100,7 +122,8 @@ func within(r *rand.Rand, p *plan, from, to float64) time.Duration {
 
 // settles is how long nothing else happens after something, so that it is not at once.
 func (p *plan) settles() time.Duration {
-	return p.gossip.detect + p.gossip.doubt + p.gossip.spread + p.gossip.settle + copiedWithin + 5*time.Second
+	return p.gossip.detect + p.gossip.doubt + p.gossip.spread + p.gossip.settle + copiedWithin +
+		5*time.Second
 }
 
 func drawJoinThenCrash(r *rand.Rand, p *plan) {
@@ -126,13 +149,18 @@ func drawCuts(r *rand.Rand, p *plan, both bool) (faults []fault) {
 	for at := 5 * time.Second; at+lasts < p.length; at += apart {
 		i := r.IntN(len(p.machines))
 		k := (i + 1 + r.IntN(len(p.machines)-1)) % len(p.machines)
-		faults = append(faults, fault{at: at, kind: cuts, node: i, peer: k}, fault{at: at + lasts, kind: mends, node: i, peer: k})
+		faults = append(faults, fault{at: at, kind: cuts, node: i, peer: k},
+			fault{at: at + lasts, kind: mends, node: i, peer: k})
 		if both {
-			faults = append(faults, fault{at: at, kind: cuts, node: k, peer: i}, fault{at: at + lasts, kind: mends, node: k, peer: i})
+			faults = append(faults, fault{at: at, kind: cuts, node: k, peer: i},
+				fault{at: at + lasts, kind: mends, node: k, peer: i})
 		}
 	}
 	if r.IntN(2) == 0 {
-		faults = append(faults, fault{at: within(r, p, 0.5, 0.9), kind: crashes, node: r.IntN(len(p.machines))})
+		faults = append(faults, fault{
+			at: within(r, p, 0.5, 0.9), kind: crashes,
+			node: r.IntN(len(p.machines)),
+		})
 	}
 	return faults
 }
@@ -144,7 +172,8 @@ func drawReplacement(r *rand.Rand, p *plan) {
 	for i := range n {
 		p.machines[n+i].later = true
 		at := time.Duration(2*i+1) * p.settles()
-		p.faults = append(p.faults, fault{at: at, kind: joins, node: n + i}, fault{at: at + p.settles(), kind: crashes, node: i})
+		p.faults = append(p.faults, fault{at: at, kind: joins, node: n + i},
+			fault{at: at + p.settles(), kind: crashes, node: i})
 	}
 }
 
@@ -160,10 +189,14 @@ func drawOwnerAndHeir(r *rand.Rand, p *plan) {
 	at := within(r, p, 0.4, 0.6)
 	switch r.IntN(3) {
 	case 0:
-		p.faults = []fault{{at: at, kind: crashes, node: two[0]}, {at: at, kind: crashes, node: two[1]}}
+		p.faults = []fault{
+			{at: at, kind: crashes, node: two[0]},
+			{at: at, kind: crashes, node: two[1]},
+		}
 	case 1:
 		for _, i := range two {
-			p.faults = append(p.faults, fault{at: at, kind: freezes, node: i}, fault{at: at + 5*time.Second, kind: thaws, node: i})
+			p.faults = append(p.faults, fault{at: at, kind: freezes, node: i},
+				fault{at: at + 5*time.Second, kind: thaws, node: i})
 		}
 	case 2:
 		before := at - oneOf(r, 4*time.Second, 15*time.Second)
@@ -182,7 +215,8 @@ func drawNeverHealed(r *rand.Rand, p *plan) {
 	for _, i := range few {
 		for k := range p.machines {
 			if !slices.Contains(few, k) {
-				p.faults = append(p.faults, fault{at: at, kind: cuts, node: i, peer: k}, fault{at: at, kind: cuts, node: k, peer: i})
+				p.faults = append(p.faults, fault{at: at, kind: cuts, node: i, peer: k},
+					fault{at: at, kind: cuts, node: k, peer: i})
 			}
 		}
 	}
@@ -200,7 +234,8 @@ func drawADay(r *rand.Rand, p *plan) {
 
 // drawTroubles has something fail about every so often, and come back before the next.
 func drawTroubles(r *rand.Rand, p *plan, every time.Duration) {
-	for at := every / 2; at < p.length-every; at += every/2 + time.Duration(r.Int64N(int64(every))) {
+	for at := every / 2; at < p.length-every; at += every/2 +
+		time.Duration(r.Int64N(int64(every))) {
 		i, lasts := r.IntN(len(p.machines)), time.Duration(r.Int64N(int64(every/4)))+time.Second
 		pair := oneOf(r, [2]kind{crashes, boots}, [2]kind{freezes, thaws}, [2]kind{restarts})
 		wrong, right := pair[0], pair[1]

@@ -14,7 +14,8 @@ import (
 // hear of things late and in different orders, and a member may be the last to hear of itself.
 type gossip struct {
 	spread time.Duration // the longest that a fact is under way
-	detect time.Duration // the shortest time after which somebody who does not answer is declared dead; 0: never
+	// the shortest time after which somebody who does not answer is declared dead; 0: never
+	detect time.Duration
 	doubt  time.Duration // how much longer it may take; each observer has its own patience
 	settle time.Duration // between a node's start and its being ACTIVE
 }
@@ -68,7 +69,8 @@ func (p *process) learn(about *machine, f fact) {
 	if f.version <= known.version {
 		return
 	}
-	if about == p.machine && !f.there && f.boot == p.boot && !p.departed { // not dead yet, nor gone while it is leaving
+	// not dead yet, nor gone while it is leaving
+	if about == p.machine && !f.there && f.boot == p.boot && !p.departed {
 		if f.version > about.version { // else what it has said since contradicts already
 			about.version = f.version - 1
 			p.machine.world.tell(p, p.told, true) // which it may not have heard of itself yet
@@ -100,7 +102,10 @@ func (w *world) view(p *process) (*cluster.View, error) {
 	for i := range p.known {
 		f, m := &p.known[i], w.machines[i]
 		if f.there || m == p.machine {
-			members = append(members, cluster.Member{ID: m.id, Boot: f.boot, State: f.state, Role: m.role, Features: cluster.OwnFeatures})
+			members = append(members, cluster.Member{
+				ID: m.id, Boot: f.boot, State: f.state,
+				Role: m.role, Features: cluster.OwnFeatures,
+			})
 		}
 	}
 	slices.SortFunc(members, func(a, b cluster.Member) int { return strings.Compare(a.ID, b.ID) })
@@ -164,7 +169,8 @@ func (w *world) enter(p *process) {
 		state = cluster.StateActive
 	}
 	m.version = max(m.version, p.known[m.index].version/2*2)
-	p.known[m.index] = fact{m.version + 1, p.boot, state, true} // until its own word comes back to it
+	// until its own word comes back to it
+	p.known[m.index] = fact{m.version + 1, p.boot, state, true}
 	p.look()
 	w.tell(p, state, true)
 	w.doubt()
@@ -298,7 +304,8 @@ func (w *world) moving() bool {
 // roll restarts machine after machine, from the i-th on: each when the one before is back.
 func (w *world) roll(i int) {
 	for ; i < len(w.machines); i++ {
-		if m := w.machines[i]; m.process != nil && !m.frozen && !m.process.leaving && w.othersStay(m) {
+		if m := w.machines[i]; m.process != nil && !m.frozen && !m.process.leaving &&
+			w.othersStay(m) {
 			m.rolling = true
 			m.restart()
 			return
@@ -358,7 +365,8 @@ func (w *world) watch(q *process, m *machine) {
 
 // silent reports whether q hears nothing of the boot of m that it knows.
 func (w *world) silent(q *process, m *machine) bool {
-	return m.process == nil || m.frozen || m.process.boot != q.known[m.index].boot || !w.reaches(m, q.machine) || !w.reaches(q.machine, m)
+	return m.process == nil || m.frozen || m.process.boot != q.known[m.index].boot ||
+		!w.reaches(m, q.machine) || !w.reaches(q.machine, m)
 }
 
 // reaches reports whether what is said on one machine comes to another, by whatever way.

@@ -84,13 +84,21 @@ func (h *holders) nextID() cluster.ID {
 }
 
 // reserve is an item that reserves.
-func (h *holders) reserve(l *limiter.Limit, key string, units int64, ttl time.Duration) cluster.Item {
-	return cluster.Item{Limit: l.Name, Key: key, Cost: units, Op: cluster.OpReserve, ID: h.nextID(), Hold: &cluster.HoldTerms{TTL: ttl, Holder: "app"}}
+func (h *holders) reserve(l *limiter.Limit, key string, units int64,
+	ttl time.Duration,
+) cluster.Item {
+	return cluster.Item{
+		Limit: l.Name, Key: key, Cost: units, Op: cluster.OpReserve, ID: h.nextID(),
+		Hold: &cluster.HoldTerms{TTL: ttl, Holder: "app"},
+	}
 }
 
 // about is an item about a hold that was reserved.
 func about(of *cluster.Item, op cluster.Op, cost int64, ttl time.Duration) cluster.Item {
-	return cluster.Item{Limit: of.Limit, Key: of.Key, Cost: cost, Op: op, Hold: &cluster.HoldTerms{ID: of.ID, TTL: ttl}}
+	return cluster.Item{
+		Limit: of.Limit, Key: of.Key, Cost: cost, Op: op,
+		Hold: &cluster.HoldTerms{ID: of.ID, TTL: ttl},
+	}
 }
 
 func (h *holders) upTo(d time.Duration) time.Duration {
@@ -104,7 +112,10 @@ func (h *holders) ask(a arrival) {
 	}
 	a.calls = []calling{{node: h.dice.IntN(len(h.world.machines))}}
 	for h.chance(h.world.plan.traffic.again) && len(a.calls) < 3 {
-		a.calls = append(a.calls, calling{node: h.dice.IntN(len(h.world.machines)), after: h.upTo(700 * time.Millisecond)})
+		a.calls = append(a.calls, calling{
+			node:  h.dice.IntN(len(h.world.machines)),
+			after: h.upTo(700 * time.Millisecond),
+		})
 	}
 	h.add(a)
 }
@@ -123,7 +134,8 @@ func (h *holders) reservation(l *limiter.Limit, key string) {
 			if h.chance(0.5) {
 				k = h.key()
 			}
-			items = append(items, h.reserve(other, k, 1+h.dice.Int64N(max(1, min(other.Capacity()/2, 40))), ttl))
+			items = append(items,
+				h.reserve(other, k, 1+h.dice.Int64N(max(1, min(other.Capacity()/2, 40))), ttl))
 		}
 	}
 	h.ask(arrival{at: h.clients.at, items: items, atomic: len(items) > 1})
@@ -139,6 +151,15 @@ func (h *holders) reservation(l *limiter.Limit, key string) {
 	case x < 5: // too late, or just in time
 		at = h.clients.at + ttl - 50*time.Millisecond + h.upTo(300*time.Millisecond)
 	}
+	h.settle(items, takes, at)
+	if h.chance(0.3) {
+		h.plain(l, key)
+	}
+}
+
+// settle has clients settle a reservation that is in use for this long: at this time, and now and
+// then once more, otherwise, or by somebody else.
+func (h *holders) settle(items []cluster.Item, takes, at time.Duration) {
 	used := func(it *cluster.Item) int64 {
 		switch h.dice.IntN(8) {
 		case 0:
@@ -166,12 +187,11 @@ func (h *holders) reservation(l *limiter.Limit, key string) {
 		it.Hold.Holder = "another"
 		h.add(arrival{at: h.clients.at + takes/2, items: []cluster.Item{it}})
 	}
-	if h.chance(0.3) {
-		h.plain(l, key)
-	}
 }
 
-func (h *holders) aboutAll(items []cluster.Item, op cluster.Op, cost func(*cluster.Item) int64, ttl time.Duration) (list []cluster.Item) {
+func (h *holders) aboutAll(items []cluster.Item, op cluster.Op, cost func(*cluster.Item) int64,
+	ttl time.Duration,
+) (list []cluster.Item) {
 	for i := range items {
 		var n int64
 		if cost != nil {
@@ -195,7 +215,10 @@ func (h *holders) permit(l *limiter.Limit, key string) {
 	if h.chance(0.2) { // it dies
 		return
 	}
-	h.add(arrival{at: at + h.upTo(ttl/2), items: []cluster.Item{about(&it, cluster.OpSettle, 0, 0)}})
+	h.add(arrival{
+		at:    at + h.upTo(ttl/2),
+		items: []cluster.Item{about(&it, cluster.OpSettle, 0, 0)},
+	})
 }
 
 // often asks for a key some dozen times, of one node or of all.
@@ -207,7 +230,13 @@ func (h *holders) often(l *limiter.Limit, key string) {
 		if !one {
 			node = h.dice.IntN(len(h.world.machines))
 		}
-		a := arrival{at: at, items: []cluster.Item{{Limit: l.Name, Key: key, Cost: oneOf[int64](h.dice, 1, 1, 1, 3)}}, calls: []calling{{node: node}}}
+		a := arrival{
+			at: at,
+			items: []cluster.Item{{
+				Limit: l.Name, Key: key,
+				Cost: oneOf[int64](h.dice, 1, 1, 1, 3),
+			}}, calls: []calling{{node: node}},
+		}
 		h.add(a)
 		at += h.upTo(2 * gap)
 	}

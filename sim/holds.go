@@ -37,13 +37,14 @@ type holding struct {
 	id      cluster.ID
 	account *account
 	units   int64
-	node    *process      // who has it as a lease; nil: a client
-	until   time.Duration // when it runs out, by the clock of who opened it; later, if it was put off
-	release bool          // nothing is charged if it runs out
-	adopted bool          // it was found in the book of who had given it to itself
-	lost    bool          // who decides may not know of it any more
-	told    bool          // its client knows that it has it
-	asked   bool          // its client has said that it wants it no more
+	node    *process // who has it as a lease; nil: a client
+	// when it runs out, by the clock of who opened it; later, if it was put off
+	until   time.Duration
+	release bool // nothing is charged if it runs out
+	adopted bool // it was found in the book of who had given it to itself
+	lost    bool // who decides may not know of it any more
+	told    bool // its client knows that it has it
+	asked   bool // its client has said that it wants it no more
 	ended   bool
 }
 
@@ -72,9 +73,11 @@ type books struct {
 	over    map[cluster.ID]bool
 	units   map[cluster.ID]int64      // of holds that clients know of and have not settled
 	renamed map[cluster.ID]cluster.ID // of reservations that were tried again
-	shared  map[cluster.ID]bool       // of reservations of several owners: who is asked may cancel them
-	alone   map[promised]bool         // what nodes have let clients reserve of their shares
-	batch   []cluster.ID              // of holds that have just been settled, and are looked at one by one
+	// of reservations of several owners: who is asked may cancel them
+	shared map[cluster.ID]bool
+	alone  map[promised]bool // what nodes have let clients reserve of their shares
+	// of holds that have just been settled, and are looked at one by one
+	batch []cluster.ID
 }
 
 // promised is a reservation that a node has let a client have by itself.
@@ -84,7 +87,13 @@ type promised struct {
 }
 
 func newBooks(w *world) books {
-	return books{w.plan.holding(), HoldReport{}, nil, make(map[cluster.ID]bool), make(map[cluster.ID]int64), make(map[cluster.ID]cluster.ID), make(map[cluster.ID]bool), make(map[promised]bool), nil}
+	return books{
+		w.plan.holding(),
+		HoldReport{},
+		nil, make(map[cluster.ID]bool),
+		make(map[cluster.ID]int64), make(map[cluster.ID]cluster.ID), make(map[cluster.ID]bool),
+		make(map[promised]bool), nil,
+	}
 }
 
 // tickSlack is how much later than its deadline a hold may still be there: nodes look ten times a
@@ -103,7 +112,8 @@ func (p *plan) holding() map[string]bool {
 		if s.Consistency == limiter.Replicated {
 			continue
 		}
-		if p.traffic.holds || s.Consistency == limiter.Leased || s.Algorithm == limiter.Concurrency {
+		if p.traffic.holds || s.Consistency == limiter.Leased ||
+			s.Algorithm == limiter.Concurrency {
 			names[s.Name] = true
 		}
 	}
@@ -125,7 +135,10 @@ func (p *plan) holding() map[string]bool {
 }
 
 func newHeld() *held {
-	return &held{doubted: -warmUp, answers: make(map[cluster.ID]heldAnswer), borrowed: make(map[*process]*borrowed)}
+	return &held{
+		doubted: -warmUp, answers: make(map[cluster.ID]heldAnswer),
+		borrowed: make(map[*process]*borrowed),
+	}
 }
 
 // sums are how much is set aside: at least, and at most.
@@ -168,9 +181,12 @@ func (j *judge) holds(p *process, it *heldAsk, got limiter.Decision) {
 	a, w := it.account, j.world
 	j.mayDecide(p, a, true)
 	j.meetHolds(p, a)
-	j.books.batch = slices.DeleteFunc(j.books.batch, func(id cluster.ID) bool { return id == it.hold.ID })
+	j.books.batch = slices.DeleteFunc(j.books.batch, func(id cluster.ID) bool {
+		return id == it.hold.ID
+	})
 	before, again := a.held.answers[it.id]
-	again = again && it.id != (cluster.ID{}) && before.got == got && w.now < before.at+memory+longCarriage
+	again = again && it.id != (cluster.ID{}) && before.got == got &&
+		w.now < before.at+memory+longCarriage
 	if it.id != (cluster.ID{}) && !again {
 		a.held.answers[it.id] = heldAnswer{got, w.now}
 	}
@@ -201,30 +217,16 @@ func (j *judge) opens(p *process, it *heldAsk, got limiter.Decision) {
 		units = got.Drained
 	}
 	granted := got.Hold == limiter.HoldOpen && units > 0
-	if h, found := p.node.Book().Get(limiter.HoldID(it.id)); granted && found && h.State != limiter.HoldOpen && a.held.find(it.id) == nil {
-		return // what it answered when it opened that for itself, which nobody saw, and which is over
-	}
-	switch x := a.held.find(it.id); {
-	case granted && x != nil && x.units == units: // it has it already
-		return
-	case granted && x != nil:
-		j.fail(aside, "%s sets %d of %s under %s aside for hold %s, which has %d already", p.machine.id, units, keyText(a.key), a.spec.Name, idText(it.id), x.units)
-		return
-	case granted && j.books.over[it.id] && !j.inDoubt(a):
-		j.fail(aside, "%s sets %d of %s under %s aside for hold %s, which is over", p.machine.id, units, keyText(a.key), a.spec.Name, idText(it.id))
-		return
-	case granted && units > it.cost:
-		j.fail(aside, "%s sets %d of %s under %s aside where %d were asked for", p.machine.id, units, keyText(a.key), a.spec.Name, it.cost)
-		return
-	case got.Hold > limiter.HoldOpen && got.Hold != limiter.HoldInTheWay:
-		return // for reasons that no reference knows
-	case it.op == cluster.OpLease && !granted: // what is not lent may be there all the same
-		j.leftBeside(p, it, got)
-		return
-	case it.fallen:
+	if h, found := p.node.Book().Get(limiter.HoldID(it.id)); granted && found &&
+		h.State != limiter.HoldOpen && a.held.find(it.id) == nil {
+		// what it answered when it opened that for itself, which nobody saw, and which is over
 		return
 	}
-	unseen := granted && j.books.alone[promised{p, it.id}] // it may have opened what it had promised before, and says so again
+	if j.opensNothing(p, it, units, granted, got) {
+		return
+	}
+	// it may have opened what it had promised before, and says so again
+	unseen := granted && j.books.alone[promised{p, it.id}]
 	if !unseen {
 		j.grants(p, it, units, granted, got)
 	}
@@ -232,7 +234,8 @@ func (j *judge) opens(p *process, it *heldAsk, got limiter.Decision) {
 		j.leftBeside(p, it, got)
 		return
 	}
-	x := &holding{id: it.id, account: a, units: units, release: !it.hold.Charge && a.spec.Unsettled == limiter.UnsettledRelease || a.spec.Algorithm == limiter.Concurrency}
+	x := &holding{id: it.id, account: a, units: units, release: !it.hold.Charge &&
+		a.spec.Unsettled == limiter.UnsettledRelease || a.spec.Algorithm == limiter.Concurrency}
 	x.until = p.time.when(now.Add(it.hold.TTL))
 	if h, found := p.node.Book().Get(limiter.HoldID(it.id)); unseen && found {
 		x.until = min(x.until, p.time.when(h.Deadline)) // its time runs since it was opened
@@ -242,7 +245,8 @@ func (j *judge) opens(p *process, it *heldAsk, got limiter.Decision) {
 	} else {
 		j.books.report.Leases++
 		x.node, x.release = it.from, false
-		if m := j.world.byID[it.hold.Holder]; m != nil && m.process != nil { // who asks may only have sent it on
+		// who asks may only have sent it on
+		if m := j.world.byID[it.hold.Holder]; m != nil && m.process != nil {
 			x.node = m.process
 		}
 	}
@@ -251,6 +255,34 @@ func (j *judge) opens(p *process, it *heldAsk, got limiter.Decision) {
 	if !unseen {
 		j.leftBeside(p, it, got)
 	}
+}
+
+// opensNothing follows an answer that neither opens a hold nor tells how much room there is, and
+// finds those that may not be.
+func (j *judge) opensNothing(p *process, it *heldAsk, units int64, granted bool,
+	got limiter.Decision,
+) bool {
+	a := it.account
+	switch x := a.held.find(it.id); {
+	case granted && x != nil && x.units == units: // it has it already
+	case granted && x != nil:
+		j.fail(aside, "%s sets %d of %s under %s aside for hold %s, which has %d already",
+			p.machine.id, units, keyText(a.key), a.spec.Name, idText(it.id), x.units)
+	case granted && j.books.over[it.id] && !j.inDoubt(a):
+		j.fail(aside, "%s sets %d of %s under %s aside for hold %s, which is over", p.machine.id,
+			units, keyText(a.key), a.spec.Name, idText(it.id))
+	case granted && units > it.cost:
+		j.fail(aside, "%s sets %d of %s under %s aside where %d were asked for", p.machine.id,
+			units, keyText(a.key), a.spec.Name, it.cost)
+	case got.Hold > limiter.HoldOpen && got.Hold != limiter.HoldInTheWay:
+		// for reasons that no reference knows
+	case it.op == cluster.OpLease && !granted: // what is not lent may be there all the same
+		j.leftBeside(p, it, got)
+	case it.fallen:
+	default:
+		return false
+	}
+	return true
 }
 
 // grants checks whether what p has granted, or refused, is what the reference says beside all that
@@ -268,11 +300,13 @@ func (j *judge) grants(p *process, it *heldAsk, cost int64, granted bool, got li
 	case cost <= 0:
 	case granted && !r.isVague(s) && !fits(r.most(now, s), now, s, cost+low):
 		j.fail(exact, "%s decides on %s of %s under %s:\n  %s\nwhere %d are set aside and a naive limiter, that forgives what may be lost, has:\n  %s", p.machine.id,
-			opText(it.op, cost), keyText(a.key), s.Name, decisionText(got), low, decisionText(r.loose.peek(now, s, 0)))
+			opText(it.op, cost), keyText(a.key), s.Name, decisionText(got), low,
+			decisionText(r.loose.peek(now, s, 0)))
 	case granted || cost > a.limit.Capacity() || !j.saysAll(a):
 	case fits(strict, now, s, cost+high) && !j.adopts(p, a):
 		j.fail(useful, "%s decides on %s of %s under %s:\n  %s\nwhere %d are set aside and a naive limiter, that counts as late as may be, has:\n  %s", p.machine.id,
-			opText(it.op, cost), keyText(a.key), s.Name, decisionText(got), high, decisionText(strict.peek(now, s, 0)))
+			opText(it.op, cost), keyText(a.key), s.Name, decisionText(got), high,
+			decisionText(strict.peek(now, s, 0)))
 	}
 }
 
@@ -292,7 +326,8 @@ func (j *judge) leftBeside(p *process, it *heldAsk, got limiter.Decision) {
 	if most := max(0, left(r.most(now, s), now, s)-low); got.Remaining > most && !r.isVague(s) {
 		j.fail(exact, "%s says after %s of %s under %s:\n  %s\nwhere %d are set aside, and no more than %d can be left", p.machine.id,
 			opText(it.op, it.cost), keyText(a.key), s.Name, decisionText(got), low, most)
-	} else if least := max(0, left(strict, now, s)-high); got.Remaining < least && j.saysAll(a) && !j.adopts(p, a) {
+	} else if least := max(0, left(strict, now, s)-high); got.Remaining < least && j.saysAll(a) &&
+		!j.adopts(p, a) {
 		j.fail(useful, "%s says after %s of %s under %s:\n  %s\nwhere %d are set aside, and no less than %d can be left", p.machine.id,
 			opText(it.op, it.cost), keyText(a.key), s.Name, decisionText(got), high, least)
 	}
@@ -300,7 +335,8 @@ func (j *judge) leftBeside(p *process, it *heldAsk, got limiter.Decision) {
 
 // saysAll reports whether all is known that may be set aside of a, or charged to it.
 func (j *judge) saysAll(a *account) bool {
-	return j.world.plan.sky == calm && !a.reference.isBlind() && !a.reference.isHeld() && !j.inDoubt(a)
+	return j.world.plan.sky == calm && !a.reference.isBlind() && !a.reference.isHeld() &&
+		!j.inDoubt(a)
 }
 
 // fits reports whether st grants cost.
@@ -317,15 +353,19 @@ func (j *judge) settles(p *process, it *heldAsk, got limiter.Decision) {
 	a := it.account
 	x := a.held.find(it.hold.ID)
 	if x == nil || got.Hold != limiter.HoldSettled {
-		unseen := j.books.alone[promised{p, it.hold.ID}] // it has opened by itself what it had promised
-		if x == nil && got.Hold == limiter.HoldSettled && !unseen && !j.books.over[it.hold.ID] && !j.inDoubt(a) && j.world.plan.sky == calm && it.hold.ID.Origin == clientOrigin {
-			j.fail(aside, "%s settles hold %s of %s under %s, which nobody has opened", p.machine.id, idText(it.hold.ID), keyText(a.key), a.spec.Name)
+		// it has opened by itself what it had promised
+		unseen := j.books.alone[promised{p, it.hold.ID}]
+		if x == nil && got.Hold == limiter.HoldSettled && !unseen && !j.books.over[it.hold.ID] &&
+			!j.inDoubt(a) && j.world.plan.sky == calm && it.hold.ID.Origin == clientOrigin {
+			j.fail(aside, "%s settles hold %s of %s under %s, which nobody has opened",
+				p.machine.id, idText(it.hold.ID), keyText(a.key), a.spec.Name)
 		}
 		j.missing(p, a, it.hold, got)
 		return
 	}
 	if x.node != nil && it.cost > x.units {
-		j.fail(aside, "%s charges %d for a lease of %d on %s under %s", p.machine.id, it.cost, x.units, keyText(a.key), a.spec.Name)
+		j.fail(aside, "%s charges %d for a lease of %d on %s under %s", p.machine.id, it.cost,
+			x.units, keyText(a.key), a.spec.Name)
 	}
 	j.books.report.Settled++
 	j.closes(p, x, it.cost)
@@ -335,10 +375,12 @@ func (j *judge) settles(p *process, it *heldAsk, got limiter.Decision) {
 // missing checks that p says with reason that there is no such hold.
 func (j *judge) missing(p *process, a *account, terms cluster.HoldTerms, got limiter.Decision) {
 	x := a.held.find(terms.ID)
-	if x == nil || x.lost || j.inDoubt(a) || got.Hold == limiter.HoldOpen || got.Hold == limiter.HoldForeign || j.world.now >= x.until-tickSlack {
+	if x == nil || x.lost || j.inDoubt(a) || got.Hold == limiter.HoldOpen ||
+		got.Hold == limiter.HoldForeign || j.world.now >= x.until-tickSlack {
 		return
 	}
-	j.fail(aside, "%s says of hold %s, %d of %s under %s, until %v, that it is not open (state %d)", p.machine.id, idText(x.id), x.units, keyText(a.key), a.spec.Name, x.until, got.Hold)
+	j.fail(aside, "%s says of hold %s, %d of %s under %s, until %v, that it is not open (state %d)",
+		p.machine.id, idText(x.id), x.units, keyText(a.key), a.spec.Name, x.until, got.Hold)
 }
 
 // closes ends a hold: used is charged, as far as capacity and debt reach, and the rest is free.
@@ -352,8 +394,10 @@ func (j *judge) closes(p *process, x *holding, used int64) {
 	if used <= 0 || a.spec.Algorithm == limiter.Concurrency {
 		return
 	}
-	surely := used // charged: what there was no room for is not, and how much room there was is known in between
-	full := (r.isBlind() || j.inDoubt(a)) && p.node.Table().Peek(now, a.limit, a.key, a.hash, 0).Remaining == 0
+	// charged: what there was no room for is not, and how much room there was is known in between
+	surely := used
+	full := (r.isBlind() || j.inDoubt(a)) && p.node.Table().Peek(now, a.limit, a.key, a.hash,
+		0).Remaining == 0
 	if full && r.strict == nil {
 		r.strict = r.loose.copy()
 	}
@@ -366,7 +410,9 @@ func (j *judge) closes(p *process, x *holding, used int64) {
 		r.strict.charge(now, a.spec, used)
 	}
 	if full {
-		return // what nobody has seen may have left no room for it, and then it is not charged, or not all of it
+		// what nobody has seen may have left no room for it, and then it is not charged, or not all
+		// of it
+		return
 	}
 	a.note(p, r.loose.report(now, a.spec, surely))
 }

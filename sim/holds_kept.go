@@ -53,17 +53,22 @@ func (j *judge) meetHold(p *process, x *holding) {
 		j.fail(aside, "%s decides for %s under %s and does not know of hold %s of %d, which is open until %v", p.machine.id, keyText(a.key), a.spec.Name, idText(x.id), x.units, x.until)
 	case h.State == limiter.HoldOpen:
 		if h.Units != x.units {
-			j.fail(aside, "%s has %d of %s under %s set aside for hold %s of %d", p.machine.id, h.Units, keyText(a.key), a.spec.Name, idText(x.id), x.units)
+			j.fail(aside, "%s has %d of %s under %s set aside for hold %s of %d", p.machine.id,
+				h.Units, keyText(a.key), a.spec.Name, idText(x.id), x.units)
 		}
-		if late := now - x.until; late > tickSlack+carriage && j.sure(p) && !j.inDoubt(a) && !j.world.resting {
-			x.until = max(x.until, p.time.when(h.Deadline)) // it may have been on its way from node to node
+		if late := now - x.until; late > tickSlack+carriage && j.sure(p) && !j.inDoubt(a) &&
+			!j.world.resting {
+			// it may have been on its way from node to node
+			x.until = max(x.until, p.time.when(h.Deadline))
 			if late = now - x.until; late > tickSlack+carriage {
-				j.fail(aside, "%s still has hold %s of %s under %s open %v after its deadline", p.machine.id, idText(x.id), keyText(a.key), a.spec.Name, late)
+				j.fail(aside, "%s still has hold %s of %s under %s open %v after its deadline",
+					p.machine.id, idText(x.id), keyText(a.key), a.spec.Name, late)
 			}
 		}
 	case h.State == limiter.HoldRanOut:
 		if now < x.until-time.Millisecond-(x.until-now)/500 && !x.adopted && !j.inDoubt(a) {
-			j.fail(aside, "%s has hold %s of %s under %s run out at %v, and its deadline is %v", p.machine.id, idText(x.id), keyText(a.key), a.spec.Name, now, x.until)
+			j.fail(aside, "%s has hold %s of %s under %s run out at %v, and its deadline is %v",
+				p.machine.id, idText(x.id), keyText(a.key), a.spec.Name, now, x.until)
 		}
 		j.books.report.RanOut++
 		used := x.units
@@ -93,7 +98,10 @@ func (j *judge) adopts(p *process, a *account) (found bool) {
 		if a.held.find(id) != nil || m == nil || m.process == nil || j.books.over[id] {
 			continue
 		}
-		x := &holding{id: id, account: a, units: h.Units, node: m.process, until: p.time.when(h.Deadline), adopted: true}
+		x := &holding{
+			id: id, account: a, units: h.Units, node: m.process,
+			until: p.time.when(h.Deadline), adopted: true,
+		}
 		a.held.open = append(a.held.open, x)
 		j.books.open = append(j.books.open, x)
 		found = true
@@ -118,7 +126,8 @@ func (j *judge) toldHold(a *account, id cluster.ID) {
 		}
 	}
 	if j.checked[aside]++; out > a.spec.Limit && !j.inDoubt(a) {
-		j.fail(aside, "%s under %s: clients have %d permits of %d at once", keyText(a.key), a.spec.Name, out, a.spec.Limit)
+		j.fail(aside, "%s under %s: clients have %d permits of %d at once", keyText(a.key),
+			a.spec.Name, out, a.spec.Limit)
 	}
 }
 
@@ -127,7 +136,8 @@ func (j *judge) heardSettled(t *term, id cluster.ID, used int64) {
 	a := t.account
 	units, known := j.books.units[id]
 	delete(j.books.units, id)
-	if known && j.world.plan.quiet() && a.spec.Algorithm != limiter.Concurrency { // elsewhere it may have been charged long before
+	// elsewhere it may have been charged long before
+	if known && j.world.plan.quiet() && a.spec.Algorithm != limiter.Concurrency {
 		j.admitted(t, min(used, units))
 	}
 }
@@ -146,7 +156,8 @@ func (j *judge) runOut() {
 			j.checked[aside]++
 			j.meetHolds(p, a)
 			if list := p.node.Book().On(a.limit, a.key); len(list) > 0 {
-				j.fail(aside, "in the end %s still has hold %s of %d of %s under %s", p.machine.id, idText(cluster.ID(list[0].ID)), list[0].Units, keyText(a.key), a.spec.Name)
+				j.fail(aside, "in the end %s still has hold %s of %d of %s under %s", p.machine.id,
+					idText(cluster.ID(list[0].ID)), list[0].Units, keyText(a.key), a.spec.Name)
 			}
 		}
 	}

@@ -21,20 +21,26 @@ func (j *judge) observeHold(h *hearing, i int) bool {
 	if d.ID != (cluster.ID{}) { // it may be that of a second try
 		it.ID = d.ID
 	}
-	if it.Op == cluster.OpReserve && it.ID != h.request.items[i].ID && !slices.Contains(h.retried, i) {
+	if it.Op == cluster.OpReserve && it.ID != h.request.items[i].ID &&
+		!slices.Contains(h.retried, i) {
 		h.retried, h.decided[i] = append(h.retried, i), false
 	}
-	switch lone := d.Owner != "" && (d.Source == cluster.SourceLease || d.Source == cluster.SourceDenied); {
+	switch lone := d.Owner != "" &&
+		(d.Source == cluster.SourceLease || d.Source == cluster.SourceDenied); {
 	case h.decided[i]:
 	case lone:
 		h.decided[i] = true
 		j.spends(p, a, it, d)
 	case d.Source == cluster.SourceOwner && d.Owner == p.machine.id && it.Op >= cluster.OpReserve:
 		h.decided[i] = true
-		ask := &heldAsk{account: a, op: it.Op, cost: it.Cost, id: it.ID, hold: *it.Hold, fallen: h.request.atomic && d.Hold != limiter.HoldOpen}
+		ask := &heldAsk{
+			account: a, op: it.Op, cost: it.Cost, id: it.ID, hold: *it.Hold,
+			fallen: h.request.atomic && d.Hold != limiter.HoldOpen,
+		}
 		if first := h.request.items[i].ID; it.Op == cluster.OpReserve && it.ID != first {
 			j.books.renamed[first] = it.ID
-			if _, seen := a.held.answers[first]; !seen && d.Hold != limiter.HoldOpen { // it has refused that a moment ago, and remembers so
+			// it has refused that a moment ago, and remembers so
+			if _, seen := a.held.answers[first]; !seen && d.Hold != limiter.HoldOpen {
 				a.held.answers[first] = heldAnswer{d.Decision, j.world.now}
 			}
 		}
@@ -47,7 +53,9 @@ func (j *judge) observeHold(h *hearing, i int) bool {
 
 // deliveredHold checks what p has answered to the i-th item of an Ask, if that is about a hold, and
 // reports whether it is.
-func (j *judge) deliveredHold(from, p *process, ask *cluster.Ask, i int, answer *cluster.Answer) bool {
+func (j *judge) deliveredHold(from, p *process, ask *cluster.Ask, i int,
+	answer *cluster.Answer,
+) bool {
 	it, out := &ask.Items[i], &answer.Items[i]
 	a := j.account(it.Limit.Name, it.Key)
 	if a.held == nil || it.Op < cluster.OpReserve || it.Hold.Charge {
@@ -55,7 +63,10 @@ func (j *judge) deliveredHold(from, p *process, ask *cluster.Ask, i int, answer 
 	}
 	if out.Status == cluster.StatusDone {
 		fallen := ask.Atomic && out.Decision.Hold != limiter.HoldOpen
-		j.holds(p, &heldAsk{account: a, op: it.Op, cost: it.Cost, id: it.ID, hold: *it.Hold, from: from, fallen: fallen}, out.Decision)
+		j.holds(p, &heldAsk{
+			account: a, op: it.Op, cost: it.Cost, id: it.ID, hold: *it.Hold,
+			from: from, fallen: fallen,
+		}, out.Decision)
 		j.says(p, &asked{a, it.Cost, it.Op, it.ID, out.Degraded}, out.Decision)
 	}
 	return true
@@ -70,8 +81,12 @@ func (j *judge) triesAgain(h *hearing) {
 	}
 	for i := range r.terms {
 		id := r.items[i].ID
-		j.books.shared[id], j.books.shared[cluster.ID{Origin: id.Origin, Sequence: ^id.Sequence}] = true, true
-		h.process.shares.parts[naiveKey{share(r.terms[i].account.spec, 1).Name, r.items[i].Key}] = -1
+		j.books.shared[id], j.books.shared[cluster.ID{Origin: id.Origin, Sequence: ^id.Sequence}] =
+			true, true
+		h.process.shares.parts[naiveKey{
+			share(r.terms[i].account.spec, 1).Name,
+			r.items[i].Key,
+		}] = -1
 	}
 }
 
@@ -136,8 +151,10 @@ func (j *judge) heardPromise(h *hearing, i int, d *cluster.Decision) {
 	p, it, a := h.process, &h.question.Items[i], h.request.terms[i].account
 	j.checked[marked]++
 	done := d.Hold == limiter.HoldSettled || d.Hold == limiter.HoldOpen
-	if !j.books.alone[promised{p, it.Hold.ID}] || !d.Degraded || d.Allowed != done || j.world.plan.sky == calm && !j.hurried(h, a) {
+	if !j.books.alone[promised{p, it.Hold.ID}] || !d.Degraded || d.Allowed != done ||
+		j.world.plan.sky == calm && !j.hurried(h, a) {
 		j.fail(marked, "%s answers for hold %s on %s under %s without its owner, in a world that is %s: %s, hold %d",
-			p.machine.id, idText(it.Hold.ID), keyText(it.Key), a.spec.Name, j.world.plan.sky, answerText(d), d.Hold)
+			p.machine.id, idText(it.Hold.ID), keyText(it.Key), a.spec.Name, j.world.plan.sky,
+			answerText(d), d.Hold)
 	}
 }

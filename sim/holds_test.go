@@ -10,7 +10,10 @@ import (
 
 // A seed from HoldSeeds on is a world of holds, one below is not, and both are the same each time.
 func TestSeedsOfHolds(t *testing.T) {
-	for seed, holds := range map[uint64]bool{1: false, HoldSeeds - 1: false, HoldSeeds: true, HoldSeeds + 7: true} {
+	for seed, holds := range map[uint64]bool{
+		1: false, HoldSeeds - 1: false, HoldSeeds: true,
+		HoldSeeds + 7: true,
+	} {
 		r := Run(seed)
 		if !r.OK() {
 			t.Errorf("seed %d: %+v", seed, r.Failure)
@@ -26,20 +29,30 @@ func TestSeedsOfHolds(t *testing.T) {
 
 // Clients never have more permits at a time than there are, as they count them themselves.
 func TestPermitsThatClientsHaveAtOnce(t *testing.T) {
-	p := &plan{seed: 1, sky: calm, machines: make([]machinePlan, 1), length: time.Second, weather: weather{inOrder: true}}
-	p.limits = []rule{{Spec: limiter.Spec{Name: "jobs", Algorithm: limiter.Concurrency, Limit: 2, Per: time.Minute}}}
+	p := &plan{
+		seed: 1, sky: calm, machines: make([]machinePlan, 1), length: time.Second,
+		weather: weather{inOrder: true},
+	}
+	p.limits = []rule{{Spec: limiter.Spec{
+		Name: "jobs", Algorithm: limiter.Concurrency, Limit: 2,
+		Per: time.Minute,
+	}}}
 	w := newWorld(p, nil)
 	a := w.judge.account("jobs", "k")
 	for i := range uint64(3) {
 		id := cluster.ID{Origin: clientOrigin, Sequence: i + 1}
-		a.held.open = append(a.held.open, &holding{id: id, account: a, units: 1, until: time.Minute, asked: i == 0})
+		a.held.open = append(a.held.open, &holding{
+			id: id, account: a, units: 1, until: time.Minute,
+			asked: i == 0,
+		})
 		w.judge.toldHold(a, id)
 	}
 	if w.judge.failure != nil {
 		t.Fatalf("two and one that is given back: %s", w.judge.failure.Detail)
 	}
 	a.held.open[0].asked = false
-	if w.judge.toldHold(a, a.held.open[0].id); w.judge.failure == nil || w.judge.failure.Promise != "aside" {
+	if w.judge.toldHold(a, a.held.open[0].id); w.judge.failure == nil ||
+		w.judge.failure.Promise != "aside" {
 		t.Errorf("three of two: %+v", w.judge.failure)
 	}
 }
@@ -63,7 +76,9 @@ traffic:
 	if !r.OK() {
 		t.Fatalf("%+v", r.Failure)
 	}
-	if sum := r.Limits[0].Sum; sum.Admitted < 10+100+400 || sum.Admitted > 10+100+600 || sum.Extra != 0 { // some 500 of the third key
+	// some 500 of the third key
+	if sum := r.Limits[0].Sum; sum.Admitted < 10+100+400 || sum.Admitted > 10+100+600 ||
+		sum.Extra != 0 {
 		t.Errorf("%+v", sum)
 	}
 }
@@ -91,7 +106,8 @@ faults:
 	if tokens.Extra+jobs.Extra+hot.Extra != 0 {
 		t.Errorf("extra: %+v %+v %+v", tokens, jobs, hot)
 	}
-	if tokens.Admitted < 2500 || tokens.Denied == 0 && jobs.Denied == 0 || jobs.Admitted < 40 || jobs.Admitted > 140 {
+	if tokens.Admitted < 2500 || tokens.Denied == 0 && jobs.Denied == 0 || jobs.Admitted < 40 ||
+		jobs.Admitted > 140 {
 		t.Errorf("%+v %+v", tokens, jobs)
 	}
 	if h := r.Holds; h.Spent < 2000 || h.Settled < 150 || h.RanOut < 10 || h.Extended < 20 {

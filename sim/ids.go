@@ -72,7 +72,8 @@ func (m *byID[T]) remove(id cluster.ID) {
 	m.n--
 	mask := len(m.places) - 1
 	for i := (hole + 1) & mask; m.places[i].what != nil; i = (i + 1) & mask {
-		if home := m.home(m.places[i].id) & mask; (i-home)&mask >= (i-hole)&mask { // it may stand at the hole as well
+		// it may stand at the hole as well
+		if home := m.home(m.places[i].id) & mask; (i-home)&mask >= (i-hole)&mask {
 			m.places[hole] = m.places[i]
 			hole = i
 		}

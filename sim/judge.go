@@ -22,14 +22,16 @@ type judge struct {
 	givers   []*process                     // by whom
 	troubles troubles                       // of the world
 	holders  []*process                     // of partitions, as far as gifts and decisions tell
-	claims   []time.Duration                // when somebody was first seen to hold a partition who was not given it
-	recalled []time.Duration                // when somebody was last told what is remembered of a partition
-	laid     []laying                       // of each partition
-	said     sayings                        // what clients may hear under an ID
-	granted  grants                         // what was set aside of several owners
-	checked  [promises]uint64               // how often each promise was looked at
-	allowed  allowed                        // what was let pass
-	tallies  map[string]*LimitReport        // by limit
+	// when somebody was first seen to hold a partition who was not given it
+	claims []time.Duration
+	// when somebody was last told what is remembered of a partition
+	recalled []time.Duration
+	laid     []laying                // of each partition
+	said     sayings                 // what clients may hear under an ID
+	granted  grants                  // what was set aside of several owners
+	checked  [promises]uint64        // how often each promise was looked at
+	allowed  allowed                 // what was let pass
+	tallies  map[string]*LimitReport // by limit
 	requests RequestReport
 	loss     LossReport
 	presence presence
@@ -39,11 +41,12 @@ type judge struct {
 	failure  *Failure
 	deciders []decider             // by partition
 	tied     map[int]time.Duration // when one of two who does not reach the other has last decided
-	held     map[tenure]uint64     // how often a node had begun to hold anything when it was last seen to hold a partition
-	scratch  scratch
-	books    books
-	backBy   time.Duration // when all that was restored from files must have been returned
-	trees    *treeJudge    // of worlds of trees, else nil: then no account is opened
+	// how often a node had begun to hold anything when it was last seen to hold a partition
+	held    map[tenure]uint64
+	scratch scratch
+	books   books
+	backBy  time.Duration // when all that was restored from files must have been returned
+	trees   *treeJudge    // of worlds of trees, else nil: then no account is opened
 }
 
 // scratch are buffers for one event; no event uses them while another does.
@@ -55,11 +58,14 @@ type scratch struct {
 func newJudge(w *world) *judge {
 	j := &judge{
 		world: w, accounts: make(map[string]map[string]*account), granted: newGrants(),
-		cold: -warmUp, gifts: slices.Repeat([]time.Duration{-warmUp}, ring.Partitions), holders: make([]*process, ring.Partitions),
-		givers: make([]*process, ring.Partitions), troubles: troublesOf(w.plan.faults),
+		cold: -warmUp, gifts: slices.Repeat([]time.Duration{-warmUp}, ring.Partitions),
+		holders: make([]*process, ring.Partitions),
+		givers:  make([]*process, ring.Partitions), troubles: troublesOf(w.plan.faults),
 		recalled: slices.Repeat([]time.Duration{-warmUp}, ring.Partitions),
-		claims:   slices.Repeat([]time.Duration{-warmUp}, ring.Partitions), laid: slices.Repeat([]laying{{last: -warmUp, other: -warmUp}}, ring.Partitions),
-		tallies: make(map[string]*LimitReport), held: make(map[tenure]uint64), tied: make(map[int]time.Duration), books: newBooks(w),
+		claims:   slices.Repeat([]time.Duration{-warmUp}, ring.Partitions),
+		laid:     slices.Repeat([]laying{{last: -warmUp, other: -warmUp}}, ring.Partitions),
+		tallies:  make(map[string]*LimitReport), held: make(map[tenure]uint64),
+		tied: make(map[int]time.Duration), books: newBooks(w),
 	}
 	for i := range w.rules {
 		j.tallies[w.rules[i].limit.Name] = newLimitReport(&w.rules[i])

@@ -18,8 +18,10 @@ func (j *judge) decideAlone(h *hearing, out []cluster.Decision) {
 	fallen := h.spread && haveRefused(h, out)
 	for i := range out {
 		d := &out[i]
-		if d.Source != cluster.SourceFallback || d.Hold != limiter.HoldNone && h.question.Items[i].Op > cluster.OpReserve {
-			continue // the latter charges nothing to the share: it speaks of what was charged before
+		if d.Source != cluster.SourceFallback || d.Hold != limiter.HoldNone &&
+			h.question.Items[i].Op > cluster.OpReserve {
+			// the latter charges nothing to the share: it speaks of what was charged before
+			continue
 		}
 		it, spec, a := &h.question.Items[i], h.request.terms[i].account.spec, &h.alone[i]
 		if h.spread && haveRefused(h, out) { // nothing is charged then
@@ -27,26 +29,36 @@ func (j *judge) decideAlone(h *hearing, out []cluster.Decision) {
 			look.Op = cluster.OpPeek
 			it = &look
 		}
-		local := onError && spec.OnError == limiter.ErrorLocal || spec.OnPartition == limiter.PartitionProportional
+		local := onError && spec.OnError == limiter.ErrorLocal ||
+			spec.OnPartition == limiter.PartitionProportional
 		open := spec.OnPartition == limiter.PartitionOpen
 		switch {
 		case d.Bound == cluster.Unbounded:
-			a.Allowed, a.due = true, it.Op != cluster.OpReset && onError && spec.OnError == limiter.ErrorAllow
+			a.Allowed, a.due = true, it.Op != cluster.OpReset && onError &&
+				spec.OnError == limiter.ErrorAllow
 		case d.Bound == 0:
-			a.due = it.Op == cluster.OpReset || it.Op > cluster.OpReserve || onError && spec.OnError == limiter.ErrorDeny || spec.OnPartition == limiter.PartitionDeny
-		case spec.Algorithm == limiter.Concurrency: // from its share, of which there is no reference
+			a.due = it.Op == cluster.OpReset || it.Op > cluster.OpReserve || onError &&
+				spec.OnError == limiter.ErrorDeny || spec.OnPartition == limiter.PartitionDeny
+		case spec.Algorithm == limiter.Concurrency:
+			// from its share, of which there is no reference
 			a.Allowed, a.due = d.Allowed && !d.Shadow, it.Op != cluster.OpReset && (local || open)
 		default:
 			shares := h.process.shares
 			raw := unheld(d.Decision)
 			raw.Allowed = raw.Allowed && !d.Shadow
-			if before := shares.repeated(h.process, it, raw, h.request.atomic); before != nil { // whatever it goes by now
+			// whatever it goes by now
+			if before := shares.repeated(h.process, it, raw, h.request.atomic); before != nil {
 				a.Decision, a.due, a.full = *before, true, true
 				break
 			}
-			n := shares.split(h.process, it, spec, d, raw, h.request.atomic, func(n int) bool { return local && n >= least || open && n == 1 })
-			if n > 0 && local && open && capacityOf(spec) == 1 && (spec.Algorithm == limiter.GCRA || spec.Algorithm == limiter.LeakyBucket) {
-				n = -1 // the whole limit and a share of it differ in their rates alone, and say the same until something is given back
+			n := shares.split(h.process, it, spec, d, raw, h.request.atomic, func(n int) bool {
+				return local && n >= least || open && n == 1
+			})
+			if n > 0 && local && open && capacityOf(spec) == 1 &&
+				(spec.Algorithm == limiter.GCRA || spec.Algorithm == limiter.LeakyBucket) {
+				// the whole limit and a share of it differ in their rates alone, and say the same
+				// until something is given back
+				n = -1
 			}
 			m := j.memories.answers.get(it.ID)
 			if j.repeats(h.process, m, it, raw) {
@@ -62,7 +74,8 @@ func (j *judge) decideAlone(h *hearing, out []cluster.Decision) {
 			a.due = n != 0 && it.Op != cluster.OpReset && (local || open)
 			a.Decision, a.charged = shares.decide(h.process, share(spec, max(1, n)), n, it, raw)
 			if a.charged && it.ID != (cluster.ID{}) && m == nil {
-				j.memories.add(m, it.ID, h.process, j.world.now, []limiter.Decision{a.Decision}, false)
+				j.memories.add(m, it.ID, h.process, j.world.now, []limiter.Decision{a.Decision},
+					false)
 				j.memories.answers.get(it.ID).share = true
 			}
 			a.full = true
@@ -70,8 +83,10 @@ func (j *judge) decideAlone(h *hearing, out []cluster.Decision) {
 		fallen = fallen || h.request.atomic && !a.Allowed && !watches(spec)
 	}
 	for i := range h.alone {
-		if h.alone[i].Allowed = h.alone[i].Allowed && !fallen; h.question.Items[i].Op == cluster.OpReserve && h.request.atomic {
-			h.alone[i].Allowed = out[i].Allowed && !out[i].Shadow // of several owners each says what it would have granted
+		if h.alone[i].Allowed = h.alone[i].Allowed && !fallen; h.question.Items[i].Op ==
+			cluster.OpReserve && h.request.atomic {
+			// of several owners each says what it would have granted
+			h.alone[i].Allowed = out[i].Allowed && !out[i].Shadow
 		}
 	}
 }
@@ -89,7 +104,8 @@ func (j *judge) repeats(p *process, m *answered, it *cluster.Item, got limiter.D
 	case own != nil || len(m.decisions) != 1:
 		return false
 	}
-	return j.recalled[ring.Partition(limiter.Hash(it.Key))] >= m.now && j.world.now < m.now+memory+j.carriage() && m.decisions[0] == got
+	return j.recalled[ring.Partition(limiter.Hash(it.Key))] >= m.now &&
+		j.world.now < m.now+memory+j.carriage() && m.decisions[0] == got
 }
 
 // fellBack checks a decision that was taken without the owner. got is it with a shadow's yes taken
@@ -105,7 +121,9 @@ func (j *judge) fellBack(h *hearing, i int, d *cluster.Decision, got limiter.Dec
 	} else {
 		j.allowed.used[ownShare]++
 	}
-	if !want.due || !d.Degraded || got.Allowed != want.Allowed || j.world.plan.sky == calm && !spread && !j.hurried(h, account) && !j.retriesLate(h) && !j.tellsLate(h) && !j.holderIsUnheardOf(h, account) {
+	if !want.due || !d.Degraded || got.Allowed != want.Allowed || j.world.plan.sky == calm &&
+		!spread && !j.hurried(h, account) && !j.retriesLate(h) && !j.tellsLate(h) &&
+		!j.holderIsUnheardOf(h, account) {
 		j.fail(marked, "%s answers for %s under %s without its owner, in a world that is %s: %s",
 			p.machine.id, keyText(it.Key), account.spec.Name, j.world.plan.sky, answerText(d))
 	} else if want.full {
@@ -116,7 +134,9 @@ func (j *judge) fellBack(h *hearing, i int, d *cluster.Decision, got limiter.Dec
 // relayedTo reports whether p itself has decided what it had asked of another, who sent it on: p
 // did not hold the key yet when it asked, and did when the ask came back to it. Of a look nobody
 // remembers who has taken it.
-func (j *judge) relayedTo(p *process, it *cluster.Item, d *cluster.Decision, got limiter.Decision) bool {
+func (j *judge) relayedTo(p *process, it *cluster.Item, d *cluster.Decision,
+	got limiter.Decision,
+) bool {
 	if d.Source != cluster.SourceForwarded || d.Owner != p.machine.id || j.world.plan.quiet() {
 		return false
 	}
@@ -133,7 +153,9 @@ func (j *judge) holderIsUnheardOf(h *hearing, a *account) bool {
 	k := ring.Partition(a.hash)
 	for _, m := range j.world.machines {
 		if q := m.process; q != nil && q.node.HoldsPartition(k) {
-			return !slices.ContainsFunc(h.view.Members, func(x cluster.Member) bool { return x.Boot == q.boot })
+			return !slices.ContainsFunc(h.view.Members, func(x cluster.Member) bool {
+				return x.Boot == q.boot
+			})
 		}
 	}
 	return false
@@ -144,11 +166,13 @@ func (j *judge) holderIsUnheardOf(h *hearing, a *account) bool {
 // then needs to ask, all of which but the eighth for the way back is over.
 func (j *judge) hurried(h *hearing, a *account) bool {
 	k, p := ring.Partition(a.hash), h.process
-	moving := j.gifts[k] >= h.began || j.claims[k] >= h.began || !j.ownerHolds(p, a, k) || !slices.ContainsFunc(j.world.machines, func(m *machine) bool {
-		return m.process != nil && m.process.node.HoldsPartition(k)
-	})
+	moving := j.gifts[k] >= h.began || j.claims[k] >= h.began || !j.ownerHolds(p, a, k) ||
+		!slices.ContainsFunc(j.world.machines, func(m *machine) bool {
+			return m.process != nil && m.process.node.HoldsPartition(k)
+		})
 	left := time.Duration(h.question.Deadline - p.now())
-	return moving && h.request.patience < waitsFor+2*j.world.plan.weather.far && left <= h.request.patience/8
+	return moving && h.request.patience < waitsFor+2*j.world.plan.weather.far &&
+		left <= h.request.patience/8
 }
 
 // retriesLate reports whether a reservation of several owners was tried again, key after key, and
@@ -156,7 +180,9 @@ func (j *judge) hurried(h *hearing, a *account) bool {
 // what cancels it, and for each key.
 func (j *judge) retriesLate(h *hearing) bool {
 	r := h.request
-	if !r.atomic || !slices.ContainsFunc(r.items, func(it cluster.Item) bool { return it.Op == cluster.OpReserve }) {
+	if !r.atomic || !slices.ContainsFunc(r.items, func(it cluster.Item) bool {
+		return it.Op == cluster.OpReserve
+	}) {
 		return false
 	}
 	again := false

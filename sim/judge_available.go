@@ -16,11 +16,12 @@ import (
 
 // AvailableReport says how answers were when nothing had failed for the time of a failover.
 type AvailableReport struct {
-	Answers  int     `json:"answers"`  // that had to be neither degraded nor late
-	Degraded int     `json:"degraded"` // of these
-	Late     int     `json:"late"`     // of these
-	Bereft   int     `json:"bereft"`   // of all: marked, for the counters of their keys were lost with all copies
-	LongMS   float64 `json:"long_ms"`  // the longest time from the last fault to one of them
+	Answers  int `json:"answers"`  // that had to be neither degraded nor late
+	Degraded int `json:"degraded"` // of these
+	Late     int `json:"late"`     // of these
+	// of all: marked, for the counters of their keys were lost with all copies
+	Bereft int     `json:"bereft"`
+	LongMS float64 `json:"long_ms"` // the longest time from the last fault to one of them
 }
 
 func (r *AvailableReport) add(o *AvailableReport) {
@@ -32,7 +33,8 @@ func (r *AvailableReport) add(o *AvailableReport) {
 }
 
 func (r *AvailableReport) write(b *strings.Builder) {
-	fmt.Fprintf(b, "available  %d answers with nothing failing: %d degraded, %d late", r.Answers, r.Degraded, r.Late)
+	fmt.Fprintf(b, "available  %d answers with nothing failing: %d degraded, %d late", r.Answers,
+		r.Degraded, r.Late)
 	if r.Bereft > 0 {
 		fmt.Fprintf(b, ", %d marked for lost copies", r.Bereft)
 	}
@@ -91,7 +93,8 @@ func (j *judge) settleVoters() {
 	a.bereft.settles()
 	was := slices.Clone(a.voters)
 	for i, m := range w.machines {
-		a.voters[i] = m.role == cluster.RoleMember && m.process != nil && (!slices.Contains(was, true) || j.reachesMost(m, was))
+		a.voters[i] = m.role == cluster.RoleMember && m.process != nil &&
+			(!slices.Contains(was, true) || j.reachesMost(m, was))
 	}
 	if !slices.Contains(a.voters, true) {
 		a.voters = was
@@ -143,7 +146,8 @@ func (j *judge) available(h *hearing, out []cluster.Decision) {
 	a.report.LongMS = max(a.report.LongMS, millis(since))
 	if w.plan.strict && a.changed < h.began {
 		j.fail(ready, "%s, which can speak with most of the others, answers for %s after %v, degraded %t, %v after the last fault: %s",
-			p.machine.id, keyText(h.request.items[0].Key), took, degraded, since, answerText(&out[0]))
+			p.machine.id, keyText(h.request.items[0].Key), took, degraded, since,
+			answerText(&out[0]))
 	}
 }
 

@@ -15,9 +15,11 @@ import (
 
 // bereavement is which partitions have lost all their counters, from the faults that have struck.
 type bereavement struct {
-	ring *ring.Ring                     // of those that were there when all had settled; nil: it is to be made
-	seen bool                           // nothing has failed since noteLost has looked
-	lost []bool                         // by machine: since then it has failed, or was cut off from most others
+	// of those that were there when all had settled; nil: it is to be made
+	ring *ring.Ring
+	seen bool // nothing has failed since noteLost has looked
+	// by machine: since then it has failed, or was cut off from most others
+	lost []bool
 	at   [ring.Partitions]time.Duration // when all that kept a partition had been lost; 0: never
 }
 
@@ -83,7 +85,8 @@ func (j *judge) loses(machine int) {
 func (j *judge) bereft(h *hearing, account *account, d *cluster.Decision, slow time.Duration) bool {
 	lost := j.presence.bereft.at[ring.Partition(limiter.Hash(account.key))]
 	return lost != 0 && d.Source <= cluster.SourceForwarded && d.Owner != "" &&
-		d.Bound == account.limit.Capacity() && h.began < lost+silentWithin+slow+forgets(account.spec)
+		d.Bound == account.limit.Capacity() &&
+		h.began < lost+silentWithin+slow+forgets(account.spec)
 }
 
 // marksTooMuch reports whether an answer is degraded where bereft does not allow it, and counts

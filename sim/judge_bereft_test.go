@@ -27,16 +27,21 @@ func TestTakeoversWithoutACopyAreHeldToTheirMark(t *testing.T) {
 				return err
 			})(p)
 		},
-		"keys that have a whole copy are marked as well": onCheck(func(p *process, d door, r *cluster.Request, out []cluster.Decision) error {
+		"keys that have a whole copy are marked as well": onCheck(func(p *process, d door,
+			r *cluster.Request, out []cluster.Decision,
+		) error {
 			err := d.Check(r, out)
 			for i := range out {
-				if d := &out[i]; own(d) && p.machine.world.now > 36*time.Second && p.machine.world.now < 40*time.Second {
+				if d := &out[i]; own(d) && p.machine.world.now > 36*time.Second &&
+					p.machine.world.now < 40*time.Second {
 					d.Degraded, d.Bound = true, d.Rule.Capacity()
 				}
 			}
 			return err
 		}),
-		"a mark says less than may be forgotten": onCheck(func(_ *process, d door, r *cluster.Request, out []cluster.Decision) error {
+		"a mark says less than may be forgotten": onCheck(func(_ *process, d door,
+			r *cluster.Request, out []cluster.Decision,
+		) error {
 			err := d.Check(r, out)
 			for i := range out {
 				if d := &out[i]; own(d) && d.Degraded {
@@ -49,13 +54,14 @@ func TestTakeoversWithoutACopyAreHeldToTheirMark(t *testing.T) {
 			first := time.Duration(0)
 			p.door = disguise{door: p.door, deliver: func(d door, a *cluster.Ask) *cluster.Answer {
 				if a.Words != nil {
-					a.Words.Said = slices.DeleteFunc(slices.Clone(a.Words.Said), func(m ownership.Message) bool {
-						_, secedes := m.(ownership.Secede)
-						if now := p.machine.world.now; secedes && first == 0 {
-							first = now
-						}
-						return secedes && p.machine.world.now < first+5*time.Second
-					})
+					a.Words.Said = slices.DeleteFunc(slices.Clone(a.Words.Said),
+						func(m ownership.Message) bool {
+							_, secedes := m.(ownership.Secede)
+							if now := p.machine.world.now; secedes && first == 0 {
+								first = now
+							}
+							return secedes && p.machine.world.now < first+5*time.Second
+						})
 				}
 				return d.Deliver(a)
 			}}

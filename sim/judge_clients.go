@@ -20,8 +20,9 @@ type hearing struct {
 	retried  []int              // reservations that it has tried again, under another ID
 	began    time.Duration
 	view     *cluster.View
-	spread   bool    // its items stand or fall together, and have several owners in the eyes of the node
-	alone    []alone // of items whose owner did not answer; nil if there are none
+	// its items stand or fall together, and have several owners in the eyes of the node
+	spread bool
+	alone  []alone // of items whose owner did not answer; nil if there are none
 }
 
 // alone is what the reference decides where a node finds no owner.
@@ -33,12 +34,20 @@ type alone struct {
 }
 
 // opened begins a visit.
-func (j *judge) opened(h *hearing, p *process, r *request, q *cluster.Request, out []cluster.Decision) {
-	*h = hearing{process: p, request: r, question: q, out: out, began: j.world.now, view: p.node.View(), decided: h.decided[:0], retried: h.retried[:0]}
+func (j *judge) opened(h *hearing, p *process, r *request, q *cluster.Request,
+	out []cluster.Decision,
+) {
+	*h = hearing{
+		process: p, request: r, question: q, out: out, began: j.world.now,
+		view: p.node.View(), decided: h.decided[:0], retried: h.retried[:0],
+	}
 	j.requests.Visits++
 	for i := range r.items {
 		it := &r.items[i]
-		j.world.trace.add(happening{at: j.world.now, kind: asks, node: p.machine, seq: it.ID.Sequence, limit: limitName(it), key: it.Key, op: it.Op, cost: it.Cost})
+		j.world.trace.add(happening{
+			at: j.world.now, kind: asks, node: p.machine,
+			seq: it.ID.Sequence, limit: limitName(it), key: it.Key, op: it.Op, cost: it.Cost,
+		})
 	}
 	if !r.broken && j.trees == nil {
 		j.visited(r)
@@ -58,7 +67,8 @@ func (j *judge) closed(h *hearing, out []cluster.Decision, err error) {
 	}
 	j.checked[inTime]++
 	if late := p.now() - h.question.Deadline; late > clockGrain && p.machine.thawed < h.began {
-		j.fail(inTime, "%s answers a client %v after its deadline", p.machine.id, time.Duration(late))
+		j.fail(inTime, "%s answers a client %v after its deadline", p.machine.id,
+			time.Duration(late))
 		return
 	}
 	if !r.broken {
@@ -106,7 +116,8 @@ func (j *judge) refusal(p *process, err error, due bool) {
 	case !due:
 		j.fail(refused, "%s refuses a request that is in order: %v", p.machine.id, err)
 	case !errors.As(err, &input) && !errors.As(err, &unknown):
-		j.fail(refused, "%s refuses a request with an error that does not say what is wrong: %v", p.machine.id, err)
+		j.fail(refused, "%s refuses a request with an error that does not say what is wrong: %v",
+			p.machine.id, err)
 	}
 }
 
@@ -117,15 +128,18 @@ func (j *judge) heard(h *hearing, i int, d *cluster.Decision, yes bool) {
 	a := t.account
 	j.world.trace.add(happening{
 		at: j.world.now, kind: hears, node: p.machine, seq: it.ID.Sequence,
-		limit: a.spec.Name, key: it.Key, op: it.Op, cost: it.Cost, allowed: d.Allowed, remaining: d.Remaining,
+		limit: a.spec.Name, key: it.Key, op: it.Op, cost: it.Cost, allowed: d.Allowed,
+		remaining: d.Remaining,
 	})
 	got := d.Decision
 	if d.Shadow {
 		got.Allowed = false
 	}
 	j.checked[honest]++
-	if d.Rule == nil || d.Rule.Name != a.spec.Name || d.Shadow && !d.Allowed || it.Op == cluster.OpTake && !d.Shadow && !d.Allowed && watches(a.spec) {
-		j.fail(honest, "%s answers for %s under %s: %s", p.machine.id, keyText(it.Key), a.spec.Name, answerText(d))
+	if d.Rule == nil || d.Rule.Name != a.spec.Name || d.Shadow && !d.Allowed ||
+		it.Op == cluster.OpTake && !d.Shadow && !d.Allowed && watches(a.spec) {
+		j.fail(honest, "%s answers for %s under %s: %s", p.machine.id, keyText(it.Key), a.spec.Name,
+			answerText(d))
 		return
 	}
 	local := d.Source == cluster.SourceOwner
@@ -136,10 +150,12 @@ func (j *judge) heard(h *hearing, i int, d *cluster.Decision, yes bool) {
 	case d.Source == cluster.SourceDenied: // see observeDenial
 	case d.Source == cluster.SourceLease:
 		if a.held == nil || it.Op != cluster.OpTake || d.Degraded {
-			j.fail(lent, "%s decides on %s under %s by itself: %s", p.machine.id, keyText(it.Key), a.spec.Name, answerText(d))
+			j.fail(lent, "%s decides on %s under %s by itself: %s", p.machine.id, keyText(it.Key),
+				a.spec.Name, answerText(d))
 			return
 		}
-	case d.Source == cluster.SourceFallback && it.Op > cluster.OpReserve && d.Hold != limiter.HoldNone:
+	case d.Source == cluster.SourceFallback && it.Op > cluster.OpReserve &&
+		d.Hold != limiter.HoldNone:
 		j.heardPromise(h, i, d)
 		return
 	case d.Source == cluster.SourceFallback:
@@ -159,7 +175,8 @@ func (j *judge) heard(h *hearing, i int, d *cluster.Decision, yes bool) {
 		return
 	case j.relayedTo(p, it, d, got):
 	case local != (d.Owner == p.machine.id) || j.world.byID[d.Owner] == nil:
-		j.fail(owned, "%s, asked for %s, says that %s decided (%s)", p.machine.id, keyText(it.Key), d.Owner, d.Source)
+		j.fail(owned, "%s, asked for %s, says that %s decided (%s)", p.machine.id, keyText(it.Key),
+			d.Owner, d.Source)
 		return
 	case local:
 	case it.Op != cluster.OpPeek && !(h.spread && looksOnly(a, it)):
@@ -193,7 +210,8 @@ func (j *judge) ofShare(h *hearing, it *cluster.Item, d *cluster.Decision) bool 
 		return false
 	}
 	own := m.process.shares.answers.get(it.ID)
-	return own != nil && own.repeated != 0 && own.repeated >= h.began && own.decisions[0] == d.Decision
+	return own != nil && own.repeated != 0 && own.repeated >= h.began &&
+		own.decisions[0] == d.Decision
 }
 
 // limitName is the name of the limit that an item is about.

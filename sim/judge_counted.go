@@ -24,12 +24,17 @@ import (
 
 // LossReport says what was forgotten when keys changed hands.
 type LossReport struct {
-	Changes  int   `json:"changes"`  // times that another process decided on a key than the last time
-	After    int   `json:"after"`    // of these, after the one before had died, stopped or was cut off
-	Units    int64 `json:"units"`    // that were forgotten
-	Marked   int64 `json:"marked"`   // and those that the decision had a bound for
-	Unwarned int64 `json:"unwarned"` // too much, where several had failed at once and the decision did not say so
-	Blind    int   `json:"blind"`    // changes of which nothing can be counted: windows that move between clocks, takes of several owners
+	// times that another process decided on a key than the last time
+	Changes int `json:"changes"`
+	// of these, after the one before had died, stopped or was cut off
+	After  int   `json:"after"`
+	Units  int64 `json:"units"`  // that were forgotten
+	Marked int64 `json:"marked"` // and those that the decision had a bound for
+	// too much, where several had failed at once and the decision did not say so
+	Unwarned int64 `json:"unwarned"`
+	// changes of which nothing can be counted: windows that move between clocks, takes of several
+	// owners
+	Blind int `json:"blind"`
 }
 
 func (l *LossReport) add(o *LossReport) {
@@ -63,7 +68,8 @@ func (j *judge) dies(p *process) {
 	lag := replicationInterval + j.world.network.slowest(p.machine)
 	p.fading = append(p.fading, fading{j.world.now - lag, j.world.now})
 	if !slices.ContainsFunc(j.world.machines, func(m *machine) bool {
-		return m.process != nil && m.process != p && m.role == cluster.RoleMember && !m.process.gaveAll()
+		return m.process != nil && m.process != p && m.role == cluster.RoleMember &&
+			!m.process.gaveAll()
 	}) {
 		j.cold = j.world.now // no memory is left that could know
 	}
@@ -176,7 +182,8 @@ func (j *judge) counts(p *process, it *asked, got limiter.Decision) {
 // be forgotten, and how much that is, told once. known is false if nobody could tell.
 func (j *judge) found(a *account, p *process) (st naiveState, lost int64, known bool) {
 	c := a.count
-	if c == nil || c.by != p || c.looked != j.world.now || j.world.now < c.blind || a.spec.MinGap > 0 || p.restored != nil {
+	if c == nil || c.by != p || c.looked != j.world.now || j.world.now < c.blind ||
+		a.spec.MinGap > 0 || p.restored != nil {
 		return st, 0, false // of limits with a gap an instant may be forgotten, and no unit
 	}
 	lost, c.lost, c.begun = c.lost, 0, false
@@ -216,7 +223,8 @@ func (j *judge) passes(c *keyCount, p *process, s *limiter.Spec) {
 	}
 	now := p.now()
 	apart := time.Duration(now - before.now())
-	if onTheClock(s) && s.Calendar == 0 && !w.plan.oneClock() { // it may have been on yet another clock in between
+	// it may have been on yet another clock in between
+	if onTheClock(s) && s.Calendar == 0 && !w.plan.oneClock() {
 		c.blind = w.now + forgets(s)
 	}
 	if w.now < c.blind {
@@ -231,7 +239,9 @@ func (j *judge) passes(c *keyCount, p *process, s *limiter.Spec) {
 }
 
 // forgotten holds what was forgotten of a key against what may be.
-func (j *judge) forgotten(p, before *process, it *asked, c *keyCount, over int64, got limiter.Decision) {
+func (j *judge) forgotten(p, before *process, it *asked, c *keyCount, over int64,
+	got limiter.Decision,
+) {
 	s := it.account.spec
 	if it.doubt && !j.copiesHold(before) {
 		j.loss.Marked += over
@@ -243,7 +253,8 @@ func (j *judge) forgotten(p, before *process, it *asked, c *keyCount, over int64
 		if breaks := j.forgetful(before, over-allowed); breaks != promises {
 			j.fail(breaks, "%s decides on %s of %s under %s:\n  %s\nwhere %d units that were charged are forgotten, and %d of them may be:"+
 				" so much was charged too late before its holder died for a copy to tell",
-				p.machine.id, opText(it.op, it.cost), keyText(it.account.key), s.Name, decisionText(got), over, allowed)
+				p.machine.id, opText(it.op, it.cost), keyText(it.account.key), s.Name,
+				decisionText(got), over, allowed)
 		}
 	}
 }
@@ -279,7 +290,8 @@ func (j *judge) atOnce(m *machine) bool {
 		}
 	}
 	return slices.ContainsFunc(w.plan.faults, func(f fault) bool {
-		return f.at <= w.now && f.at > struck-settles && !graceful(f.kind) && (f.node != m.index || f.kind == cuts || f.kind == mends)
+		return f.at <= w.now && f.at > struck-settles && !graceful(f.kind) &&
+			(f.node != m.index || f.kind == cuts || f.kind == mends)
 	})
 }
 
@@ -294,7 +306,8 @@ func (j *judge) copiesHold(before *process) bool {
 	settles := g.detect + g.doubt + g.spread + g.settle + copiedWithin
 	struck := w.now // when before's machine has failed last
 	for _, f := range w.plan.faults {
-		if f.at <= w.now && f.node == before.machine.index && (f.kind == crashes || f.kind == freezes) {
+		if f.at <= w.now && f.node == before.machine.index &&
+			(f.kind == crashes || f.kind == freezes) {
 			struck = f.at
 		}
 	}
@@ -322,7 +335,9 @@ const copiedWithin = 2 * time.Second
 
 // oneClock reports whether all machines' clocks show the same.
 func (p *plan) oneClock() bool {
-	return !slices.ContainsFunc(p.machines, func(m machinePlan) bool { return m.clock != p.machines[0].clock }) &&
+	return !slices.ContainsFunc(p.machines, func(m machinePlan) bool {
+		return m.clock != p.machines[0].clock
+	}) &&
 		!slices.ContainsFunc(p.faults, func(f fault) bool { return f.kind == steps })
 }
 

@@ -20,7 +20,8 @@ func (j *judge) observe(h *hearing) {
 	j.looksAtHolds(p)
 	for i := range h.decided {
 		d := &h.out[i]
-		if j.observeDenial(h, i) || j.observeHold(h, i) || j.observeReplica(h, i) || h.decided[i] || d.Source != cluster.SourceOwner || d.Owner != p.machine.id {
+		if j.observeDenial(h, i) || j.observeHold(h, i) || j.observeReplica(h, i) || h.decided[i] ||
+			d.Source != cluster.SourceOwner || d.Owner != p.machine.id {
 			continue
 		}
 		h.decided[i] = true
@@ -49,9 +50,9 @@ func (j *judge) observe(h *hearing) {
 	}
 }
 
-// asked is the i-th item, which the node has decided. Of one that its client gave no ID the decision
-// says which one the node has drawn: the node has asked others under it, and may remember what
-// they have told.
+// asked is the i-th item, which the node has decided. Of one that its client gave no ID the
+// decision says which one the node has drawn: the node has asked others under it, and may remember
+// what they have told.
 func (h *hearing) asked(i int) asked {
 	it, d := &h.question.Items[i], &h.out[i]
 	id := it.ID
@@ -65,7 +66,8 @@ func (h *hearing) asked(i int) asked {
 // answers for at once, before it asks for others.
 func (h *hearing) givenUp() bool {
 	for i := range h.out {
-		if d := &h.out[i]; d.Source == cluster.SourceFallback && (d.Hold == limiter.HoldNone || h.question.Items[i].Op <= cluster.OpReserve) {
+		if d := &h.out[i]; d.Source == cluster.SourceFallback &&
+			(d.Hold == limiter.HoldNone || h.question.Items[i].Op <= cluster.OpReserve) {
 			return true
 		}
 	}
@@ -116,7 +118,8 @@ func (j *judge) decides(p *process, items []asked, together bool, got []limiter.
 	if id != (cluster.ID{}) {
 		charges := false
 		for i := range items {
-			charges = charges || got[i].Allowed && items[i].cost != 0 && items[i].op == cluster.OpTake
+			charges = charges || got[i].Allowed && items[i].cost != 0 &&
+				items[i].op == cluster.OpTake
 		}
 		if together {
 			charges = charges && !falls(items, got)
@@ -185,7 +188,8 @@ func (j *judge) decidesAll(p *process, items []asked, got []limiter.Decision) {
 		if r.strict == nil {
 			strict := r.loose
 			r.strict = &strict
-			r.came = cmp.Or(r.came, j.world.now) // what was decided with others is known as well as they are
+			// what was decided with others is known as well as they are
+			r.came = cmp.Or(r.came, j.world.now)
 		}
 		r.commit(now, it, got[i].Allowed)
 		if !r.isHeld() {
@@ -321,10 +325,12 @@ func (j *judge) judged(p *process, it *asked, v verdict, got, want limiter.Decis
 		j.same(p, it, got, want)
 	case generous:
 		j.fail(exact, "%s decides on %s of %s under %s:\n  %s\nwhere a naive limiter that follows all decisions on it, and forgives what may be lost, goes no further than:\n  %s",
-			p.machine.id, opText(it.op, it.cost), keyText(it.account.key), it.account.spec.Name, decisionText(got), decisionText(want))
+			p.machine.id, opText(it.op, it.cost), keyText(it.account.key), it.account.spec.Name,
+			decisionText(got), decisionText(want))
 	case mean:
 		j.fail(useful, "%s decides on %s of %s under %s:\n  %s\nwhere a naive limiter that follows all decisions on it, and counts as late as may be, still says:\n  %s",
-			p.machine.id, opText(it.op, it.cost), keyText(it.account.key), it.account.spec.Name, decisionText(got), decisionText(want))
+			p.machine.id, opText(it.op, it.cost), keyText(it.account.key), it.account.spec.Name,
+			decisionText(got), decisionText(want))
 	}
 }
 
@@ -338,5 +344,6 @@ func (j *judge) same(p *process, it *asked, got, want limiter.Decision) {
 		return
 	}
 	j.fail(exact, "%s decides on %s of %s under %s:\n  %s\nwhere a naive limiter decides:\n  %s",
-		p.machine.id, opText(it.op, it.cost), keyText(it.account.key), it.account.spec.Name, decisionText(got), decisionText(want))
+		p.machine.id, opText(it.op, it.cost), keyText(it.account.key), it.account.spec.Name,
+		decisionText(got), decisionText(want))
 }

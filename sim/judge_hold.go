@@ -55,7 +55,8 @@ func (j *judge) mayDecide(p *process, a *account, doubt bool) {
 		} else if of <= 2 {
 			j.allowed.used[bothOfPair]++
 		} else {
-			j.fail(owned, "%s decides on %s, for which %s decides as well", p.machine.id, keyText(a.key), m.id)
+			j.fail(owned, "%s decides on %s, for which %s decides as well", p.machine.id,
+				keyText(a.key), m.id)
 		}
 	}
 }
@@ -122,7 +123,8 @@ func (j *judge) converged(last bool) bool {
 		case first == nil:
 			first = p
 		case !slices.EqualFunc(p.node.View().Members, first.node.View().Members, sameMember):
-			return last && j.apart("%s and %s see different members: %v, and %v", first.machine.id, p.machine.id, first.node.View().Members, p.node.View().Members)
+			return last && j.apart("%s and %s see different members: %v, and %v", first.machine.id,
+				p.machine.id, first.node.View().Members, p.node.View().Members)
 		}
 	}
 	if first == nil || first.node.View().Ring == nil {
@@ -134,7 +136,8 @@ func (j *judge) converged(last bool) bool {
 		owner := v.Ring.Members()[v.Ring.Owner(k)]
 		for _, m := range w.machines {
 			if m.process != nil && m.process.node.HoldsPartition(k) != (m.id == owner) {
-				return last && j.apart("partition %d is %s's, and it is %t that %s holds it", k, owner, m.id != owner, m.id)
+				return last && j.apart("partition %d is %s's, and it is %t that %s holds it", k,
+					owner, m.id != owner, m.id)
 			}
 		}
 	}

@@ -48,7 +48,9 @@ func (s *sayings) forget(id cluster.ID) {
 }
 
 // delivered checks what p answered to an Ask of from with this deadline on p's clock.
-func (j *judge) delivered(from, p *process, a *cluster.Ask, deadline limiter.Instant, answer *cluster.Answer) {
+func (j *judge) delivered(from, p *process, a *cluster.Ask, deadline limiter.Instant,
+	answer *cluster.Answer,
+) {
 	if len(answer.Items) != len(a.Items) {
 		j.fail(owned, "%s answers %d of %d items", p.machine.id, len(answer.Items), len(a.Items))
 		return
@@ -69,7 +71,8 @@ func (j *judge) delivered(from, p *process, a *cluster.Ask, deadline limiter.Ins
 	items, got := j.scratch.items[:0], j.scratch.got[:0]
 	for i := range a.Items {
 		it, out := &a.Items[i], &answer.Items[i]
-		if a.Relay && (out.Status == cluster.StatusDone && out.Owner != "" || out.Status == cluster.StatusLost) {
+		if a.Relay && (out.Status == cluster.StatusDone && out.Owner != "" ||
+			out.Status == cluster.StatusLost) {
 			continue // somebody else has decided, and was judged for it
 		}
 		x := asked{j.account(it.Limit.Name, it.Key), it.Cost, it.Op, it.ID, out.Degraded}
@@ -77,16 +80,15 @@ func (j *judge) delivered(from, p *process, a *cluster.Ask, deadline limiter.Ins
 		if j.deliveredHold(from, p, a, i, answer) {
 			continue
 		}
-		if out.Status == cluster.StatusDone && (it.Op == cluster.OpReserve || it.Op == cluster.OpSettle) {
-			if it.Op == cluster.OpReserve {
-				j.setsAside(p, &x, out.Decision)
-				j.says(p, &x, unheld(out.Decision))
-				j.saidReleased(x.id, out.Decision)
-			}
+		if out.Status == cluster.StatusDone &&
+			(it.Op == cluster.OpReserve || it.Op == cluster.OpSettle) {
+			j.deliveredAside(p, &x, out)
 			continue
 		}
-		if out.Status == cluster.StatusDone && it.Report { // what is charged afterwards: reference.owes
-			x.account.reference.paid(x.account, p, from, cluster.ID{Origin: it.ID.Origin ^ reportOrigin, Sequence: it.ID.Sequence}, it.Cost)
+		// what is charged afterwards: reference.owes
+		if out.Status == cluster.StatusDone && it.Report {
+			x.account.reference.paid(x.account, p, from,
+				cluster.ID{Origin: it.ID.Origin ^ reportOrigin, Sequence: it.ID.Sequence}, it.Cost)
 		}
 		if out.Status != cluster.StatusDone || it.Report {
 			continue
@@ -104,11 +106,25 @@ func (j *judge) delivered(from, p *process, a *cluster.Ask, deadline limiter.Ins
 	j.scratch.items, j.scratch.got = items, got
 }
 
+// deliveredAside checks what p answered to a reservation, or to its settlement, in a world whose
+// judge does not follow holds.
+func (j *judge) deliveredAside(p *process, x *asked, out *cluster.AnswerItem) {
+	if x.op != cluster.OpReserve {
+		return
+	}
+	j.setsAside(p, x, out.Decision)
+	j.says(p, x, unheld(out.Decision))
+	j.saidReleased(x.id, out.Decision)
+}
+
 // answered checks what became of one item of an Ask, but not what was decided.
 func (j *judge) answered(p *process, it *asked, late bool, got *cluster.AnswerItem) {
 	j.checked[owned]++
 	a := it.account
-	h := happening{at: j.world.now, kind: decides, node: p.machine, seq: it.id.Sequence, limit: a.spec.Name, key: a.key, op: it.op, cost: it.cost}
+	h := happening{
+		at: j.world.now, kind: decides, node: p.machine, seq: it.id.Sequence,
+		limit: a.spec.Name, key: a.key, op: it.op, cost: it.cost,
+	}
 	if got.Status == cluster.StatusDone {
 		h.allowed, h.remaining = got.Decision.Allowed, got.Decision.Remaining
 	} else {
@@ -123,9 +139,11 @@ func (j *judge) answered(p *process, it *asked, late bool, got *cluster.AnswerIt
 		j.fail(inTime, "%s answers an ask for %s with status %d; it is %t that its deadline has passed", p.machine.id, keyText(a.key), got.Status, late)
 	case late:
 	case got.Status == cluster.StatusRefused:
-		j.fail(owned, "%s refuses an ask for %s: it has been sent on too often", p.machine.id, keyText(a.key))
+		j.fail(owned, "%s refuses an ask for %s: it has been sent on too often", p.machine.id,
+			keyText(a.key))
 	case got.Status == cluster.StatusNotOwner && got.Owner == p.machine.id:
-		j.fail(owned, "%s does not decide for %s, and says to ask %s", p.machine.id, keyText(a.key), got.Owner)
+		j.fail(owned, "%s does not decide for %s, and says to ask %s", p.machine.id, keyText(a.key),
+			got.Owner)
 	}
 }
 
@@ -136,8 +154,10 @@ func (j *judge) confirmed(p *process, a *cluster.Ask, answer *cluster.Answer) {
 	}
 	for i := range a.Items {
 		it, out := &a.Items[i], &answer.Items[i]
-		if out.Status == cluster.StatusDone && out.Degraded && out.Owner == "" { // else another one has decided, and said so
-			j.says(p, &asked{j.account(it.Limit.Name, it.Key), it.Cost, it.Op, it.ID, true}, out.Decision)
+		// else another one has decided, and said so
+		if out.Status == cluster.StatusDone && out.Degraded && out.Owner == "" {
+			j.says(p, &asked{j.account(it.Limit.Name, it.Key), it.Cost, it.Op, it.ID, true},
+				out.Decision)
 		}
 	}
 }
@@ -182,7 +202,8 @@ func (j *judge) passesOn(h *hearing, i int, got limiter.Decision, yes bool) bool
 		return true
 	}
 	j.fail(honest, "%s passes on a decision on %s under %s that its owner never took:\n  %s\nwhere the owner said:\n  %s",
-		h.process.machine.id, keyText(it.Key), h.request.terms[i].account.spec.Name, decisionText(got), decisionText(cmp.Or(s, &saying{}).last))
+		h.process.machine.id, keyText(it.Key), h.request.terms[i].account.spec.Name,
+		decisionText(got), decisionText(cmp.Or(s, &saying{}).last))
 	return false
 }
 
@@ -209,7 +230,10 @@ func (j *judge) refusesAnew(h *hearing, s *saying, got limiter.Decision) bool {
 func (j *judge) settled(l *letter, answered bool) {
 	j.checked[inTime]++
 	p := l.from
-	j.world.trace.add(happening{at: j.world.now, kind: returns, node: p.machine, peer: l.to, allowed: answered})
+	j.world.trace.add(happening{
+		at: j.world.now, kind: returns, node: p.machine, peer: l.to,
+		allowed: answered,
+	})
 	if answered {
 		j.isTold(p, l.call.Answer.Words)
 		j.hearsTold(l)
@@ -218,6 +242,7 @@ func (j *judge) settled(l *letter, answered bool) {
 		}
 	}
 	if late := p.now() - l.call.Deadline; late > clockGrain && p.machine.thawed < l.sent {
-		j.fail(inTime, "a call of %s to %s comes back %v after its deadline", p.machine.id, l.to.id, time.Duration(late))
+		j.fail(inTime, "a call of %s to %s comes back %v after its deadline", p.machine.id, l.to.id,
+			time.Duration(late))
 	}
 }

@@ -32,7 +32,9 @@ func (j *judge) atRest() {
 // timers have stopped, so the table itself would answer for nothing.
 func (j *judge) counters(p *process) func(*account) limiter.Decision {
 	now, found := p.now(), make(map[*account]limiter.Decision)
-	p.node.Table().Each(now, func(l *limiter.Limit, key string, _ []int64, d limiter.Decision) bool {
+	p.node.Table().Each(now, func(l *limiter.Limit, key string, _ []int64,
+		d limiter.Decision,
+	) bool {
 		if a := j.accounts[l.Name][key]; a != nil {
 			found[a] = d
 		}
@@ -59,7 +61,8 @@ func (j *judge) audit(p *process) {
 		j.checked[kept]++
 		j.allowed.of[anyKept]++
 		got := held(a)
-		if a.replica == nil && a.count != nil { // nobody is asked any more who could say that it may have forgotten
+		// nobody is asked any more who could say that it may have forgotten
+		if a.replica == nil && a.count != nil {
 			j.counts(p, &asked{account: a, op: cluster.OpPeek, doubt: j.failsTwice()}, got)
 		}
 		j.bring(a, p)
@@ -73,11 +76,14 @@ func (j *judge) audit(p *process) {
 			continue
 		}
 		loose := r.loose.peek(now, a.spec, 0)
-		if got == loose || (r.came != 0 || r.strict != nil) && got.Remaining <= loose.Remaining || r.isVague(a.spec) {
+		if got == loose || (r.came != 0 || r.strict != nil) && got.Remaining <= loose.Remaining ||
+			r.isVague(a.spec) {
 			if got != loose {
 				j.allowed.used[heldMore]++
 			}
-			continue // what has been carried may hold too much: copies that came late are merged, and more consumed wins
+			// what has been carried may hold too much: copies that came late are merged, and more
+			// consumed wins
+			continue
 		}
 		j.fail(kept, "the table of %s holds for %s under %s, which it decides for:\n  %s\nwhere it was charged:\n  %s",
 			p.machine.id, keyText(a.key), a.spec.Name, decisionText(got), decisionText(loose))

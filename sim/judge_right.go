@@ -51,7 +51,10 @@ func (j *judge) isTold(p *process, w *cluster.Words) {
 func (j *judge) rightOf(p *process) *right {
 	c, config := p.right, p.node.Agreed()
 	if c == nil {
-		c = &right{acked: make(map[ownership.Epoch]map[ownership.Boot]limiter.Instant), joined: j.world.now}
+		c = &right{
+			acked:  make(map[ownership.Epoch]map[ownership.Boot]limiter.Instant),
+			joined: j.world.now,
+		}
 		p.right = c
 	}
 	if c.config == config || config == nil {
@@ -98,11 +101,13 @@ func (c *right) ends(p *process) limiter.Instant {
 func (j *judge) hasRight(p *process, a *account) (members int) {
 	config := p.node.Agreed()
 	if config == nil {
-		j.fail(owned, "%s decides on %s, and is a member of no configuration", p.machine.id, keyText(a.key))
+		j.fail(owned, "%s decides on %s, and is a member of no configuration", p.machine.id,
+			keyText(a.key))
 		return 0
 	}
 	if until := j.rightOf(p).ends(p); p.now() >= until {
-		j.fail(owned, "%s decides on %s, and its right to has been over for %v", p.machine.id, keyText(a.key), time.Duration(p.now()-until))
+		j.fail(owned, "%s decides on %s, and its right to has been over for %v", p.machine.id,
+			keyText(a.key), time.Duration(p.now()-until))
 	}
 	members = len(config.Members) + len(config.Rivals)
 	for _, m := range config.Members {
@@ -125,7 +130,8 @@ func (j *judge) standing(h *hearing) (onError bool, shares int) {
 	}
 	c := j.rightOf(p)
 	over := p.now() - c.ends(p) - limiter.Instant(j.world.now-h.began)
-	cutOff := time.Duration(over) > noticed && c.joined < h.began-rightLasts-noticed && p.machine.thawed < h.began-noticed && !p.leaving
+	cutOff := time.Duration(over) > noticed && c.joined < h.began-rightLasts-noticed &&
+		p.machine.thawed < h.began-noticed && !p.leaving
 	if cutOff {
 		j.requests.CutOff++
 	}

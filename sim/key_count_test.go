@@ -120,8 +120,9 @@ func TestForgottenUnitThatDoesNotShow(t *testing.T) {
 	now := limiter.Instant(1_700_000_000_000_000_000)
 	unit := s.Per / time.Duration(s.Limit)
 	for _, x := range []struct {
-		name  string
-		tells []time.Duration // by how much later than known the bucket is full, decision by decision
+		name string
+		// by how much later than known the bucket is full, decision by decision
+		tells []time.Duration
 		want  []int64
 	}{
 		{"nothing is forgotten", []time.Duration{0, 0}, []int64{0, 0}},

@@ -24,17 +24,27 @@ func TestNobodyTakesOverBeforeTheOwnerHasStopped(t *testing.T) {
 			}
 			for seed := range seeds {
 				p := &plan{
-					seed: seed, sky: outage, machines: make([]machinePlan, nodes), sweepEvery: 5 * time.Second,
-					weather: weather{near: 300 * time.Microsecond, mean: 200 * time.Microsecond, far: 20 * time.Millisecond, inOrder: true},
-					length:  time.Second,
-					limits:  []rule{{Spec: limiter.Spec{Name: "a", Algorithm: limiter.GCRA, Limit: 10, Per: time.Second, Burst: 30}}},
+					seed: seed, sky: outage, machines: make([]machinePlan, nodes),
+					sweepEvery: 5 * time.Second,
+					weather: weather{
+						near: 300 * time.Microsecond, mean: 200 * time.Microsecond,
+						far: 20 * time.Millisecond, inOrder: true,
+					},
+					length: time.Second,
+					limits: []rule{
+						{Spec: limiter.Spec{
+							Name: "a", Algorithm: limiter.GCRA, Limit: 10,
+							Per: time.Second, Burst: 30,
+						}},
+					},
 				}
 				for i := range p.machines {
 					p.machines[i].clock.start = 1_700_000_000_000_000_000
 				}
 				at := time.Second + time.Duration(seed)*37*time.Millisecond
 				for i := 1; i < nodes; i++ {
-					p.faults = append(p.faults, fault{at: at, kind: cuts, node: 0, peer: i}, fault{at: at, kind: cuts, node: i, peer: 0})
+					p.faults = append(p.faults, fault{at: at, kind: cuts, node: 0, peer: i},
+						fault{at: at, kind: cuts, node: i, peer: 0})
 				}
 				w := newWorld(p, nil)
 				lost := w.machines[0].process
@@ -45,7 +55,8 @@ func TestNobodyTakesOverBeforeTheOwnerHasStopped(t *testing.T) {
 						stopped = w.now
 					}
 					if both := heldTwice(w); both >= 0 {
-						t.Fatalf("seed %d: %v after the cut two nodes hold partition %d", seed, w.now-at, both)
+						t.Fatalf("seed %d: %v after the cut two nodes hold partition %d", seed,
+							w.now-at, both)
 					}
 					if taken == 0 && w.now > at && stopped != 0 && allHeld(w) {
 						taken = w.now
@@ -60,7 +71,8 @@ func TestNobodyTakesOverBeforeTheOwnerHasStopped(t *testing.T) {
 					t.Fatalf("seed %d: %s: %s", seed, f.Promise, f.Detail)
 				}
 				if stopped == 0 || taken == 0 {
-					t.Fatalf("seed %d: stopped after %v, taken over after %v", seed, stopped-at, taken-at)
+					t.Fatalf("seed %d: stopped after %v, taken over after %v", seed, stopped-at,
+						taken-at)
 				}
 				t.Logf("seed %d: stopped after %v, taken over after %v", seed, stopped-at, taken-at)
 			}

@@ -54,7 +54,8 @@ func (j *judge) spends(p *process, a *account, it *cluster.Item, d *cluster.Deci
 				return
 			}
 		}
-		j.fail(lent, "%s denies %d of %s under %s by itself, and nobody has told it so", p.machine.id, it.Cost, keyText(a.key), a.spec.Name)
+		j.fail(lent, "%s denies %d of %s under %s by itself, and nobody has told it so",
+			p.machine.id, it.Cost, keyText(a.key), a.spec.Name)
 		return
 	}
 	b.spent += it.Cost
@@ -64,7 +65,8 @@ func (j *judge) spends(p *process, a *account, it *cluster.Item, d *cluster.Deci
 	}
 	if !j.mayLend(p, a, b) {
 		j.fail(lent, "%s spends %d of %s under %s by itself, %d in all; where %d of what was lent to it are charged and these are open: %s",
-			p.machine.id, it.Cost, keyText(a.key), a.spec.Name, b.spent, b.charged, a.held.leasesText(p))
+			p.machine.id, it.Cost, keyText(a.key), a.spec.Name, b.spent, b.charged,
+			a.held.leasesText(p))
 	}
 }
 
@@ -97,11 +99,13 @@ func (j *judge) hearsDenials(l *letter) {
 	answer := l.call.Answer
 	for i := range l.ask.Items {
 		it := &l.ask.Items[i]
-		if it.Limit.Consistency != limiter.Leased || it.Op != cluster.OpTake || i >= len(answer.Items) {
+		if it.Limit.Consistency != limiter.Leased || it.Op != cluster.OpTake ||
+			i >= len(answer.Items) {
 			continue
 		}
 		got := &answer.Items[i]
-		if got.Status != cluster.StatusDone || got.Decision.Allowed || got.Decision.RetryAfter <= 0 || got.Decision.Hold != limiter.HoldInTheWay {
+		if got.Status != cluster.StatusDone || got.Decision.Allowed ||
+			got.Decision.RetryAfter <= 0 || got.Decision.Hold != limiter.HoldInTheWay {
 			continue
 		}
 		a := j.account(it.Limit.Name, it.Key)
@@ -112,7 +116,8 @@ func (j *judge) hearsDenials(l *letter) {
 				kept = append(kept, x)
 			}
 		}
-		b.denials = append(kept, denial{it.Cost, j.world.now + got.Decision.RetryAfter + got.Decision.RetryAfter/500})
+		b.denials = append(kept, denial{it.Cost, j.world.now + got.Decision.RetryAfter +
+			got.Decision.RetryAfter/500})
 	}
 }
 

@@ -39,10 +39,12 @@ type answered struct {
 	charges   bool                // something was charged
 	repeated  time.Duration       // of a share: when it was last answered as if it were the owner's
 	before    *answered           // by another process, which may answer so again
-	next      *answered           // of all memories, the one that was added after this one; or the next that is free
-	share     bool                // by its share, not as who decides: who gets the key from it hears of that answer too
-	told      []*process          // that have heard of it, with a gift or with a copy
-	account   *account            // of its first item
+	// of all memories, the one that was added after this one; or the next that is free
+	next *answered
+	// by its share, not as who decides: who gets the key from it hears of that answer too
+	share   bool
+	told    []*process // that have heard of it, with a gift or with a copy
+	account *account   // of its first item
 }
 
 // tells notes what p has heard of the answers of others.
@@ -68,7 +70,9 @@ const keptMemories = 10 * time.Second
 
 // add notes an answer after before, which is what answers has under id, and drops those that nobody
 // can remember any more.
-func (m *memories) add(before *answered, id cluster.ID, p *process, now time.Duration, ds []limiter.Decision, charges bool) {
+func (m *memories) add(before *answered, id cluster.ID, p *process, now time.Duration,
+	ds []limiter.Decision, charges bool,
+) {
 	for m.oldest != nil && m.oldest.now+keptMemories < now {
 		x := m.oldest
 		m.answers.remove(x.id)
@@ -106,8 +110,11 @@ func (m *memories) add(before *answered, id cluster.ID, p *process, now time.Dur
 
 // remembered is what was answered under id before, as a says, if p has to know that; got is what it
 // answers now. Where it is open whether p still knows, or knows already, its answer tells.
-func (j *judge) remembered(p *process, a *answered, id cluster.ID, items []asked, got []limiter.Decision) []limiter.Decision {
-	if own := p.shares.answers.get(id); own != nil && own.at.Add(memory) > p.now() && len(got) == 1 && got[0] == own.decisions[0] {
+func (j *judge) remembered(p *process, a *answered, id cluster.ID, items []asked,
+	got []limiter.Decision,
+) []limiter.Decision {
+	if own := p.shares.answers.get(id); own != nil && own.at.Add(memory) > p.now() &&
+		len(got) == 1 && got[0] == own.decisions[0] {
 		own.repeated = j.world.now
 		for i := range items { // it has heard of this take before, when it had to decide by itself
 			j.bring(items[i].account, p)
@@ -117,10 +124,12 @@ func (j *judge) remembered(p *process, a *answered, id cluster.ID, items []asked
 	if a == nil || len(a.decisions) != len(got) {
 		return nil
 	}
-	if own := a.of(p); own != nil && !own.share && len(own.decisions) == len(got) && own.at.Add(memory) > p.now() {
+	if own := a.of(p); own != nil && !own.share && len(own.decisions) == len(got) &&
+		own.at.Add(memory) > p.now() {
 		return own.decisions
 	}
-	if a.by == p && j.recalled[ring.Partition(items[0].account.hash)] < a.now { // else it may have come back with the partition, and live longer
+	// else it may have come back with the partition, and live longer
+	if a.by == p && j.recalled[ring.Partition(items[0].account.hash)] < a.now {
 		return nil
 	}
 	// What was answered elsewhere came along, unless it was lost; and it may live a little longer
@@ -146,7 +155,9 @@ func (j *judge) remembered(p *process, a *answered, id cluster.ID, items []asked
 // client has repeated itself too late, or because the ask was lying at the door of a frozen
 // machine. A node never repeats itself too late. Nothing excuses a node that has heard of the first
 // charge.
-func (j *judge) remember(p *process, before *answered, of *account, id cluster.ID, got []limiter.Decision, charges bool) {
+func (j *judge) remember(p *process, before *answered, of *account, id cluster.ID,
+	got []limiter.Decision, charges bool,
+) {
 	if before != nil && before.charges && charges {
 		j.allowed.used[lateTwice]++
 		age := j.world.now - before.now
@@ -155,10 +166,12 @@ func (j *judge) remember(p *process, before *answered, of *account, id cluster.I
 		case knows:
 			j.fail(once, "%s charges take %s again, which %s has charged and told it of",
 				p.machine.id, idText(id), before.by.machine.id)
-		case before.by.dead && !before.by.departed, j.claims[ring.Partition(of.hash)] >= before.now && j.world.plan.sky != calm:
+		case before.by.dead && !before.by.departed,
+			j.claims[ring.Partition(of.hash)] >= before.now && j.world.plan.sky != calm:
 		case j.outlived(before, p) && (id.Origin == clientOrigin || j.thawed(before.now)):
 		default:
-			j.fail(once, "%s charges take %s, which %s has charged before", p.machine.id, idText(id), before.by.machine.id)
+			j.fail(once, "%s charges take %s, which %s has charged before", p.machine.id,
+				idText(id), before.by.machine.id)
 		}
 	}
 	if charges {
@@ -187,7 +200,8 @@ func (j *judge) outlived(a *answered, p *process) bool {
 type shares struct {
 	naive
 	memories
-	parts map[naiveKey]int // in how many a limit was split; -1: not always in as many, so nothing is known
+	// in how many a limit was split; -1: not always in as many, so nothing is known
+	parts map[naiveKey]int
 }
 
 func newShares() *shares {
@@ -196,9 +210,12 @@ func newShares() *shares {
 
 // repeated is what p has answered to this take or reservation before, if it says so again; of an
 // atomic one, before it fell with others.
-func (l *shares) repeated(p *process, it *cluster.Item, raw limiter.Decision, atomic bool) *limiter.Decision {
+func (l *shares) repeated(p *process, it *cluster.Item, raw limiter.Decision,
+	atomic bool,
+) *limiter.Decision {
 	a := l.answers.get(it.ID)
-	if a == nil || it.Op != cluster.OpTake && it.Op != cluster.OpReserve || a.at.Add(memory) <= p.now() {
+	if a == nil || it.Op != cluster.OpTake && it.Op != cluster.OpReserve ||
+		a.at.Add(memory) <= p.now() {
 		return nil
 	}
 	raw.Allowed = raw.Allowed || atomic && a.decisions[0].Allowed
@@ -211,19 +228,23 @@ func (l *shares) repeated(p *process, it *cluster.Item, raw limiter.Decision, at
 // split is in how many shares a node has split a limit, as far as it may, told by what it answers;
 // 0 if no number explains that. Several may come to the same share of a small limit, and yet refill
 // at different rates: then the decision itself tells.
-func (l *shares) split(p *process, it *cluster.Item, s *limiter.Spec, d *cluster.Decision, raw limiter.Decision, atomic bool, may func(n int) bool) int {
+func (l *shares) split(p *process, it *cluster.Item, s *limiter.Spec, d *cluster.Decision,
+	raw limiter.Decision, atomic bool, may func(n int) bool,
+) int {
 	w := p.machine.world
 	most := len(w.machines)
 	fits := func(n int) bool {
 		own := capacityOf(share(s, n))
-		return may(n) && own == d.Limit && (d.Bound == max(capacityOf(s), int64(n)*own) || n == 1 && s.OnPartition == limiter.PartitionOpen)
+		return may(n) && own == d.Limit && (d.Bound == max(capacityOf(s), int64(n)*own) || n == 1 &&
+			s.OnPartition == limiter.PartitionOpen)
 	}
 	explains := func(n int) bool {
 		yes := raw
 		yes.Allowed = true // before it fell with others
 		return l.says(p, share(s, n), it, raw) || atomic && l.says(p, share(s, n), it, yes)
 	}
-	same := !w.plan.moves() && w.faults.Deaths == 0 && s.OnPartition != limiter.PartitionOpen // all see as many members as in the beginning
+	// all see as many members as in the beginning
+	same := !w.plan.moves() && w.faults.Deaths == 0 && s.OnPartition != limiter.PartitionOpen
 	if n := l.parts[naiveKey{share(s, 1).Name, it.Key}]; n > 0 && fits(n) && (same || explains(n)) {
 		return n
 	}
@@ -241,25 +262,33 @@ func (l *shares) split(p *process, it *cluster.Item, s *limiter.Spec, d *cluster
 
 // says reports whether the share s would decide so.
 func (l *shares) says(p *process, s *limiter.Spec, it *cluster.Item, raw limiter.Decision) bool {
-	if a := l.answers.get(it.ID); a != nil && a.at.Add(memory) > p.now() && it.Op != cluster.OpPeek {
+	if a := l.answers.get(it.ID); a != nil && a.at.Add(memory) > p.now() &&
+		it.Op != cluster.OpPeek {
 		return a.decisions[0] == raw
 	}
 	st := l.keys[naiveKey{s.Name, it.Key}]
-	return l.peek(p.now(), s, it.Key, it.Cost) == raw || st != nil && st.forgettable(p.now(), s) && new(naiveState).take(p.now(), s, it.Cost) == raw
+	return l.peek(p.now(), s, it.Key, it.Cost) == raw || st != nil && st.forgettable(p.now(), s) &&
+		new(naiveState).take(p.now(), s, it.Cost) == raw
 }
 
 // decide decides from the share s, one of n, where p answered got. charged is false if it is a
 // repeat, or nothing that charges.
-func (l *shares) decide(p *process, s *limiter.Spec, n int, it *cluster.Item, got limiter.Decision) (d limiter.Decision, charged bool) {
+func (l *shares) decide(p *process, s *limiter.Spec, n int, it *cluster.Item,
+	got limiter.Decision,
+) (d limiter.Decision, charged bool) {
 	now := p.now()
 	key := naiveKey{s.Name, it.Key}
-	if before, known := l.parts[key]; known && before != n || s.Algorithm == limiter.TokenBucket && s.OnPartition == limiter.PartitionOpen {
-		n = -1 // of a bucket of tokens each share has a state of its own, and several may look alike
+	if before, known := l.parts[key]; known && before != n || s.Algorithm == limiter.TokenBucket &&
+		s.OnPartition == limiter.PartitionOpen {
+		// of a bucket of tokens each share has a state of its own, and several may look alike
+		n = -1
 	}
 	a := l.answers.get(it.ID)
 	known := a != nil && a.at.Add(memory) > now && it.Op != cluster.OpPeek
 	if l.parts[key] = n; n <= 0 {
-		if (it.Op == cluster.OpTake || it.Op == cluster.OpReserve) && it.ID != (cluster.ID{}) && !(known && a.decisions[0] == got) { // that it will say so again is known all the same
+		// that it will say so again is known all the same
+		if (it.Op == cluster.OpTake || it.Op == cluster.OpReserve) && it.ID != (cluster.ID{}) &&
+			!(known && a.decisions[0] == got) {
 			l.add(a, it.ID, p, p.machine.world.now, []limiter.Decision{got}, got.Allowed)
 		}
 		return got, it.Op == cluster.OpTake
@@ -267,7 +296,8 @@ func (l *shares) decide(p *process, s *limiter.Spec, n int, it *cluster.Item, go
 	if known {
 		return a.decisions[0], false
 	}
-	if st := l.keys[naiveKey{s.Name, it.Key}]; st != nil && st.forgettable(now, s) && st.peek(now, s, it.Cost).ResetAfter != got.ResetAfter {
+	if st := l.keys[naiveKey{s.Name, it.Key}]; st != nil && st.forgettable(now, s) &&
+		st.peek(now, s, it.Cost).ResetAfter != got.ResetAfter {
 		l.reset(s, it.Key)
 	}
 	if it.Op == cluster.OpPeek {

@@ -31,18 +31,19 @@ type machine struct {
 // process is one start of a node on a machine, from boot to crash. It is the node's two hands:
 // Clock and Network.
 type process struct {
-	machine  *machine
-	boot     uint64
-	node     *cluster.Node
-	door     door
-	wire     Wire                   // nil: messages are copied, and not written
-	clock    func() limiter.Instant // the node's: the machine's, unless a test plants a fault
-	hears    func([]cluster.Call)   // what a test has its node believe of calls that are over; nil: what is so
-	waiting  []*task                // in the middle of a call
-	visits   []*request             // of clients that have not heard yet
-	shares   *shares                // what it has admitted without owners, kept by the judge
-	right    *right                 // to decide, likewise
-	fading   []fading               // when what it charged may be forgotten, likewise
+	machine *machine
+	boot    uint64
+	node    *cluster.Node
+	door    door
+	wire    Wire                   // nil: messages are copied, and not written
+	clock   func() limiter.Instant // the node's: the machine's, unless a test plants a fault
+	// what a test has its node believe of calls that are over; nil: what is so
+	hears    func([]cluster.Call)
+	waiting  []*task    // in the middle of a call
+	visits   []*request // of clients that have not heard yet
+	shares   *shares    // what it has admitted without owners, kept by the judge
+	right    *right     // to decide, likewise
+	fading   []fading   // when what it charged may be forgotten, likewise
 	received map[limiter.Spec]*limiter.Limit
 	latest   map[*limiter.Limit]*limiter.Limit // some of received, by what came
 	dead     bool
@@ -82,7 +83,8 @@ func (m *machine) boot() {
 	m.crashed = false
 	p := &process{
 		machine: m, boot: m.world.plan.boot(m.index, m.boots),
-		time: m.clock, shares: newShares(), received: make(map[limiter.Spec]*limiter.Limit), latest: make(map[*limiter.Limit]*limiter.Limit),
+		time: m.clock, shares: newShares(), received: make(map[limiter.Spec]*limiter.Limit),
+		latest: make(map[*limiter.Limit]*limiter.Limit),
 	}
 	p.clock = p.now
 	node, err := cluster.New(cluster.Config{
@@ -95,7 +97,8 @@ func (m *machine) boot() {
 	}
 	node.SetLimits(m.world.limits)
 	if m.role == cluster.RoleMember {
-		if first := m.world.founded; first != nil && m.boots == 1 && !m.world.plan.machines[m.index].later {
+		if first := m.world.founded; first != nil && m.boots == 1 &&
+			!m.world.plan.machines[m.index].later {
 			node.Membership().AgreeWithin(first)
 			ids := m.world.founders()
 			node.Membership().Elect(len(ids), ids, 0)
@@ -144,7 +147,8 @@ func (w *world) found() {
 	var members []ownership.Member
 	for i, m := range w.machines {
 		if mp := w.plan.machines[i]; !mp.later && !mp.agent {
-			members = append(members, ownership.Member{ID: m.id, Boot: ownership.Boot(w.plan.boot(i, 1)), Zone: mp.zone})
+			members = append(members,
+				ownership.Member{ID: m.id, Boot: ownership.Boot(w.plan.boot(i, 1)), Zone: mp.zone})
 		}
 	}
 	if len(members) > 0 {

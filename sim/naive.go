@@ -18,7 +18,8 @@ type naiveKey struct{ limit, key string }
 
 // naiveState is what is remembered of one key under one limit. Each algorithm uses some of it.
 type naiveState struct {
-	used     int64           // buckets: what is missing, in parts: a unit is Per parts, and Limit of them refill per ns
+	// buckets: what is missing, in parts: a unit is Per parts, and Limit of them refill per ns
+	used     int64
 	poured   limiter.Instant // buckets: when it was last refilled
 	start    limiter.Instant // windows: when the current one began
 	end      limiter.Instant // windows of a calendar: when it ends
@@ -28,7 +29,9 @@ type naiveState struct {
 }
 
 // take is what a single limiter answers to a request at now, after all that it was asked before.
-func (n *naive) take(now limiter.Instant, s *limiter.Spec, key string, cost int64) limiter.Decision {
+func (n *naive) take(now limiter.Instant, s *limiter.Spec, key string,
+	cost int64,
+) limiter.Decision {
 	state := n.keys[naiveKey{s.Name, key}]
 	if state == nil {
 		state = &naiveState{}
@@ -38,7 +41,9 @@ func (n *naive) take(now limiter.Instant, s *limiter.Spec, key string, cost int6
 }
 
 // peek is what take would answer. It changes nothing.
-func (n *naive) peek(now limiter.Instant, s *limiter.Spec, key string, cost int64) limiter.Decision {
+func (n *naive) peek(now limiter.Instant, s *limiter.Spec, key string,
+	cost int64,
+) limiter.Decision {
 	return n.keys[naiveKey{s.Name, key}].copy().take(now, s, cost)
 }
 
@@ -56,7 +61,10 @@ func (st *naiveState) copy() *naiveState {
 // take answers a request at now, and leaves the state after it.
 func (st *naiveState) take(now limiter.Instant, s *limiter.Spec, cost int64) limiter.Decision {
 	if s.Unlimited {
-		return limiter.Decision{Allowed: true, Limit: limiter.MaxLimit, Remaining: limiter.MaxLimit, RetryAfter: limiter.Never}
+		return limiter.Decision{
+			Allowed: true, Limit: limiter.MaxLimit, Remaining: limiter.MaxLimit,
+			RetryAfter: limiter.Never,
+		}
 	}
 	switch s.Algorithm {
 	case limiter.GCRA:
@@ -75,7 +83,10 @@ func (st *naiveState) take(now limiter.Instant, s *limiter.Spec, cost int64) lim
 		return st.parts(now, s, cost)
 	}
 	if s.Algorithm == limiter.Concurrency { // permits are set aside, and none is ever charged
-		return limiter.Decision{Allowed: cost <= s.Limit, Limit: s.Limit, Remaining: s.Limit, RetryAfter: limiter.Never}
+		return limiter.Decision{
+			Allowed: cost <= s.Limit, Limit: s.Limit, Remaining: s.Limit,
+			RetryAfter: limiter.Never,
+		}
 	}
 	panic("sim: the reference does not know " + s.Algorithm.String())
 }
@@ -86,7 +97,9 @@ func (st *naiveState) peek(now limiter.Instant, s *limiter.Spec, cost int64) lim
 }
 
 // bucket holds up to most units and is filled by pouring.
-func (st *naiveState) bucket(now limiter.Instant, s *limiter.Spec, most, cost int64) limiter.Decision {
+func (st *naiveState) bucket(now limiter.Instant, s *limiter.Spec, most,
+	cost int64,
+) limiter.Decision {
 	unit, full := int64(s.Per), most*int64(s.Per)
 	if elapsed := int64(now - st.poured); elapsed >= st.used/s.Limit+1 {
 		st.used = 0
@@ -230,4 +243,6 @@ func (st *naiveState) waitFor(k int64, now limiter.Instant, s *limiter.Spec) tim
 
 // aligned is the last multiple of per since the epoch that is not after t. No world is older than
 // the epoch.
-func aligned(t limiter.Instant, per time.Duration) limiter.Instant { return t - t%limiter.Instant(per) }
+func aligned(t limiter.Instant, per time.Duration) limiter.Instant {
+	return t - t%limiter.Instant(per)
+}

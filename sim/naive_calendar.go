@@ -29,7 +29,9 @@ var walls sync.Map // string → *time.Location
 
 // calendarWindow is the window of s that t lies in.
 func calendarWindow(s *limiter.Spec, t limiter.Instant) (start, end limiter.Instant) {
-	wall := func(t limiter.Instant) time.Time { return time.Unix(0, int64(t)).In(wallIn(s.TimeZone)) }
+	wall := func(t limiter.Instant) time.Time {
+		return time.Unix(0, int64(t)).In(wallIn(s.TimeZone))
+	}
 	if s.Calendar == limiter.Minutes || s.Calendar == limiter.Hours {
 		return whileItShows(t, func(t limiter.Instant) [3]int {
 			w := wall(t)
@@ -40,14 +42,16 @@ func calendarWindow(s *limiter.Spec, t limiter.Instant) (start, end limiter.Inst
 			return [3]int{ahead, w.Hour(), w.Minute()}
 		})
 	}
-	const quarter, longestBack = limiter.Instant(15 * time.Minute), 12 // a clock that is set back does not begin a day again
+	// a clock that is set back does not begin a day again
+	const quarter, longestBack = limiter.Instant(15 * time.Minute), 12
 	day := dayOf(wall(t))
 	for i := range limiter.Instant(longestBack) {
 		day = max(day, dayOf(wall(t-t%quarter-i*quarter)))
 	}
 	first, next := namedDays(s.Calendar, day)
 	shows := func(day int) limiter.Instant {
-		at := limiter.Instant(day)*limiter.Instant(24*time.Hour) - 15*limiter.Instant(time.Hour) // nowhere does it begin earlier
+		// nowhere does it begin earlier
+		at := limiter.Instant(day)*limiter.Instant(24*time.Hour) - 15*limiter.Instant(time.Hour)
 		for dayOf(wall(at)) < day {
 			at += quarter
 		}
@@ -57,7 +61,9 @@ func calendarWindow(s *limiter.Spec, t limiter.Instant) (start, end limiter.Inst
 }
 
 // whileItShows is from when to when the clock shows what it shows at t, which is an hour at most.
-func whileItShows(t limiter.Instant, face func(limiter.Instant) [3]int) (start, end limiter.Instant) {
+func whileItShows(t limiter.Instant, face func(limiter.Instant) [3]int) (start,
+	end limiter.Instant,
+) {
 	const minute = limiter.Instant(time.Minute)
 	start, end = t-t%minute, t-t%minute+minute
 	for face(start-1) == face(t) {
@@ -71,7 +77,8 @@ func whileItShows(t limiter.Instant, face func(limiter.Instant) [3]int) (start, 
 
 // dayOf counts days by what a clock shows.
 func dayOf(w time.Time) int {
-	return int(time.Date(w.Year(), w.Month(), w.Day(), 0, 0, 0, 0, time.UTC).Unix() / (24 * 60 * 60))
+	return int(time.Date(w.Year(), w.Month(), w.Day(), 0, 0, 0, 0,
+		time.UTC).Unix() / (24 * 60 * 60))
 }
 
 // namedDays are the first day of the window that a day lies in, and of the one after it.
@@ -82,9 +89,11 @@ func namedDays(c limiter.Calendar, day int) (first, next int) {
 		monday := day - (int(on.Weekday())+6)%7
 		return monday, monday + 7
 	case limiter.Months:
-		return dayOf(on.AddDate(0, 0, 1-on.Day())), dayOf(time.Date(on.Year(), on.Month()+1, 1, 0, 0, 0, 0, time.UTC))
+		return dayOf(on.AddDate(0, 0, 1-on.Day())),
+			dayOf(time.Date(on.Year(), on.Month()+1, 1, 0, 0, 0, 0, time.UTC))
 	case limiter.Years:
-		return dayOf(time.Date(on.Year(), 1, 1, 0, 0, 0, 0, time.UTC)), dayOf(time.Date(on.Year()+1, 1, 1, 0, 0, 0, 0, time.UTC))
+		return dayOf(time.Date(on.Year(), 1, 1, 0, 0, 0, 0, time.UTC)),
+			dayOf(time.Date(on.Year()+1, 1, 1, 0, 0, 0, 0, time.UTC))
 	}
 	return day, day + 1
 }

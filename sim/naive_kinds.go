@@ -55,7 +55,9 @@ func (st *naiveState) tokens(now limiter.Instant, s *limiter.Spec, cost int64) l
 }
 
 // tokensAt is the bucket as it stands at now.
-func (st *naiveState) tokensAt(now limiter.Instant, s *limiter.Spec) (missing int64, mark limiter.Instant) {
+func (st *naiveState) tokensAt(now limiter.Instant, s *limiter.Spec) (missing int64,
+	mark limiter.Instant,
+) {
 	missing, mark = st.missing, st.mark
 	if !st.phased || s.Anchor == limiter.Epoch && missing == 0 {
 		missing, mark = 0, now
@@ -72,7 +74,9 @@ func (st *naiveState) tokensAt(now limiter.Instant, s *limiter.Spec) (missing in
 
 // keepTokens is the bucket after a request for tokens; where the bucket is strict, an empty one
 // waits a whole Per.
-func (st *naiveState) keepTokens(now limiter.Instant, s *limiter.Spec, missing int64, mark limiter.Instant) limiter.Instant {
+func (st *naiveState) keepTokens(now limiter.Instant, s *limiter.Spec, missing int64,
+	mark limiter.Instant,
+) limiter.Instant {
 	if s.Strict && missing == s.Limit {
 		mark = max(mark, now)
 	}
@@ -81,7 +85,9 @@ func (st *naiveState) keepTokens(now limiter.Instant, s *limiter.Spec, missing i
 }
 
 // untilTokens is the wait until n more tokens have come.
-func untilTokens(now limiter.Instant, s *limiter.Spec, n int64, mark limiter.Instant) time.Duration {
+func untilTokens(now limiter.Instant, s *limiter.Spec, n int64,
+	mark limiter.Instant,
+) time.Duration {
 	return time.Duration(mark.Add(time.Duration((n+s.Refill-1)/s.Refill)*s.Per) - now)
 }
 
@@ -106,7 +112,8 @@ func (st *naiveState) entries(now limiter.Instant, s *limiter.Spec, cost int64) 
 	case cost > s.Limit:
 		d.Allowed = false
 	case cost > 0:
-		d.Allowed = int64(len(live))+cost <= s.Limit && (len(live) == 0 || live[len(live)-1].Add(s.MinGap) <= now)
+		d.Allowed = int64(len(live))+cost <= s.Limit &&
+			(len(live) == 0 || live[len(live)-1].Add(s.MinGap) <= now)
 		if d.Allowed || s.CountRejected {
 			st.enter(live, now, s, cost)
 			live = st.log
@@ -134,7 +141,9 @@ func (st *naiveState) entries(now limiter.Instant, s *limiter.Spec, cost int64) 
 
 // enter adds units to a log. Only the newest Limit of them ever decide: older ones count as long as
 // the oldest of those.
-func (st *naiveState) enter(live []limiter.Instant, now limiter.Instant, s *limiter.Spec, units int64) {
+func (st *naiveState) enter(live []limiter.Instant, now limiter.Instant, s *limiter.Spec,
+	units int64,
+) {
 	st.log = slices.Clone(live)
 	for range units {
 		st.log = append(st.log, now)
@@ -190,7 +199,8 @@ func (st *naiveState) parts(now limiter.Instant, s *limiter.Spec, cost int64) li
 func (st *naiveState) countIn(counts []part, now limiter.Instant, s *limiter.Spec, n int64) {
 	begin := aligned(now, s.Per/time.Duration(s.Buckets))
 	counts = slices.Clone(counts)
-	if i := len(counts) - 1; i >= 0 && counts[i].begin >= begin { // it may lie ahead, by the clock of another node
+	// it may lie ahead, by the clock of another node
+	if i := len(counts) - 1; i >= 0 && counts[i].begin >= begin {
 		counts[i].count += n
 	} else {
 		counts = append(counts, part{begin, n})

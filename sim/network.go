@@ -43,12 +43,13 @@ func newNetwork(machines int) network {
 
 // letter is one Ask on its way there and back.
 type letter struct {
-	from  *process
-	to    *machine
-	boot  uint64        // that it is meant for
-	call  *cluster.Call // until reply is nil: then it is the sender's again
-	ask   cluster.Ask   // as it was when it was sent
-	left  time.Duration // until the deadline, when it was sent: clocks differ, so this is what travels
+	from *process
+	to   *machine
+	boot uint64        // that it is meant for
+	call *cluster.Call // until reply is nil: then it is the sender's again
+	ask  cluster.Ask   // as it was when it was sent
+	// until the deadline, when it was sent: clocks differ, so this is what travels
+	left  time.Duration
 	sent  time.Duration
 	acted bool   // some copy of it was delivered
 	void  bool   // some copy of it was turned away: the line is broken, no other copy arrives
@@ -58,7 +59,9 @@ type letter struct {
 	lone  *lone    // what ask.Items and the items of the first answer mostly are; nil: never needed
 	first delivery // of the first copy that arrives
 
-	uses int // who may still look at it: its sender's job, its alarm, copies and answers that are under way or being read
+	// who may still look at it: its sender's job, its alarm, copies and answers that are under way
+	// or being read
+	uses int
 }
 
 // drop ends one use of l. After the last one it is written again. Where a process dies in the
@@ -157,7 +160,9 @@ func (w *world) send(p *process, c *cluster.Call, l *letter, r *reply) {
 	} else {
 		l.ask.Items = slices.Clone(c.Ask.Items)
 	}
-	if w.tasks.running.hearing == nil { // its keys lie in the frame that is being answered, and other copies of this may come when that is gone
+	// its keys lie in the frame that is being answered, and other copies of this may come when that
+	// is gone
+	if w.tasks.running.hearing == nil {
 		for i := range l.ask.Items {
 			l.ask.Items[i].Key = strings.Clone(l.ask.Items[i].Key)
 		}
@@ -239,7 +244,8 @@ func (a *arriving) happen() {
 			d.begin()
 			break
 		}
-		unread := w.dice.IntN(2) == 0 // it froze before it could read the letter: the time runs from when it does
+		// it froze before it could read the letter: the time runs from when it does
+		unread := w.dice.IntN(2) == 0
 		p.do(func() {
 			if unread {
 				d.deadline = p.now().Add(l.left)
@@ -313,7 +319,8 @@ func (d *delivery) read() (ask *cluster.Ask, erase func()) {
 	}
 	ask, erase, err := p.wire.Ask(&l.ask, l.left, p.now())
 	if err != nil {
-		panic(fmt.Sprintf("sim: an ask of %s to %s cannot be read: %v", l.from.machine.id, l.to.id, err))
+		panic(fmt.Sprintf("sim: an ask of %s to %s cannot be read: %v", l.from.machine.id, l.to.id,
+			err))
 	}
 	return ask, erase
 }
@@ -325,7 +332,8 @@ func (l *letter) written(a *cluster.Answer) *cluster.Answer {
 	}
 	got, err := l.from.wire.Answer(a, len(l.ask.Items))
 	if err != nil {
-		panic(fmt.Sprintf("sim: an answer of %s to %s cannot be read: %v", l.to.id, l.from.machine.id, err))
+		panic(fmt.Sprintf("sim: an answer of %s to %s cannot be read: %v", l.to.id,
+			l.from.machine.id, err))
 	}
 	return got
 }

@@ -35,7 +35,8 @@ type plan struct {
 	sweepEvery time.Duration
 	saveEvery  time.Duration // of machines with a disk
 	table      tableSize     // of each node
-	strict     bool          // all promises are demanded, also those that not every world of seeds is held to
+	// all promises are demanded, also those that not every world of seeds is held to
+	strict bool
 }
 
 // sky is the general kind of a world. It decides which promises hold in it.
@@ -124,14 +125,18 @@ func graceful(k kind) bool {
 
 // outOfStep reports whether clocks are not all about right, or somebody sets one.
 func (p *plan) outOfStep() bool {
-	return slices.ContainsFunc(p.faults, func(f fault) bool { return f.kind == steps }) || slices.ContainsFunc(p.machines, func(m machinePlan) bool {
+	return slices.ContainsFunc(p.faults, func(f fault) bool {
+		return f.kind == steps
+	}) || slices.ContainsFunc(p.machines, func(m machinePlan) bool {
 		return time.Duration(m.clock.start-p.machines[0].clock.start).Abs() > inStep
 	})
 }
 
 // moves reports whether the number of nodes changes in this world.
 func (p *plan) moves() bool {
-	return slices.ContainsFunc(p.faults, func(f fault) bool { return moving(f.kind) || f.kind == rolls })
+	return slices.ContainsFunc(p.faults, func(f fault) bool {
+		return moving(f.kind) || f.kind == rolls
+	})
 }
 
 // traffic is what clients do. They ask at their own pace, whatever becomes of what they asked

@@ -13,25 +13,38 @@ import (
 // copyFaults are found in worlds with two copies, from CopySeeds on.
 func copyFaults() []planted {
 	return []planted{
-		{"a second heir drops its copies, and says that it has taken them in", []promise{lossless, exact}, onMove(func(p *process, m *cluster.Move) {
-			v := p.node.View()
-			m.Entries = slices.DeleteFunc(m.Entries, func(e limiter.Entry) bool {
-				if v.Ring == nil {
-					return false
+		{
+			"a second heir drops its copies, and says that it has taken them in",
+			[]promise{lossless, exact},
+			onMove(func(p *process, m *cluster.Move) {
+				v := p.node.View()
+				m.Entries = slices.DeleteFunc(m.Entries, func(e limiter.Entry) bool {
+					if v.Ring == nil {
+						return false
+					}
+					i, ok := v.Ring.SecondHeir(ring.Partition(limiter.Hash(e.Key)))
+					o := v.Owner(limiter.Hash(e.Key))
+					return ok && v.Ring.Members()[i] == p.machine.id && o >= 0 &&
+						v.Members[o].ID == m.ID
+				})
+			}, nil),
+		},
+		{
+			"a claimer with no copy is believed to have the newest",
+			[]promise{lossless, exact},
+			onMove(func(p *process, m *cluster.Move) {
+				m.Known = nil
+				for _, o := range p.machine.world.machines {
+					for n := range o.boots {
+						m.Known = append(m.Known,
+							cluster.Known{
+								Of: p.machine.world.plan.boot(o.index, n+1), Pass: 1 << 60,
+								Whole: m.Claim,
+							})
+					}
 				}
-				i, ok := v.Ring.SecondHeir(ring.Partition(limiter.Hash(e.Key)))
-				o := v.Owner(limiter.Hash(e.Key))
-				return ok && v.Ring.Members()[i] == p.machine.id && o >= 0 && v.Members[o].ID == m.ID
-			})
-		}, nil)},
-		{"a claimer with no copy is believed to have the newest", []promise{lossless, exact}, onMove(func(p *process, m *cluster.Move) {
-			m.Known = nil
-			for _, o := range p.machine.world.machines {
-				for n := range o.boots {
-					m.Known = append(m.Known, cluster.Known{Of: p.machine.world.plan.boot(o.index, n+1), Pass: 1 << 60, Whole: m.Claim})
-				}
-			}
-		}, nil)},
+			}, nil),
+		},
 	}
 }
 

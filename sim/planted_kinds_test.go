@@ -22,11 +22,15 @@ func kindFaults() []planted {
 				}
 			}
 		}},
-		{"copies are said to be taken in, and dropped", []promise{lossless, exact}, onMove(func(_ *process, m *cluster.Move) {
-			if len(m.Gift) == 0 {
-				m.Entries = nil
-			}
-		}, nil)},
+		{
+			"copies are said to be taken in, and dropped",
+			[]promise{lossless, exact},
+			onMove(func(_ *process, m *cluster.Move) {
+				if len(m.Gift) == 0 {
+					m.Entries = nil
+				}
+			}, nil),
+		},
 	}
 }
 
@@ -46,10 +50,13 @@ func TestPlantedFaultsOfKindsAreCaught(t *testing.T) {
 				if failure == nil {
 					continue
 				}
-				if !slices.ContainsFunc(f.by, func(p promise) bool { return promiseWords[p][0] == failure.Promise }) {
+				if !slices.ContainsFunc(f.by, func(p promise) bool {
+					return promiseWords[p][0] == failure.Promise
+				}) {
 					t.Fatalf("seed %d: caught as %q: %s", seed, failure.Promise, failure.Detail)
 				}
-				t.Logf("seed %d: %s: %s", seed, failure.Promise, strings.SplitN(failure.Detail, "\n", 2)[0])
+				t.Logf("seed %d: %s: %s", seed, failure.Promise,
+					strings.SplitN(failure.Detail, "\n", 2)[0])
 				return
 			}
 			t.Error("not caught")

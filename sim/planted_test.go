@@ -38,9 +38,14 @@ func onDeliver(f func(d door, a *cluster.Ask) *cluster.Answer) func(*process) {
 	return func(p *process) { p.door = disguise{door: p.door, deliver: f} }
 }
 
-func onCheck(f func(p *process, d door, r *cluster.Request, out []cluster.Decision) error) func(*process) {
+func onCheck(f func(p *process, d door, r *cluster.Request, out []cluster.Decision) error) func(
+	*process) {
 	return func(p *process) {
-		p.door = disguise{door: p.door, check: func(d door, r *cluster.Request, out []cluster.Decision) error { return f(p, d, r, out) }}
+		p.door = disguise{door: p.door, check: func(d door, r *cluster.Request,
+			out []cluster.Decision,
+		) error {
+			return f(p, d, r, out)
+		}}
 	}
 }
 
@@ -49,34 +54,46 @@ func onCheck(f func(p *process, d door, r *cluster.Request, out []cluster.Decisi
 // it prints what docs/simulator.md says of them.
 func TestPlantedFaultsAreCaught(t *testing.T) {
 	faults := []planted{
-		{"one node forgets its counters every second", []promise{exact, bounded, kept, lossless}, func(p *process) {
-			if p.machine.index != 0 {
-				return
-			}
-			var forget func()
-			forget = func() {
-				for _, a := range p.machine.world.judge.order {
-					p.node.Table().Reset(p.Now(), a.limit, a.key, a.hash)
+		{
+			"one node forgets its counters every second",
+			[]promise{exact, bounded, kept, lossless},
+			func(p *process) {
+				if p.machine.index != 0 {
+					return
+				}
+				var forget func()
+				forget = func() {
+					for _, a := range p.machine.world.judge.order {
+						p.node.Table().Reset(p.Now(), a.limit, a.key, a.hash)
+					}
+					p.AfterFunc(time.Second, forget)
 				}
 				p.AfterFunc(time.Second, forget)
-			}
-			p.AfterFunc(time.Second, forget)
-		}},
-		{"a take that arrives twice is charged twice", []promise{exact}, onDeliver(func(d door, a *cluster.Ask) *cluster.Answer {
-			for i := range a.Items {
-				a.Items[i].ID = cluster.ID{}
-			}
-			return d.Deliver(a)
-		})},
-		{"a node believes that it is alone and owns everything", []promise{owned, marked}, func(p *process) {
-			if p.machine.index != 1 {
-				return
-			}
-			p.AfterFunc(time.Second, func() {
-				me := ownership.Member{ID: p.machine.id, Boot: ownership.Boot(p.boot)}
-				p.node.Membership().AgreeWithin(ownership.First([]ownership.Member{me}))
-			})
-		}},
+			},
+		},
+		{
+			"a take that arrives twice is charged twice",
+			[]promise{exact},
+			onDeliver(func(d door, a *cluster.Ask) *cluster.Answer {
+				for i := range a.Items {
+					a.Items[i].ID = cluster.ID{}
+				}
+				return d.Deliver(a)
+			}),
+		},
+		{
+			"a node believes that it is alone and owns everything",
+			[]promise{owned, marked},
+			func(p *process) {
+				if p.machine.index != 1 {
+					return
+				}
+				p.AfterFunc(time.Second, func() {
+					me := ownership.Member{ID: p.machine.id, Boot: ownership.Boot(p.boot)}
+					p.node.Membership().AgreeWithin(ownership.First([]ownership.Member{me}))
+				})
+			},
+		},
 		{"a node's clock goes back by an hour", []promise{exact, inTime}, func(p *process) {
 			p.clock = func() limiter.Instant {
 				now := p.now()
@@ -86,126 +103,196 @@ func TestPlantedFaultsAreCaught(t *testing.T) {
 				return now
 			}
 		}},
-		{"refunds are dropped on the way", []promise{exact}, onDeliver(func(d door, a *cluster.Ask) *cluster.Answer {
-			for i := range a.Items {
-				a.Items[i].Cost = max(0, a.Items[i].Cost)
-			}
-			return d.Deliver(a)
-		})},
-		{"an owner says yes where it decided no", []promise{exact, lossless}, onDeliver(func(d door, a *cluster.Ask) *cluster.Answer {
-			answer := d.Deliver(a)
-			for i := range answer.Items {
-				answer.Items[i].Decision.Allowed = true
-			}
-			return answer
-		})},
-		{"what was set aside of several owners is never charged", []promise{exact, bounded, kept}, onDeliver(func(d door, a *cluster.Ask) *cluster.Answer {
-			for i := range a.Items {
-				if it := &a.Items[i]; it.Op == cluster.OpSettle {
-					it.Cost = 0
+		{
+			"refunds are dropped on the way",
+			[]promise{exact},
+			onDeliver(func(d door, a *cluster.Ask) *cluster.Answer {
+				for i := range a.Items {
+					a.Items[i].Cost = max(0, a.Items[i].Cost)
 				}
-			}
-			return d.Deliver(a)
-		})},
-		{"the refusal of one of several owners is ignored", []promise{exact, bounded}, onDeliver(func(d door, a *cluster.Ask) *cluster.Answer {
-			answer := d.Deliver(a)
-			for i := range answer.Items {
-				if a.Items[i].Op == cluster.OpReserve {
+				return d.Deliver(a)
+			}),
+		},
+		{
+			"an owner says yes where it decided no",
+			[]promise{exact, lossless},
+			onDeliver(func(d door, a *cluster.Ask) *cluster.Answer {
+				answer := d.Deliver(a)
+				for i := range answer.Items {
 					answer.Items[i].Decision.Allowed = true
 				}
-			}
-			return answer
-		})},
-		{"a node passes on a yes where it heard no", []promise{honest, bounded}, onCheck(func(p *process, d door, r *cluster.Request, out []cluster.Decision) error {
-			err := d.Check(r, out)
-			for i := range out {
-				if out[i].Source == cluster.SourceForwarded {
-					out[i].Allowed = true
-				}
-			}
-			return err
-		})},
-		{"more is admitted than was decided, and only clients can see it", []promise{bounded}, onCheck(func(p *process, d door, r *cluster.Request, out []cluster.Decision) error {
-			err := d.Check(r, out)
-			for i := range out {
-				if out[i].Source == cluster.SourceForwarded {
-					out[i].Allowed = true
-					p.machine.world.judge.said.byID.put(out[i].ID, &saying{first: out[i].Decision})
-				}
-			}
-			return err
-		})},
-		{"a table holds a key that nobody asked for", []promise{kept}, func(p *process) {
-			l := mustLimit(limiter.Spec{Name: "its own", Algorithm: limiter.FixedWindow, Limit: 1, Per: time.Hour * 24})
-			p.AfterFunc(time.Second, func() { p.node.Table().Take(p.Now(), l, "key-1", limiter.Hash("key-1"), 1) })
-		}},
-		{"keys are told apart by their first ten bytes", []promise{exact, owned, marked}, onDeliver(func(d door, a *cluster.Ask) *cluster.Answer {
-			for i := range a.Items {
-				it := &a.Items[i]
-				it.Key = it.Key[:min(10, len(it.Key))]
-			}
-			return d.Deliver(a)
-		})},
-		{"an owner keeps a key that lies in a frame of the network", []promise{kept, exact}, func(p *process) {
-			borrowed := ""
-			p.door = disguise{door: p.door, deliver: func(d door, a *cluster.Ask) *cluster.Answer {
-				answer := d.Deliver(a)
-				if len(a.Items) == 0 {
-					return answer
-				}
-				if borrowed != "" { // by now it reads otherwise
-					p.node.Table().Take(p.Now(), a.Items[0].Limit, borrowed, limiter.Hash(borrowed), 1)
-				}
-				borrowed = a.Items[0].Key
 				return answer
-			}}
-		}},
-		{"asks are served after their deadline", []promise{inTime}, onDeliver(func(d door, a *cluster.Ask) *cluster.Answer {
-			a.Deadline = a.Deadline.Add(time.Hour)
-			return d.Deliver(a)
-		})},
-		{"decisions without the owner do not say so", []promise{marked, owned}, onCheck(func(p *process, d door, r *cluster.Request, out []cluster.Decision) error {
-			err := d.Check(r, out)
-			for i := range out {
-				out[i].Degraded = false
-			}
-			return err
-		})},
-		{"decisions without the owner are generous", []promise{exact, marked}, onCheck(func(p *process, d door, r *cluster.Request, out []cluster.Decision) error {
-			err := d.Check(r, out)
-			for i := range out {
-				if out[i].Source == cluster.SourceFallback {
-					out[i].Allowed = true
+			}),
+		},
+		{
+			"what was set aside of several owners is never charged",
+			[]promise{exact, bounded, kept},
+			onDeliver(func(d door, a *cluster.Ask) *cluster.Answer {
+				for i := range a.Items {
+					if it := &a.Items[i]; it.Op == cluster.OpSettle {
+						it.Cost = 0
+					}
 				}
-			}
-			return err
-		})},
-		{"a check dawdles after its deadline", []promise{inTime}, onCheck(func(p *process, d door, r *cluster.Request, out []cluster.Decision) error {
-			err := d.Check(r, out)
-			task := p.machine.world.tasks.running
-			p.AfterFunc(20*time.Second, func() { p.machine.world.at(p.machine.world.now, func() { p.do(task.enter) }) })
-			p.machine.world.tasks.wait()
-			return err
-		})},
-		{"somebody waits for nothing", []promise{live}, onCheck(func(p *process, d door, r *cluster.Request, out []cluster.Decision) error {
-			err := d.Check(r, out)
-			if p.machine.world.now > time.Second {
+				return d.Deliver(a)
+			}),
+		},
+		{
+			"the refusal of one of several owners is ignored",
+			[]promise{exact, bounded},
+			onDeliver(func(d door, a *cluster.Ask) *cluster.Answer {
+				answer := d.Deliver(a)
+				for i := range answer.Items {
+					if a.Items[i].Op == cluster.OpReserve {
+						answer.Items[i].Decision.Allowed = true
+					}
+				}
+				return answer
+			}),
+		},
+		{
+			"a node passes on a yes where it heard no",
+			[]promise{honest, bounded},
+			onCheck(func(p *process, d door, r *cluster.Request, out []cluster.Decision) error {
+				err := d.Check(r, out)
+				for i := range out {
+					if out[i].Source == cluster.SourceForwarded {
+						out[i].Allowed = true
+					}
+				}
+				return err
+			}),
+		},
+		{
+			"more is admitted than was decided, and only clients can see it",
+			[]promise{bounded},
+			onCheck(func(p *process, d door, r *cluster.Request, out []cluster.Decision) error {
+				err := d.Check(r, out)
+				for i := range out {
+					if out[i].Source == cluster.SourceForwarded {
+						out[i].Allowed = true
+						p.machine.world.judge.said.byID.put(out[i].ID,
+							&saying{first: out[i].Decision})
+					}
+				}
+				return err
+			}),
+		},
+		{"a table holds a key that nobody asked for", []promise{kept}, func(p *process) {
+			l := mustLimit(limiter.Spec{
+				Name: "its own", Algorithm: limiter.FixedWindow, Limit: 1,
+				Per: time.Hour * 24,
+			})
+			p.AfterFunc(time.Second, func() {
+				p.node.Table().Take(p.Now(), l, "key-1", limiter.Hash("key-1"), 1)
+			})
+		}},
+		{
+			"keys are told apart by their first ten bytes",
+			[]promise{exact, owned, marked},
+			onDeliver(func(d door, a *cluster.Ask) *cluster.Answer {
+				for i := range a.Items {
+					it := &a.Items[i]
+					it.Key = it.Key[:min(10, len(it.Key))]
+				}
+				return d.Deliver(a)
+			}),
+		},
+		{
+			"an owner keeps a key that lies in a frame of the network",
+			[]promise{kept, exact},
+			func(p *process) {
+				borrowed := ""
+				p.door = disguise{
+					door: p.door,
+					deliver: func(d door, a *cluster.Ask) *cluster.Answer {
+						answer := d.Deliver(a)
+						if len(a.Items) == 0 {
+							return answer
+						}
+						if borrowed != "" { // by now it reads otherwise
+							p.node.Table().Take(p.Now(), a.Items[0].Limit, borrowed,
+								limiter.Hash(borrowed), 1)
+						}
+						borrowed = a.Items[0].Key
+						return answer
+					},
+				}
+			},
+		},
+		{
+			"asks are served after their deadline",
+			[]promise{inTime},
+			onDeliver(func(d door, a *cluster.Ask) *cluster.Answer {
+				a.Deadline = a.Deadline.Add(time.Hour)
+				return d.Deliver(a)
+			}),
+		},
+		{
+			"decisions without the owner do not say so",
+			[]promise{marked, owned},
+			onCheck(func(p *process, d door, r *cluster.Request, out []cluster.Decision) error {
+				err := d.Check(r, out)
+				for i := range out {
+					out[i].Degraded = false
+				}
+				return err
+			}),
+		},
+		{
+			"decisions without the owner are generous",
+			[]promise{exact, marked},
+			onCheck(func(p *process, d door, r *cluster.Request, out []cluster.Decision) error {
+				err := d.Check(r, out)
+				for i := range out {
+					if out[i].Source == cluster.SourceFallback {
+						out[i].Allowed = true
+					}
+				}
+				return err
+			}),
+		},
+		{
+			"a check dawdles after its deadline",
+			[]promise{inTime},
+			onCheck(func(p *process, d door, r *cluster.Request, out []cluster.Decision) error {
+				err := d.Check(r, out)
+				task := p.machine.world.tasks.running
+				p.AfterFunc(20*time.Second, func() {
+					p.machine.world.at(p.machine.world.now, func() { p.do(task.enter) })
+				})
 				p.machine.world.tasks.wait()
-			}
-			return err
-		})},
+				return err
+			}),
+		},
+		{
+			"somebody waits for nothing",
+			[]promise{live},
+			onCheck(func(p *process, d door, r *cluster.Request, out []cluster.Decision) error {
+				err := d.Check(r, out)
+				if p.machine.world.now > time.Second {
+					p.machine.world.tasks.wait()
+				}
+				return err
+			}),
+		},
 		{"a timer goes on for ever", []promise{live}, func(p *process) {
 			var tick func()
 			tick = func() { p.AfterFunc(time.Second, tick) }
 			tick()
 		}},
-		{"a request with an empty key is let in", []promise{refused}, onCheck(func(p *process, d door, r *cluster.Request, out []cluster.Decision) error {
-			r.Items = slices.DeleteFunc(r.Items, func(it cluster.Item) bool { return it.Key == "" })
-			if len(r.Items) < len(out) {
-				return d.Check(r, out[:len(r.Items)])
-			}
-			return d.Check(r, out)
-		})},
+		{
+			"a request with an empty key is let in",
+			[]promise{refused},
+			onCheck(func(p *process, d door, r *cluster.Request, out []cluster.Decision) error {
+				r.Items = slices.DeleteFunc(r.Items, func(it cluster.Item) bool {
+					return it.Key == ""
+				})
+				if len(r.Items) < len(out) {
+					return d.Check(r, out[:len(r.Items)])
+				}
+				return d.Check(r, out)
+			}),
+		},
 		{"a key panics", []promise{sound}, onDeliver(func(d door, a *cluster.Ask) *cluster.Answer {
 			if a.Items[0].Key == "key-3" {
 				panic("three is not a key")
@@ -215,14 +302,16 @@ func TestPlantedFaultsAreCaught(t *testing.T) {
 	}
 	var table strings.Builder
 	fmt.Fprintf(&table, "| fault | caught by | seed | at | decisions |\n|---|---|---|---|---|\n")
-	faults = slices.Concat(faults, handoverFaults(), foreignFaults(), strictFaults(), deniedFaults())
+	faults = slices.Concat(faults, handoverFaults(), foreignFaults(), strictFaults(),
+		deniedFaults())
 	if !testing.Short() {
 		faults = append(faults, rareFaults()...)
 	}
 	catch := func(f planted, first uint64) {
 		t.Run(f.name, func(t *testing.T) {
 			if c, ok := f.catch(t, first); ok {
-				fmt.Fprintf(&table, "| %s | %s | %d | %.3f s | %d |\n", f.name, c.promise, c.seed, c.at, c.decisions)
+				fmt.Fprintf(&table, "| %s | %s | %d | %.3f s | %d |\n", f.name, c.promise, c.seed,
+					c.at, c.decisions)
 			}
 		})
 	}
@@ -284,8 +373,11 @@ func (f *planted) catch(t *testing.T, first uint64) (c caught, ok bool) {
 			continue
 		}
 		c.promise, c.seed, c.at = failure.Promise, seed, failure.AtMS/1000
-		if !slices.ContainsFunc(f.by, func(p promise) bool { return failure.Promise == promiseWords[p][0] }) {
-			t.Errorf("seed %d: caught as %q, which it does not break: %s", seed, failure.Promise, failure.Detail)
+		if !slices.ContainsFunc(f.by, func(p promise) bool {
+			return failure.Promise == promiseWords[p][0]
+		}) {
+			t.Errorf("seed %d: caught as %q, which it does not break: %s", seed, failure.Promise,
+				failure.Detail)
 			return c, false
 		}
 		return c, true
@@ -296,7 +388,9 @@ func (f *planted) catch(t *testing.T, first uint64) (c caught, ok bool) {
 
 // onMove plants a fault in what a node hears about partitions, before it hears it, and in what it
 // answers.
-func onMove(before func(p *process, m *cluster.Move), after func(p *process, m *cluster.Move, a *cluster.MoveAnswer)) func(*process) {
+func onMove(before func(p *process, m *cluster.Move),
+	after func(p *process, m *cluster.Move, a *cluster.MoveAnswer),
+) func(*process) {
 	return func(p *process) {
 		p.door = disguise{door: p.door, deliver: func(d door, a *cluster.Ask) *cluster.Answer {
 			if a.Move != nil && before != nil {
@@ -314,36 +408,66 @@ func onMove(before func(p *process, m *cluster.Move), after func(p *process, m *
 // handoverFaults are of the kind that loses counters when nodes come and go.
 func handoverFaults() []planted {
 	return []planted{
-		{"a gift comes without the last changes of its counters", []promise{exact, bounded, kept, lossless}, onMove(func(_ *process, m *cluster.Move) {
-			if len(m.Gift) > 0 {
-				m.Entries, m.Holds = nil, nil
-			}
-		}, nil)},
-		{"partitions change hands without any of their counters", []promise{exact, bounded, kept}, onMove(func(_ *process, m *cluster.Move) {
-			m.Entries, m.Holds = nil, nil
-		}, nil)},
-		{"copies for heirs are dropped and said to be taken in", []promise{exact, bounded, kept, lossless}, onMove(func(p *process, m *cluster.Move) {
-			v := p.node.View()
-			m.Entries = slices.DeleteFunc(m.Entries, func(e limiter.Entry) bool {
-				o := v.Owner(limiter.Hash(e.Key))
-				return o >= 0 && v.Members[o].ID == m.ID
-			})
-		}, nil)},
-		// The claimer has no whole copy, so it marks what it decides, though nothing has failed.
-		{"the holder of a partition calls it free", []promise{owned, exact, once, marked}, onMove(nil, func(_ *process, _ *cluster.Move, a *cluster.MoveAnswer) {
-			for i := range a.Standings {
-				if a.Standings[i] == cluster.StandingHeld {
-					a.Standings[i] = cluster.StandingFree
+		{
+			"a gift comes without the last changes of its counters",
+			[]promise{exact, bounded, kept, lossless},
+			onMove(func(_ *process, m *cluster.Move) {
+				if len(m.Gift) > 0 {
+					m.Entries, m.Holds = nil, nil
 				}
-			}
-		})},
-		{"a gift is refused after it was taken", []promise{owned, exact, once, agreed}, onMove(nil, func(_ *process, m *cluster.Move, a *cluster.MoveAnswer) {
-			a.Refused = slices.Clone(m.Gift)
-		})},
-		{"a gift is confirmed and not taken", []promise{exact, bounded, kept, marked, agreed}, onMove(func(_ *process, m *cluster.Move) { m.Gift = nil }, nil)},
-		{"takes that are remembered do not move with a gift", []promise{exact, once}, onMove(func(_ *process, m *cluster.Move) {
-			m.Taken = nil
-		}, nil)},
+			}, nil),
+		},
+		{
+			"partitions change hands without any of their counters",
+			[]promise{exact, bounded, kept},
+			onMove(func(_ *process, m *cluster.Move) {
+				m.Entries, m.Holds = nil, nil
+			}, nil),
+		},
+		{
+			"copies for heirs are dropped and said to be taken in",
+			[]promise{exact, bounded, kept, lossless},
+			onMove(func(p *process, m *cluster.Move) {
+				v := p.node.View()
+				m.Entries = slices.DeleteFunc(m.Entries, func(e limiter.Entry) bool {
+					o := v.Owner(limiter.Hash(e.Key))
+					return o >= 0 && v.Members[o].ID == m.ID
+				})
+			}, nil),
+		},
+		// The claimer has no whole copy, so it marks what it decides, though nothing has failed.
+		{
+			"the holder of a partition calls it free",
+			[]promise{owned, exact, once, marked},
+			onMove(nil, func(_ *process, _ *cluster.Move, a *cluster.MoveAnswer) {
+				for i := range a.Standings {
+					if a.Standings[i] == cluster.StandingHeld {
+						a.Standings[i] = cluster.StandingFree
+					}
+				}
+			}),
+		},
+		{
+			"a gift is refused after it was taken",
+			[]promise{owned, exact, once, agreed},
+			onMove(nil, func(_ *process, m *cluster.Move, a *cluster.MoveAnswer) {
+				a.Refused = slices.Clone(m.Gift)
+			}),
+		},
+		{
+			"a gift is confirmed and not taken",
+			[]promise{exact, bounded, kept, marked, agreed},
+			onMove(func(_ *process, m *cluster.Move) {
+				m.Gift = nil
+			}, nil),
+		},
+		{
+			"takes that are remembered do not move with a gift",
+			[]promise{exact, once},
+			onMove(func(_ *process, m *cluster.Move) {
+				m.Taken = nil
+			}, nil),
+		},
 	}
 }
 
@@ -351,20 +475,27 @@ func handoverFaults() []planted {
 // no worse than what was forgiven there once.
 func strictFaults() []planted {
 	return []planted{
-		{"a node's clock hides from it that it was stopped", []promise{owned, exact, bounded, inTime, honest}, func(p *process) {
-			last, hidden := p.now(), time.Duration(0)
-			p.clock = func() limiter.Instant {
-				now := p.now()
-				if gap := time.Duration(now - last); gap > 250*time.Millisecond && p.machine.thawed >= 0 {
-					hidden += gap
+		{
+			"a node's clock hides from it that it was stopped",
+			[]promise{owned, exact, bounded, inTime, honest},
+			func(p *process) {
+				last, hidden := p.now(), time.Duration(0)
+				p.clock = func() limiter.Instant {
+					now := p.now()
+					if gap := time.Duration(now - last); gap > 250*time.Millisecond &&
+						p.machine.thawed >= 0 {
+						hidden += gap
+					}
+					last = now
+					return now.Add(-hidden)
 				}
-				last = now
-				return now.Add(-hidden)
-			}
-		}},
+			},
+		},
 		{"a gift is not taken from the giver", []promise{agreed}, func(p *process) {
 			var offered []uint16
-			onMove(func(_ *process, m *cluster.Move) { offered, m.Gift = m.Gift, nil }, func(_ *process, _ *cluster.Move, a *cluster.MoveAnswer) {
+			onMove(func(_ *process, m *cluster.Move) {
+				offered, m.Gift = m.Gift, nil
+			}, func(_ *process, _ *cluster.Move, a *cluster.MoveAnswer) {
 				a.Refused = slices.Clone(offered)
 			})(p)
 		}},
@@ -374,20 +505,31 @@ func strictFaults() []planted {
 // rareFaults show in few worlds only, so it takes long to find one.
 func rareFaults() []planted {
 	return []planted{
-		{"a gift comes once more, a second later, as a new one", []promise{exact, useful, owned, marked}, comesAgain},
+		{
+			"a gift comes once more, a second later, as a new one",
+			[]promise{exact, useful, owned, marked},
+			comesAgain,
+		},
 	}
 }
 
 // foreignFaults are those that other limiters are known for.
 func foreignFaults() []planted {
 	return []planted{
-		{"a late copy overwrites what an owner has counted since", []promise{exact, bounded, kept}, onMove((*process).echo, nil)},
+		{
+			"a late copy overwrites what an owner has counted since",
+			[]promise{exact, bounded, kept},
+			onMove((*process).echo, nil),
+		},
 		{"nodes send askers round in a circle", []promise{marked, owned}, func(p *process) {
 			p.door = disguise{door: p.door, deliver: func(d door, a *cluster.Ask) *cluster.Answer {
 				answer, v := d.Deliver(a), p.node.View()
 				for i := range answer.Items {
 					if next := (v.Self + 1) % len(v.Members); next != v.Self {
-						answer.Items[i] = cluster.AnswerItem{Status: cluster.StatusNotOwner, Owner: v.Members[next].ID}
+						answer.Items[i] = cluster.AnswerItem{
+							Status: cluster.StatusNotOwner,
+							Owner:  v.Members[next].ID,
+						}
 					}
 				}
 				return answer
@@ -399,7 +541,11 @@ func foreignFaults() []planted {
 				return d.Deliver(a)
 			}}
 		}},
-		{"windows end by the asking node's clock, if that is late", []promise{exact, bounded}, byAskersClock},
+		{
+			"windows end by the asking node's clock, if that is late",
+			[]promise{exact, bounded},
+			byAskersClock,
+		},
 	}
 }
 
@@ -413,7 +559,8 @@ func (p *process) echo(m *cluster.Move) {
 	sender, from := w.byID[m.ID], m.From
 	entries := slices.Clone(m.Entries)
 	for i := range entries {
-		entries[i].Key, entries[i].State = strings.Clone(entries[i].Key), slices.Clone(entries[i].State)
+		entries[i].Key, entries[i].State = strings.Clone(entries[i].Key),
+			slices.Clone(entries[i].State)
 	}
 	p.AfterFunc(500*time.Millisecond, func() {
 		o := sender.process
@@ -450,7 +597,10 @@ func comesAgain(p *process) {
 			p.AfterFunc(time.Second, func() {
 				last[again.From]++
 				again.Sequence, again.Term = last[again.From], again.Term+1<<40
-				inner.Deliver(&cluster.Ask{Hop: 1, Deadline: p.Now().Add(time.Second), Move: &again})
+				inner.Deliver(&cluster.Ask{
+					Hop: 1, Deadline: p.Now().Add(time.Second),
+					Move: &again,
+				})
 			})
 		}
 		return d.Deliver(a)
@@ -481,19 +631,23 @@ func byAskersClock(p *process) {
 // Owners remember a take for two seconds. A second copy that comes later than that has them charge
 // twice, and the judge sees it.
 func TestLateCopiesAreCaught(t *testing.T) {
-	late := planted{"asks arrive once more after three seconds", []promise{once, exact}, func(p *process) {
-		p.door = disguise{door: p.door, deliver: func(d door, a *cluster.Ask) *cluster.Answer {
-			if len(a.Items) > 0 && a.Move == nil && a.Items[0].Hold == nil {
-				again := *a
-				again.Items, again.Deadline = slices.Clone(a.Items), a.Deadline.Add(time.Hour)
-				for i := range again.Items {
-					again.Items[i].Key = strings.Clone(a.Items[i].Key)
+	late := planted{
+		"asks arrive once more after three seconds",
+		[]promise{once, exact},
+		func(p *process) {
+			p.door = disguise{door: p.door, deliver: func(d door, a *cluster.Ask) *cluster.Answer {
+				if len(a.Items) > 0 && a.Move == nil && a.Items[0].Hold == nil {
+					again := *a
+					again.Items, again.Deadline = slices.Clone(a.Items), a.Deadline.Add(time.Hour)
+					for i := range again.Items {
+						again.Items[i].Key = strings.Clone(a.Items[i].Key)
+					}
+					p.AfterFunc(3*time.Second, func() { d.Deliver(&again) })
 				}
-				p.AfterFunc(3*time.Second, func() { d.Deliver(&again) })
-			}
-			return d.Deliver(a)
-		}}
-	}}
+				return d.Deliver(a)
+			}}
+		},
+	}
 	late.catch(t, 1)
 }
 

@@ -52,7 +52,8 @@ func (r *ScenarioReport) WriteSVG(w io.Writer) error {
 	top := y
 	panels := r.panels()
 	var axes strings.Builder
-	axes, p.Builder = p.Builder, axes // the bands of events go behind everything, and need to know how far down it goes
+	// the bands of events go behind everything, and need to know how far down it goes
+	axes, p.Builder = p.Builder, axes
 	for i := range panels {
 		y = p.panel(&panels[i], y)
 	}
@@ -103,18 +104,30 @@ func (r *ScenarioReport) panels() (all []panel) {
 		rate := func(of func(t *LimitTick) int64) []float64 {
 			return values(func(i int) float64 { return float64(of(&l.Ticks[i])) / second })
 		}
-		all = append(all, panel{title: clip(l.Limit, 30) + ", units per second", height: 150, lines: []plotLine{
-			{"asked", "asked", true, rate(func(t *LimitTick) int64 { return t.Asked })},
-			{"without the owner", "degraded", true, rate(func(t *LimitTick) int64 { return t.Degraded })},
-			{"one limiter", "ideal", false, rate(func(t *LimitTick) int64 { return t.Ideal })},
-			{"admitted", "admitted", false, rate(func(t *LimitTick) int64 { return t.Admitted })},
-		}})
+		all = append(all, panel{
+			title: clip(l.Limit, 30) + ", units per second", height: 150,
+			lines: []plotLine{
+				{"asked", "asked", true, rate(func(t *LimitTick) int64 { return t.Asked })},
+				{"without the owner", "degraded", true, rate(func(t *LimitTick) int64 {
+					return t.Degraded
+				})},
+				{"one limiter", "ideal", false, rate(func(t *LimitTick) int64 { return t.Ideal })},
+				{"admitted", "admitted", false, rate(func(t *LimitTick) int64 {
+					return t.Admitted
+				})},
+			},
+		})
 		sum := 0.0
 		for i := range l.Ticks {
 			sum += float64(l.Ticks[i].Extra)
 			tooMuch[i] += sum
 		}
 	}
+	return append(all, r.costs(tooMuch, values)...)
+}
+
+// costs are the plots of what was admitted beyond the limits, and of what answers cost.
+func (r *ScenarioReport) costs(tooMuch []float64, values func(func(int) float64) []float64) []panel {
 	wait := func(of func(t *Tick) float64) []float64 {
 		return values(func(i int) float64 {
 			if r.Ticks[i].Answers == 0 {
@@ -123,19 +136,26 @@ func (r *ScenarioReport) panels() (all []panel) {
 			return of(&r.Ticks[i])
 		})
 	}
-	return append(all,
-		panel{title: "admitted beyond the limits so far, units", height: 70, lines: []plotLine{{"extra", "extra", true, tooMuch}}},
-		panel{title: "clients waited, ms", height: 90, log: true, lines: []plotLine{
+	return []panel{
+		{
+			title: "admitted beyond the limits so far, units", height: 70,
+			lines: []plotLine{{"extra", "extra", true, tooMuch}},
+		},
+		{title: "clients waited, ms", height: 90, log: true, lines: []plotLine{
 			{"p99", "p99", false, wait(func(t *Tick) float64 { return t.P99MS })},
 			{"p50", "p50", false, wait(func(t *Tick) float64 { return t.P50MS })},
 		}},
-		panel{title: "messages between nodes per answer", height: 60, lines: []plotLine{
-			{"messages", "messages", false, wait(func(t *Tick) float64 { return per(t.Messages, t.Answers) })},
+		{title: "messages between nodes per answer", height: 60, lines: []plotLine{
+			{"messages", "messages", false, wait(func(t *Tick) float64 {
+				return per(t.Messages, t.Answers)
+			})},
 		}},
-		panel{title: "bytes between nodes per answer", height: 60, lines: []plotLine{
-			{"bytes", "bytes", false, wait(func(t *Tick) float64 { return per(t.Bytes, t.Answers) })},
+		{title: "bytes between nodes per answer", height: 60, lines: []plotLine{
+			{"bytes", "bytes", false, wait(func(t *Tick) float64 {
+				return per(t.Bytes, t.Answers)
+			})},
 		}},
-	)
+	}
 }
 
 // x is where an instant lies.
@@ -158,8 +178,10 @@ func (p *picture) text(x, y float64, class, anchor, text string) {
 // begin.
 func (p *picture) header(r *ScenarioReport) (y float64) {
 	y = 26
-	fmt.Fprintf(p, `<text x="16" y="%.1f" class="title" font-size="16">%s</text>`+"\n", y, html.EscapeString(clip(r.Name, 60)))
-	p.text(plotRight, y, "dim", "end", fmt.Sprintf("%d nodes, %s, seed %d", len(r.World.Clocks), spanText(r.World.LengthMS), r.Seed))
+	fmt.Fprintf(p, `<text x="16" y="%.1f" class="title" font-size="16">%s</text>`+"\n", y,
+		html.EscapeString(clip(r.Name, 60)))
+	p.text(plotRight, y, "dim", "end", fmt.Sprintf("%d nodes, %s, seed %d", len(r.World.Clocks),
+		spanText(r.World.LengthMS), r.Seed))
 	y += 8
 	const columns = 2
 	for i, m := range p.marks {
@@ -172,7 +194,8 @@ func (p *picture) header(r *ScenarioReport) (y float64) {
 		if m.Extra > 0 {
 			cost = fmt.Sprintf(": %d extra", m.Extra)
 		}
-		p.text(x+22, y, "", "", clip(fmt.Sprintf("%s  %s%s", spanText(m.AtMS), m.What, cost), int(math.Floor((pictureWidth/columns-40)/charWidth))))
+		p.text(x+22, y, "", "", clip(fmt.Sprintf("%s  %s%s", spanText(m.AtMS), m.What, cost),
+			int(math.Floor((pictureWidth/columns-40)/charWidth))))
 	}
 	if len(p.marks) > 0 {
 		y += 6
@@ -215,9 +238,11 @@ func (p *picture) events(top, bottom float64) {
 		x := p.x(m.AtMS)
 		y := top - 12 - float64(rows[i])*rowHeight
 		if m.UntilMS > m.AtMS {
-			fmt.Fprintf(p, `<rect class="span" x="%.1f" y="%.1f" width="%.1f" height="%.1f"/>`+"\n", x, y, p.x(m.UntilMS)-x, bottom-y)
+			fmt.Fprintf(p, `<rect class="span" x="%.1f" y="%.1f" width="%.1f" height="%.1f"/>`+"\n",
+				x, y, p.x(m.UntilMS)-x, bottom-y)
 		}
-		fmt.Fprintf(p, `<line class="event" x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f"/>`+"\n", x, y, x, bottom)
+		fmt.Fprintf(p, `<line class="event" x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f"/>`+"\n", x, y,
+			x, bottom)
 		p.badge(x, y, i+1)
 	}
 }
@@ -236,7 +261,8 @@ func (p *picture) panel(plot *panel, y float64) float64 {
 			if l.area {
 				fmt.Fprintf(p, `<polygon class="%s" points="%.1f,%.1f %.1f,%.1f %.1f,%.1f %.1f,%.1f"/>`+"\n", l.class, x, y-15, x+14, y-15, x+14, y-6, x, y-6)
 			} else {
-				fmt.Fprintf(p, `<polyline class="%s" points="%.1f,%.1f %.1f,%.1f"/>`+"\n", l.class, x, y-10, x+14, y-10)
+				fmt.Fprintf(p, `<polyline class="%s" points="%.1f,%.1f %.1f,%.1f"/>`+"\n", l.class,
+					x, y-10, x+14, y-10)
 			}
 			x -= 12
 		}
@@ -250,7 +276,8 @@ func (p *picture) panel(plot *panel, y float64) float64 {
 		return y + plot.height*(1-v/high)
 	}
 	for _, v := range ticks {
-		fmt.Fprintf(p, `<line class="grid" x1="%d" y1="%.1f" x2="%d" y2="%.1f"/>`+"\n", plotLeft, at(v), plotRight, at(v))
+		fmt.Fprintf(p, `<line class="grid" x1="%d" y1="%.1f" x2="%d" y2="%.1f"/>`+"\n", plotLeft,
+			at(v), plotRight, at(v))
 		p.text(plotLeft-8, at(v)+4, "dim", "end", brief(v))
 	}
 	for i := range plot.lines {
@@ -268,11 +295,14 @@ func (p *picture) line(l *plotLine, floor float64, at func(float64) float64) {
 		switch {
 		case len(points) == 0:
 		case l.area:
-			fmt.Fprintf(p, `<polygon class="%s" points="%.1f,%.1f %s %.1f,%.1f"/>`+"\n", l.class, first, floor, strings.Join(points, " "), last, floor)
+			fmt.Fprintf(p, `<polygon class="%s" points="%.1f,%.1f %s %.1f,%.1f"/>`+"\n", l.class,
+				first, floor, strings.Join(points, " "), last, floor)
 		case len(points) == 1:
-			fmt.Fprintf(p, `<polyline class="%s" points="%s %s"/>`+"\n", l.class, points[0], points[0])
+			fmt.Fprintf(p, `<polyline class="%s" points="%s %s"/>`+"\n", l.class, points[0],
+				points[0])
 		default:
-			fmt.Fprintf(p, `<polyline class="%s" points="%s"/>`+"\n", l.class, strings.Join(points, " "))
+			fmt.Fprintf(p, `<polyline class="%s" points="%s"/>`+"\n", l.class,
+				strings.Join(points, " "))
 		}
 		points = points[:0]
 	}
@@ -305,7 +335,8 @@ func (plot *panel) scale() (low, high float64, ticks []float64) {
 		low, high = 1, 1
 	}
 	if plot.log {
-		low, high = math.Pow(10, math.Floor(math.Log10(low))), math.Pow(10, math.Ceil(math.Log10(high)))
+		low, high = math.Pow(10, math.Floor(math.Log10(low))),
+			math.Pow(10, math.Ceil(math.Log10(high)))
 		if low == high {
 			high *= 10
 		}
@@ -337,12 +368,15 @@ func niceStep(x float64) float64 {
 // timeAxis draws the axis below all plots.
 func (p *picture) timeAxis(y float64) float64 {
 	step := timeStep(time.Duration(p.end * 1e6))
-	fmt.Fprintf(p, `<line class="axis" x1="%d" y1="%.1f" x2="%d" y2="%.1f"/>`+"\n", plotLeft, y, plotRight, y)
+	fmt.Fprintf(p, `<line class="axis" x1="%d" y1="%.1f" x2="%d" y2="%.1f"/>`+"\n", plotLeft, y,
+		plotRight, y)
 	for t := time.Duration(0); millis(t) <= p.end*1.0001; t += step {
 		x := p.x(millis(t))
-		fmt.Fprintf(p, `<line class="axis" x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f"/>`+"\n", x, y, x, y+4)
+		fmt.Fprintf(p, `<line class="axis" x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f"/>`+"\n", x, y, x,
+			y+4)
 		label := spanText(millis(t))
-		p.text(min(x, pictureWidth-2-charWidth*float64(utf8.RuneCountInString(label))/2), y+rowHeight, "dim", "middle", label)
+		p.text(min(x, pictureWidth-2-charWidth*float64(utf8.RuneCountInString(label))/2),
+			y+rowHeight, "dim", "middle", label)
 	}
 	return y + rowHeight + 4
 }
@@ -350,7 +384,10 @@ func (p *picture) timeAxis(y float64) float64 {
 // timeStep is a pause between labels of a time axis that people would choose.
 func timeStep(end time.Duration) time.Duration {
 	const labels = 11
-	steps := []time.Duration{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 15_000, 30_000, 60_000, 120_000, 300_000, 600_000, 900_000, 1_800_000}
+	steps := []time.Duration{
+		1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 15_000,
+		30_000, 60_000, 120_000, 300_000, 600_000, 900_000, 1_800_000,
+	}
 	for _, ms := range steps {
 		if step := ms * time.Millisecond; end/step < labels {
 			return step

@@ -54,14 +54,18 @@ func look(t *testing.T, svg string) (labels []box, points [][2]float64, whole bo
 				whole = box{"the picture", 0, 0, number(size[2]), number(size[3])}
 			case "circle":
 				x, y, r := number(at["cx"]), number(at["cy"]), number(at["r"])
-				labels = append(labels, box{fmt.Sprintf("disc at %v %v", x, y), x - r, y - r, x + r, y + r})
+				labels = append(labels, box{
+					fmt.Sprintf("disc at %v %v", x, y), x - r, y - r, x + r,
+					y + r,
+				})
 			case "polyline", "polygon":
 				for pair := range strings.FieldsSeq(at["points"]) {
 					x, y, _ := strings.Cut(pair, ",")
 					points = append(points, [2]float64{number(x), number(y)})
 				}
 			case "line":
-				points = append(points, [2]float64{number(at["x1"]), number(at["y1"])}, [2]float64{number(at["x2"]), number(at["y2"])})
+				points = append(points, [2]float64{number(at["x1"]), number(at["y1"])},
+					[2]float64{number(at["x2"]), number(at["y2"])})
 			}
 		case xml.CharData:
 			if at[""] != "text" || at["class"] == "sign" { // signs lie on their discs
@@ -126,7 +130,8 @@ faults:
 			t.Errorf("%s: %d labels, %d points: is that a picture?", name, len(labels), len(points))
 		}
 		for i, a := range labels {
-			if a.left < whole.left || a.top < whole.top || a.right > whole.right || a.bottom > whole.bottom {
+			if a.left < whole.left || a.top < whole.top || a.right > whole.right ||
+				a.bottom > whole.bottom {
 				t.Errorf("%s: %+v lies outside", name, a)
 			}
 			for _, b := range labels[:i] {
@@ -151,7 +156,8 @@ func TestPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, bad := range []string{"<script", "http://", "https://", "<b>"} {
-		if text := strings.ReplaceAll(page.String(), `xmlns="http://www.w3.org/2000/svg"`, ""); strings.Contains(text, bad) {
+		if text := strings.ReplaceAll(page.String(), `xmlns="http://www.w3.org/2000/svg"`,
+			""); strings.Contains(text, bad) {
 			t.Errorf("the page has %q in it", bad)
 		}
 	}
@@ -162,7 +168,9 @@ func TestPage(t *testing.T) {
 	}
 	r.Failure = &Failure{Promise: "exact", Says: "x < y", Events: []string{"a < b"}}
 	page.Reset()
-	if err := r.WriteHTML(&page); err != nil || !strings.Contains(page.String(), "A promise was broken") || !strings.Contains(page.String(), "a &lt; b") {
+	if err := r.WriteHTML(&page); err != nil ||
+		!strings.Contains(page.String(), "A promise was broken") ||
+		!strings.Contains(page.String(), "a &lt; b") {
 		t.Errorf("a broken promise is not shown: %v", err)
 	}
 }

@@ -19,19 +19,21 @@ import (
 // between: loose is the most generous that no promise forbids, strict the least. They become one
 // again when nothing is left of what was carried.
 type reference struct {
-	loose    naiveState
-	strict   *naiveState   // nil while there is nothing to tell apart
-	by       *process      // who decided last; nil if nobody has
-	last     time.Duration // when
-	came     time.Duration // when it was last carried from one node to another
-	fences   uint64        // how often who decided had let go of all that it held
-	unseen   time.Duration // until when charges may come that nobody sees
-	blind    time.Duration // until when they may count
-	held     time.Duration // until when something may be set aside of it, and charged a little later than is known here
-	late     []int64       // what is charged by then
-	backs    int64         // what is given back by then
-	back     int64         // as much of it as may still come after what is charged
-	unphased bool          // it has been held, and has not told since when time passes for it (phased)
+	loose  naiveState
+	strict *naiveState   // nil while there is nothing to tell apart
+	by     *process      // who decided last; nil if nobody has
+	last   time.Duration // when
+	came   time.Duration // when it was last carried from one node to another
+	fences uint64        // how often who decided had let go of all that it held
+	unseen time.Duration // until when charges may come that nobody sees
+	blind  time.Duration // until when they may count
+	// until when something may be set aside of it, and charged a little later than is known here
+	held  time.Duration
+	late  []int64 // what is charged by then
+	backs int64   // what is given back by then
+	back  int64   // as much of it as may still come after what is charged
+	// it has been held, and has not told since when time passes for it (phased)
+	unphased bool
 	touched  time.Duration // when it was last charged, as far as is known
 	hindsight
 	owings
@@ -75,7 +77,9 @@ const (
 
 // take holds a decision against the reference, which then stands as after it. want is what was due,
 // where that is known.
-func (r *reference) take(now limiter.Instant, it *asked, got limiter.Decision) (v verdict, want limiter.Decision) {
+func (r *reference) take(now limiter.Instant, it *asked, got limiter.Decision) (v verdict,
+	want limiter.Decision,
+) {
 	s := it.account.spec
 	blind, debt := r.isDark(), r.owing()
 	if r.strict == nil && (blind || debt > 0) {
@@ -205,7 +209,8 @@ func (r *reference) paid(a *account, p, by *process, id cluster.ID, cost int64) 
 	x := owing{by, id}
 	now := p.machine.world.now
 	if _, known := r.owed[x]; known {
-		r.debts = append(r.debts[max(0, len(r.debts)-mostDebts):], charged{now, p.now(), max(0, cost)})
+		r.debts = append(r.debts[max(0, len(r.debts)-mostDebts):],
+			charged{now, p.now(), max(0, cost)})
 	}
 	d := r.owed[x]
 	if d.until <= now || p != r.by {
@@ -215,7 +220,8 @@ func (r *reference) paid(a *account, p, by *process, id cluster.ID, cost int64) 
 		strict := r.loose
 		r.strict = &strict
 	}
-	r.strict.charge(p.now(), a.spec, min(cost, a.limit.Capacity())) // on_error: allow admits any cost
+	// on_error: allow admits any cost
+	r.strict.charge(p.now(), a.spec, min(cost, a.limit.Capacity()))
 	r.owed[x] = promissory{until: now}
 	r.unpaid--
 	if !timed(a.spec) {
@@ -253,7 +259,8 @@ func (r *reference) goBlind(p *process, until, counts time.Duration) {
 func forgets(s *limiter.Spec) time.Duration {
 	switch s.Algorithm {
 	case limiter.GCRA, limiter.LeakyBucket:
-		return time.Duration(min(float64(capacityOf(s))*float64(s.Per)/float64(s.Limit), float64(limiter.MaxFill))) + 1
+		return time.Duration(min(float64(capacityOf(s))*float64(s.Per)/float64(s.Limit),
+			float64(limiter.MaxFill))) + 1
 	case limiter.TokenBucket:
 		return time.Duration((s.Limit+s.Refill-1)/s.Refill+1) * s.Per
 	case limiter.FixedWindow:
@@ -313,7 +320,10 @@ func (r *reference) learn(now limiter.Instant, s *limiter.Spec, got limiter.Deci
 		r.strict = nil
 	case s.Algorithm == limiter.TokenBucket && used > 0:
 		mark := now.Add(got.ResetAfter - time.Duration((used+s.Refill-1)/s.Refill)*s.Per)
-		r.loose, r.strict = naiveState{naiveKinds: naiveKinds{missing: used, mark: mark, phased: true}}, nil
+		r.loose, r.strict = naiveState{naiveKinds: naiveKinds{
+			missing: used, mark: mark,
+			phased: true,
+		}}, nil
 	default:
 		return
 	}
@@ -323,7 +333,9 @@ func (r *reference) learn(now limiter.Instant, s *limiter.Spec, got limiter.Deci
 	}
 }
 
-func (r *reference) takeExactly(now limiter.Instant, it *asked, got limiter.Decision) (verdict, limiter.Decision) {
+func (r *reference) takeExactly(now limiter.Instant, it *asked, got limiter.Decision) (verdict,
+	limiter.Decision,
+) {
 	s := it.account.spec
 	forgettable := r.loose.forgettable(now, s)
 	before := r.loose
@@ -364,7 +376,8 @@ func (r *reference) commit(now limiter.Instant, it *asked, allowed bool) {
 		r.charge(now, s, it.cost)
 		r.strict.charge(now, s, it.cost)
 	default: // a refusal may have its price
-		if !r.isHeld() && !r.loose.peek(now, s, it.cost).Allowed { // while something is set aside, it has none
+		// while something is set aside, it has none
+		if !r.isHeld() && !r.loose.peek(now, s, it.cost).Allowed {
 			r.loose.take(now, s, it.cost)
 		}
 		r.strict.take(now, s, it.cost)
@@ -406,7 +419,8 @@ func (r *reference) mayHave(now limiter.Instant, it *asked, allowed bool) {
 	switch s := it.account.spec; {
 	case it.op == cluster.OpReset:
 		r.loose = naiveState{}
-		r.unphased = r.unphased || phased(s) // time passes for what comes since from then on, or from when it did before
+		// time passes for what comes since from then on, or from when it did before
+		r.unphased = r.unphased || phased(s)
 	case it.cost < 0:
 		r.loose.charge(now, s, it.cost)
 	case allowed:

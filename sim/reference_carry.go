@@ -17,11 +17,13 @@ func (j *judge) bring(a *account, p *process) {
 	r, now := &a.reference, j.world.now
 	before := r.by
 	r.by = p
-	if before == nil && j.backBy > now { // who has it from a file may return copies that it has got since as well
+	// who has it from a file may return copies that it has got since as well
+	if before == nil && j.backBy > now {
 		r.goBlind(p, j.backBy, forgets(a.spec))
 	}
 	switch {
-	case before == nil, before == p && j.gifts[ring.Partition(a.hash)] <= r.last && p.node.Stats().Fenced.Load() == r.fences:
+	case before == nil, before == p && j.gifts[ring.Partition(a.hash)] <= r.last &&
+		p.node.Stats().Fenced.Load() == r.fences:
 	default:
 		j.allowed.of[anyMove]++
 		st, lost, counted := j.found(a, p)
@@ -45,7 +47,9 @@ func (j *judge) bring(a *account, p *process) {
 			j.doubt(a)
 		}
 		if t := p.machine.thawed; t >= 0 && now < t+longCarriage+forgets(a.spec) {
-			r.goBlind(p, now, forgets(a.spec)) // copies that lay at its door while it was frozen are as old as that, and say that they are new
+			// copies that lay at its door while it was frozen are as old as that, and say that they
+			// are new
+			r.goBlind(p, now, forgets(a.spec))
 		}
 	}
 	r.last, r.fences = now, p.node.Stats().Fenced.Load()
@@ -292,7 +296,8 @@ func (j *judge) moved(from, p *process, m *cluster.Move) {
 	for _, g := range m.Gift {
 		j.gifts[g], j.givers[g] = j.world.now, from
 		if p.node.HoldsPartition(int(g)) {
-			if j.holders[g] != from && j.holders[g] != p && j.holders[g] != nil { // who gives it has taken it over, and decided nothing since
+			// who gives it has taken it over, and decided nothing since
+			if j.holders[g] != from && j.holders[g] != p && j.holders[g] != nil {
 				j.claims[g] = j.world.now
 			}
 			j.holdsNow(int(g), p)

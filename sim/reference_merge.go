@@ -71,7 +71,8 @@ func (j *judge) meets(from, p *process, m *cluster.Move) {
 		}
 		r, at := &a.reference, p.now()
 		k := slices.IndexFunc(r.others, func(x ownCount) bool { return x.process == from })
-		if k < 0 && !from.node.Holds(a.hash) && !slices.Contains(m.Gift, uint16(ring.Partition(a.hash))) {
+		if k < 0 && !from.node.Holds(a.hash) &&
+			!slices.Contains(m.Gift, uint16(ring.Partition(a.hash))) {
 			continue
 		}
 		if r.strict == nil {
@@ -106,7 +107,9 @@ func (st *naiveState) merge(o *naiveState, now limiter.Instant, s *limiter.Spec)
 		}
 	case limiter.SlidingLog:
 		live := func(log []limiter.Instant) []limiter.Instant {
-			return slices.DeleteFunc(slices.Clone(log), func(t limiter.Instant) bool { return t.Add(s.Per) <= now })
+			return slices.DeleteFunc(slices.Clone(log), func(t limiter.Instant) bool {
+				return t.Add(s.Per) <= now
+			})
 		}
 		long, short := live(st.log), live(o.log)
 		if len(long) < len(short) {

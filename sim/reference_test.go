@@ -17,17 +17,28 @@ func TestWhoCrashesMayForgetEverything(t *testing.T) {
 		costs []int64
 	}{
 		"refusals that count": {
-			limiter.Spec{Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 1, CountRejected: true},
+			limiter.Spec{
+				Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 1,
+				CountRejected: true,
+			},
 			[]int64{1, 1, 1, crash, 1},
 		},
-		"what was forgotten before": {limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 2}, []int64{2, crash, 2, crash, 2}},
-		"huge amounts given back":   {limiter.Spec{Algorithm: limiter.LeakyBucket, Limit: 50}, []int64{1, back, back, 1, crash, 1}},
+		"what was forgotten before": {
+			limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 2},
+			[]int64{2, crash, 2, crash, 2},
+		},
+		"huge amounts given back": {
+			limiter.Spec{Algorithm: limiter.LeakyBucket, Limit: 50},
+			[]int64{1, back, back, 1, crash, 1},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.spec.Name, test.spec.Per = "a", time.Hour
 			w := newWorld(&plan{
-				seed: 1, sky: outage, machines: []machinePlan{{clock: clock{start: 1_700_000_000_000_000_000}}}, sweepEvery: 5 * time.Second,
-				limits: []rule{{Spec: test.spec}},
+				seed: 1, sky: outage,
+				machines:   []machinePlan{{clock: clock{start: 1_700_000_000_000_000_000}}},
+				sweepEvery: 5 * time.Second,
+				limits:     []rule{{Spec: test.spec}},
 			}, nil)
 			m, truth := w.machines[0], naive{keys: make(map[naiveKey]*naiveState)}
 			one, other := w.judge.account("a", "one"), w.judge.account("a", "other")
@@ -39,8 +50,12 @@ func TestWhoCrashesMayForgetEverything(t *testing.T) {
 					continue
 				}
 				now := m.process.now()
-				items := []asked{{account: one, cost: cost}, {account: other}} // the other never falls: nothing is asked of it
-				got := []limiter.Decision{truth.take(now, one.spec, "one", cost), truth.take(now, other.spec, "other", 0)}
+				// the other never falls: nothing is asked of it
+				items := []asked{{account: one, cost: cost}, {account: other}}
+				got := []limiter.Decision{
+					truth.take(now, one.spec, "one", cost),
+					truth.take(now, other.spec, "other", 0),
+				}
 				w.judge.bring(one, m.process)
 				w.judge.bring(other, m.process)
 				if got[0].Allowed {
@@ -61,14 +76,17 @@ func TestWhoCrashesMayForgetEverything(t *testing.T) {
 func TestWhatWasGivenBackMayComeBackOnAnotherClock(t *testing.T) {
 	spec := limiter.Spec{Name: "a", Algorithm: limiter.FixedWindow, Limit: 10, Per: time.Hour}
 	w := newWorld(&plan{
-		seed: 1, sky: outage, machines: []machinePlan{{clock: clock{start: 1_700_000_000_000_000_000}}}, sweepEvery: 5 * time.Second,
-		limits: []rule{{Spec: spec}},
+		seed: 1, sky: outage,
+		machines:   []machinePlan{{clock: clock{start: 1_700_000_000_000_000_000}}},
+		sweepEvery: 5 * time.Second,
+		limits:     []rule{{Spec: spec}},
 	}, nil)
 	m, one, copied := w.machines[0], w.judge.account("a", "one"), naiveState{}
 	takes := func(cost int64, state *naiveState) {
 		t.Helper()
 		w.judge.bring(one, m.process)
-		w.judge.decidesOne(m.process, &asked{account: one, cost: cost}, state.take(m.process.now(), one.spec, cost))
+		w.judge.decidesOne(m.process, &asked{account: one, cost: cost},
+			state.take(m.process.now(), one.spec, cost))
 		if f := w.judge.failure; f != nil {
 			t.Fatalf("%s: %s", f.Promise, f.Detail)
 		}

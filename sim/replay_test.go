@@ -18,7 +18,9 @@ const accessLog = `203.0.113.9 - frank [10/Oct/2025:13:55:36 -0700] "GET /a.gif?
 198.51.100.1 - - [10/Oct/2025:13:55:37 -0700] "GET / HTTP/1.1" 200 17
 `
 
-func reads(t *testing.T, text string, format logFormat, key string, skip bool) ([]logged, int, error) {
+func reads(t *testing.T, text string, format logFormat, key string, skip bool) ([]logged, int,
+	error,
+) {
 	t.Helper()
 	k, err := parsePattern(key, nil)
 	if err != nil {
@@ -30,7 +32,8 @@ func reads(t *testing.T, text string, format logFormat, key string, skip bool) (
 }
 
 func TestCommonLogIsRead(t *testing.T) {
-	all, _, err := reads(t, accessLog, &commonLog{}, "{ip} {user} {method} {path} {query} {status} {bytes} {referer} {agent}", false)
+	all, _, err := reads(t, accessLog, &commonLog{},
+		"{ip} {user} {method} {path} {query} {status} {bytes} {referer} {agent}", false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +41,8 @@ func TestCommonLogIsRead(t *testing.T) {
 	want := []logged{
 		{start, "203.0.113.9 frank GET /a.gif x=1 200 2326  ", 1},
 		{start, `2001:db8::7 - POST /login  401 0 https://example.org/"q" curl/8 "x" y`, 1},
-		{start + 1e9, "198.51.100.1 - GET /  200 17  ", 1}, // it stands in the log after one that came later
+		// it stands in the log after one that came later
+		{start + 1e9, "198.51.100.1 - GET /  200 17  ", 1},
 		{start + 2e9, "203.0.113.9 Jane Doe -   408 0  ", 1},
 	}
 	if !slices.Equal(all, want) {
@@ -47,7 +51,8 @@ func TestCommonLogIsRead(t *testing.T) {
 	spreadSeconds(all)
 	for i, ns := range []int64{start + 250e6, start + 750e6, start + 1500e6, start + 2500e6} {
 		if all[i].at != ns {
-			t.Errorf("request %d comes at %d, want %d: requests of one second are spread over it", i, all[i].at-start, ns-start)
+			t.Errorf("request %d comes at %d, want %d: requests of one second are spread over it",
+				i, all[i].at-start, ns-start)
 		}
 	}
 }
@@ -62,7 +67,11 @@ func TestJSONLinesAreRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	start := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC).UnixNano()
-	want := []logged{{start + 500e6, "7/true", 1}, {start + 1250e6, "seven/x", 1}, {start + 2250e6, "7.5/x", 1}}
+	want := []logged{
+		{start + 500e6, "7/true", 1},
+		{start + 1250e6, "seven/x", 1},
+		{start + 2250e6, "7.5/x", 1},
+	}
 	if !slices.Equal(all, want) {
 		t.Errorf("got %v, want %v", all, want)
 	}
@@ -76,18 +85,42 @@ func TestBadLinesAreSaid(t *testing.T) {
 		format     logFormat
 	}{
 		{"hello", "access.log:2: must be like", &commonLog{}},
-		{`1.2.3.4 - - [yesterday] "GET / HTTP/1.0" 200 1`, `access.log:2: its time, "yesterday"`, &commonLog{}},
-		{`1.2.3.4 - - [10/Oct/2025:13:55:36 -0700] "GET / HTTP/1.0 200 1`, "access.log:2: must be like", &commonLog{}},
-		{`1.2.3.4 - - [10/Oct/2025:13:55:36 -0700] "GET / HTTP/1.0" OK 1`, `access.log:2: its status, "OK", is no number`, &commonLog{}},
-		{`1.2.3.4 - - [10/Oct/1955:13:55:36 -0700] "GET / HTTP/1.0" 200 1`, "access.log:2: its time, 1955-10-10T20:55:36Z, is not from 1971", &commonLog{}},
-		{strings.Repeat("x", maxLogLine+10), "access.log:2: has more than 65536 bytes", &commonLog{}},
+		{
+			`1.2.3.4 - - [yesterday] "GET / HTTP/1.0" 200 1`, `access.log:2: its time, "yesterday"`,
+			&commonLog{},
+		},
+		{
+			`1.2.3.4 - - [10/Oct/2025:13:55:36 -0700] "GET / HTTP/1.0 200 1`,
+			"access.log:2: must be like", &commonLog{},
+		},
+		{
+			`1.2.3.4 - - [10/Oct/2025:13:55:36 -0700] "GET / HTTP/1.0" OK 1`,
+			`access.log:2: its status, "OK", is no number`, &commonLog{},
+		},
+		{
+			`1.2.3.4 - - [10/Oct/1955:13:55:36 -0700] "GET / HTTP/1.0" 200 1`,
+			"access.log:2: its time, 1955-10-10T20:55:36Z, is not from 1971", &commonLog{},
+		},
+		{
+			strings.Repeat("x", maxLogLine+10), "access.log:2: has more than 65536 bytes",
+			&commonLog{},
+		},
 		{`[]`, "access.log:2: must be a JSON object", &jsonLog{timeField: "ts"}},
 		{`{"ts":1} {}`, "access.log:2: must be one JSON object", &jsonLog{timeField: "ts"}},
 		{`{"time":1}`, `access.log:2: has no field "ts"`, &jsonLog{timeField: "ts"}},
-		{`{"ts":"noon","ip":"x"}`, `access.log:2: its time, "noon", is neither`, &jsonLog{timeField: "ts"}},
+		{
+			`{"ts":"noon","ip":"x"}`, `access.log:2: its time, "noon", is neither`,
+			&jsonLog{timeField: "ts"},
+		},
 		{`{"ts":1700000000}`, `access.log:2: has no field "ip"`, &jsonLog{timeField: "ts"}},
-		{`{"ts":1700000000,"ip":["a"]}`, `access.log:2: its field "ip" is no text`, &jsonLog{timeField: "ts"}},
-		{`{"ts":1700000000,"ip":""}`, "access.log:2: its key has 0 bytes", &jsonLog{timeField: "ts"}},
+		{
+			`{"ts":1700000000,"ip":["a"]}`, `access.log:2: its field "ip" is no text`,
+			&jsonLog{timeField: "ts"},
+		},
+		{
+			`{"ts":1700000000,"ip":""}`, "access.log:2: its key has 0 bytes",
+			&jsonLog{timeField: "ts"},
+		},
 	} {
 		first := fine
 		if c.line[0] == '{' || c.line[0] == '[' {
@@ -98,8 +131,10 @@ func TestBadLinesAreSaid(t *testing.T) {
 		if !errors.As(err, &at) || at.Line != 2 || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%.80s\ngot:  %v\nwant: %s", c.line, err, c.want)
 		}
-		if all, skipped, err := reads(t, first+c.line+"\n"+first, c.format, "{ip}", true); err != nil || len(all) != 2 || skipped != 1 {
-			t.Errorf("%.80s: asked to skip: %d read, %d skipped, %v", c.line, len(all), skipped, err)
+		if all, skipped, err := reads(t, first+c.line+"\n"+first, c.format, "{ip}", true); err !=
+			nil || len(all) != 2 || skipped != 1 {
+			t.Errorf("%.80s: asked to skip: %d read, %d skipped, %v", c.line, len(all), skipped,
+				err)
 		}
 	}
 	if _, _, err := reads(t, "", &commonLog{}, "{ip}", true); err == nil {
@@ -130,7 +165,8 @@ func TestCommonTimes(t *testing.T) {
 	for _, text := range []string{
 		"10/Oct/2025:13:55:36 -0700", "10/Oct/2025:13:55:59 -0700", "10/Oct/2025:13:55:00 -0700",
 		"10/Oct/2025:13:55:00 +0200", "10/Oct/2025:13:56:01 +0200", "11/Oct/2025:13:56:01 +0200",
-		"10/Oct/2025:13:55:60 -0700", "10/Oct/2025:13:55:0x -0700", "10/Oct/2025:13:55: 1 -0700", "",
+		"10/Oct/2025:13:55:60 -0700", "10/Oct/2025:13:55:0x -0700",
+		"10/Oct/2025:13:55: 1 -0700", "",
 		"10/Oct/2025:13:55:01 -07000",
 	} {
 		got, err := m.parse([]byte(text))
@@ -147,7 +183,10 @@ type wrapped [2]string
 func (w wrapped) field(name string) ([]byte, error) { return []byte(w[0] + name + w[1]), nil }
 
 func TestPatterns(t *testing.T) {
-	for text, want := range map[string]string{"": "", "x": "x", "{ip}": "<ip>", "a{ip}b{user}": "a<ip>b<user>"} {
+	for text, want := range map[string]string{
+		"": "", "x": "x", "{ip}": "<ip>",
+		"a{ip}b{user}": "a<ip>b<user>",
+	} {
 		p, err := parsePattern(text, commonFields)
 		if err != nil {
 			t.Fatal(err)
@@ -157,9 +196,12 @@ func TestPatterns(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"{": "a { without a }", "}": "a } without a {", "{}": "the name of a field", "{a{b}": "the name of a field", "{colour}": "there is no field {colour}; there are: ip,",
+		"{": "a { without a }", "}": "a } without a {", "{}": "the name of a field",
+		"{a{b}":    "the name of a field",
+		"{colour}": "there is no field {colour}; there are: ip,",
 	} {
-		if _, err := parsePattern(text, commonFields); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := parsePattern(text, commonFields); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", text, err, want)
 		}
 	}
@@ -169,7 +211,8 @@ func TestPatterns(t *testing.T) {
 // where they did.
 func TestLogIsReplayed(t *testing.T) {
 	scenario := func(more string) *Scenario {
-		text := fmt.Sprintf("nodes: 3\nlimits: [{name: page, algorithm: fixed_window, limit: 1, per: 1m}]\ntraffic: [{log: access.log, limit: page, key: '{ip}'%s}]\n", more)
+		text := fmt.Sprintf(
+			"nodes: 3\nlimits: [{name: page, algorithm: fixed_window, limit: 1, per: 1m}]\ntraffic: [{log: access.log, limit: page, key: '{ip}'%s}]\n", more)
 		s, err := ReadScenario("f", []byte(text), func(name string) (io.ReadCloser, error) {
 			if name != "access.log" {
 				t.Errorf("opens %q", name)
@@ -185,18 +228,22 @@ func TestLogIsReplayed(t *testing.T) {
 	if want := 2500 * time.Millisecond; s.plan.length != want+1 {
 		t.Errorf("lasts %v, want %v, as long as the log", s.plan.length, want)
 	}
-	if got := s.plan.machines[0].clock.start; int64(got) != time.Date(2025, 10, 10, 20, 55, 36, 0, time.UTC).UnixNano() {
+	if got := s.plan.machines[0].clock.start; int64(got) != time.Date(2025, 10, 10, 20, 55, 36, 0,
+		time.UTC).UnixNano() {
 		t.Errorf("clocks begin at %d, want the log's beginning", got)
 	}
 	r := s.Run()
-	if sum := r.Limits[0].Sum; !r.OK() || sum.Asked != 4 || sum.Admitted != 3 || sum.Denied != 1 || sum.Ideal != 3 {
+	if sum := r.Limits[0].Sum; !r.OK() || sum.Asked != 4 || sum.Admitted != 3 || sum.Denied != 1 ||
+		sum.Ideal != 3 {
 		t.Errorf("%+v; want three of four admitted: one address asks twice within a minute", sum)
 	}
 	if s := scenario(", speed: 10"); s.plan.length != 250*time.Millisecond+1 {
 		t.Errorf("ten times as fast, it lasts %v", s.plan.length)
 	}
 	var text strings.Builder
-	if err := r.WriteText(&text); err != nil || !strings.Contains(text.String(), "access.log: 4 requests, 0 bad lines skipped, 1 times as fast") {
+	if err := r.WriteText(&text); err != nil ||
+		!strings.Contains(text.String(),
+			"access.log: 4 requests, 0 bad lines skipped, 1 times as fast") {
 		t.Error(text.String())
 	}
 }
@@ -217,7 +264,8 @@ func FuzzCommonLog(f *testing.F) {
 		}
 		for _, name := range commonFields {
 			value, err := l.field(name)
-			if err != nil || len(value) >= len(line) || name == "ip" && !bytes.HasPrefix(line, value) {
+			if err != nil || len(value) >= len(line) || name == "ip" &&
+				!bytes.HasPrefix(line, value) {
 				t.Errorf("%s is %q in %q (%v)", name, value, line, err)
 			}
 		}
@@ -240,7 +288,8 @@ func FuzzJSONLog(f *testing.F) {
 		if at.UnixNano() == 0 && at.Unix() != 0 && at.Year() > 1970 && at.Year() < 2200 {
 			t.Error("a time that cannot be told in nanoseconds")
 		}
-		if value, err := l.field(name); err == nil && len(value) == 0 && !strings.Contains(string(line), `""`) {
+		if value, err := l.field(name); err == nil && len(value) == 0 &&
+			!strings.Contains(string(line), `""`) {
 			t.Errorf("%q is nothing", name)
 		}
 	})
@@ -249,7 +298,8 @@ func FuzzJSONLog(f *testing.F) {
 // Whatever stands in a file, it is a scenario or faults that say where.
 func FuzzScenario(f *testing.F) {
 	f.Add([]byte(plain))
-	f.Add([]byte(plain + "faults: [{at: 1s, partition: n1 | n2..n3, for: 1s}, {at: 5s, rolling_restart: all}, {at: 6s, clock_step: n2, by: -1h}, {at: 7s, join: n3}]\nclocks: {n2: {ahead: 3h, drift_ppm: -7}}\nlinks: {loss: 1%, delay: 1ms}\nstart: 2026-03-01T00:00:00Z\n"))
+	f.Add([]byte(plain +
+		"faults: [{at: 1s, partition: n1 | n2..n3, for: 1s}, {at: 5s, rolling_restart: all}, {at: 6s, clock_step: n2, by: -1h}, {at: 7s, join: n3}]\nclocks: {n2: {ahead: 3h, drift_ppm: -7}}\nlinks: {loss: 1%, delay: 1ms}\nstart: 2026-03-01T00:00:00Z\n"))
 	f.Add([]byte("nodes: 1\nlimits: [{name: a, algorithm: gcra, limit: 1, per: 1s}]\ninline: [a]\ntraffic: [{at: 1s, to: n1 n1+3ms, atomic: true, items: [{limit: a, brought: true, key_hex: 00ff, cost: -3, op: take, id: 3, times: 2}]}]\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		s, err := ReadScenario("f", text, noLogs)

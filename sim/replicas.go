@@ -13,8 +13,9 @@ import (
 
 // replica is what is known of a key of a replicated limit.
 type replica struct {
-	own    map[*process]*naiveState // with what each has charged itself
-	all    naiveState               // with what all have, as far as limit and debt reach, by the clock of the first machine
+	own map[*process]*naiveState // with what each has charged itself
+	// with what all have, as far as limit and debt reach, by the clock of the first machine
+	all    naiveState
 	credit int64                    // that was given back, and may arrive anywhere
 	reset  bool                     // it was, so nothing is known
 	said   map[replicaID]heldAnswer // by a node under an ID
@@ -44,17 +45,21 @@ func (j *judge) observeReplica(h *hearing, i int) bool {
 	return true
 }
 
-func (j *judge) decidesReplica(p *process, a *account, it *cluster.Item, d *cluster.Decision, together bool) {
+func (j *judge) decidesReplica(p *process, a *account, it *cluster.Item, d *cluster.Decision,
+	together bool,
+) {
 	r, now, s := a.replica, p.now(), a.spec
 	j.checked[marked]++
-	if bound := int64(len(p.node.View().Members)-1) * a.limit.Capacity(); d.Bound != bound || d.Degraded {
+	if bound := int64(len(p.node.View().Members)-1) * a.limit.Capacity(); d.Bound != bound ||
+		d.Degraded {
 		j.fail(marked, "%s decides on %s under %s, which is replicated, and states a bound of %d where it is %d", p.machine.id, keyText(a.key), s.Name, d.Bound, bound)
 	}
 	got := d.Decision
 	got.Allowed = got.Allowed && !d.Shadow
 	if it.ID != (cluster.ID{}) && it.Op != cluster.OpPeek {
 		id := replicaID{p, it.ID}
-		if before, again := r.said[id]; again && before.got == got && j.world.now < before.at+memory+memory/1000 {
+		if before, again := r.said[id]; again && before.got == got &&
+			j.world.now < before.at+memory+memory/1000 {
 			return
 		}
 		r.said[id] = heldAnswer{got, j.world.now}
@@ -89,15 +94,18 @@ func (j *judge) heardReplica(h *hearing, i int, d *cluster.Decision, yes bool) {
 	a := t.account
 	switch {
 	case a.spec.Unlimited && (it.Op == cluster.OpTake && !d.Allowed || d.Degraded):
-		j.fail(useful, "%s answers for %s under %s, which is unlimited: %s", p.machine.id, keyText(it.Key), a.spec.Name, answerText(d))
+		j.fail(useful, "%s answers for %s under %s, which is unlimited: %s", p.machine.id,
+			keyText(it.Key), a.spec.Name, answerText(d))
 		return
 	case a.replica != nil && (d.Source != cluster.SourceReplica || d.Owner != p.machine.id):
-		j.fail(owned, "%s, asked for %s under %s, which is replicated, says that %s decided (%s)", p.machine.id, keyText(it.Key), a.spec.Name, d.Owner, d.Source)
+		j.fail(owned, "%s, asked for %s under %s, which is replicated, says that %s decided (%s)",
+			p.machine.id, keyText(it.Key), a.spec.Name, d.Owner, d.Source)
 		return
 	}
 	j.tallies[a.spec.Name].count(it, d)
 	t.settled = true
-	if a.replica == nil || !yes || !d.Allowed || d.Shadow || it.Op != cluster.OpTake || it.Cost <= 0 || t.counted {
+	if a.replica == nil || !yes || !d.Allowed || d.Shadow || it.Op != cluster.OpTake ||
+		it.Cost <= 0 || t.counted {
 		return
 	}
 	t.counted = true
@@ -107,8 +115,11 @@ func (j *judge) heardReplica(h *hearing, i int, d *cluster.Decision, yes bool) {
 		boots += m.boots
 	}
 	j.checked[bounded]++
-	if over := a.heard.excess(a.supply.capacity*int64(boots), j.supplied(a)); over > 0 && j.world.plan.sky == calm {
-		j.fail(bounded, "%s under %s: %d nodes have admitted at least %d more than the bound that they state", keyText(a.key), a.spec.Name, boots, (over+a.supply.unit-1)/a.supply.unit)
+	if over := a.heard.excess(a.supply.capacity*int64(boots), j.supplied(a)); over > 0 &&
+		j.world.plan.sky == calm {
+		j.fail(bounded,
+			"%s under %s: %d nodes have admitted at least %d more than the bound that they state",
+			keyText(a.key), a.spec.Name, boots, (over+a.supply.unit-1)/a.supply.unit)
 	}
 }
 
@@ -127,7 +138,8 @@ func (j *judge) auditReplicas(p *process) {
 		}
 		j.checked[kept]++
 		got := held(a)
-		if most := r.all.peek(j.world.machines[0].clock.at(j.world.now), a.spec, 0).Remaining + 1; got.Remaining > most {
+		if most := r.all.peek(j.world.machines[0].clock.at(j.world.now), a.spec, 0).Remaining +
+			1; got.Remaining > most {
 			j.fail(kept, "%s holds for %s under %s, which is replicated:\n  %s\nwhere all together have charged so much that no more than %d are left", p.machine.id, keyText(a.key), a.spec.Name,
 				decisionText(got), most)
 		}

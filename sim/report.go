@@ -41,11 +41,12 @@ type WorldReport struct {
 	Duplicates float64       `json:"duplicates"`
 	InOrder    bool          `json:"in_order"`
 	Keys       int           `json:"keys"`
-	Skew       string        `json:"skew"`                // how keys are drawn
-	Agents     int           `json:"agents"`              // of the nodes: they own no keys
-	Distances  int           `json:"distances"`           // links that are longer than others
-	Calendars  int           `json:"calendars,omitempty"` // limits of whose windows of a calendar one has ended
-	LengthMS   float64       `json:"length_ms"`
+	Skew       string        `json:"skew"`      // how keys are drawn
+	Agents     int           `json:"agents"`    // of the nodes: they own no keys
+	Distances  int           `json:"distances"` // links that are longer than others
+	// limits of whose windows of a calendar one has ended
+	Calendars int     `json:"calendars,omitempty"`
+	LengthMS  float64 `json:"length_ms"`
 }
 
 // ClockReport is one node and its clock.
@@ -57,14 +58,17 @@ type ClockReport struct {
 
 // RequestReport counts what clients asked.
 type RequestReport struct {
-	Requests   int `json:"requests"`
-	Items      int `json:"items"`                // of them all
-	Visits     int `json:"visits"`               // requests and their repeats that reached a node
-	Absent     int `json:"absent"`               // found their node down
-	Refused    int `json:"refused"`              // answered with an error
-	Remembered int `json:"remembered,omitempty"` // items denied by a node that remembers what their owner has said
-	CutOff     int `json:"cut_off,omitempty"`    // visits that were answered by who must have noticed that it was cut off from most
-	Spread     int `json:"spread,omitempty"`     // visits of takes that stand or fall together, with several owners
+	Requests int `json:"requests"`
+	Items    int `json:"items"`   // of them all
+	Visits   int `json:"visits"`  // requests and their repeats that reached a node
+	Absent   int `json:"absent"`  // found their node down
+	Refused  int `json:"refused"` // answered with an error
+	// items denied by a node that remembers what their owner has said
+	Remembered int `json:"remembered,omitempty"`
+	// visits that were answered by who must have noticed that it was cut off from most
+	CutOff int `json:"cut_off,omitempty"`
+	// visits of takes that stand or fall together, with several owners
+	Spread int `json:"spread,omitempty"`
 }
 
 // LimitReport counts what clients heard about one limit.
@@ -148,7 +152,10 @@ func (r *Report) OK() bool { return r.Failure == nil }
 
 func newLimitReport(rule *limitRule) *LimitReport {
 	s := &rule.limit.Spec
-	return &LimitReport{Name: s.Name, Algorithm: s.Algorithm.String(), Limit: s.Limit, PerMS: s.Per.Milliseconds(), Burst: s.Burst, Inline: rule.inline}
+	return &LimitReport{
+		Name: s.Name, Algorithm: s.Algorithm.String(), Limit: s.Limit,
+		PerMS: s.Per.Milliseconds(), Burst: s.Burst, Inline: rule.inline,
+	}
 }
 
 // count adds a decision as its client heard it.
@@ -173,14 +180,19 @@ func (w *world) report() *Report {
 	r := &Report{
 		Seed: p.seed,
 		World: WorldReport{
-			Sky:     string(p.sky),
-			DelayMS: [3]float64{millis(p.weather.near), millis(p.weather.mean), millis(p.weather.far)},
-			Loss:    p.weather.loss, Duplicates: p.weather.twice, InOrder: p.weather.inOrder,
+			Sky: string(p.sky),
+			DelayMS: [3]float64{
+				millis(p.weather.near), millis(p.weather.mean),
+				millis(p.weather.far),
+			},
+			Loss: p.weather.loss, Duplicates: p.weather.twice, InOrder: p.weather.inOrder,
 			Keys: p.traffic.keys, Skew: p.traffic.skew, LengthMS: millis(p.length),
 		},
-		Requests: w.judge.requests, Messages: w.network.tally, Faults: w.faults, Holds: w.judge.books.report,
-		Loss: w.judge.loss, Available: w.judge.presence.report,
-		VirtualMS: millis(w.now), Events: w.trace.events, TraceHash: fmt.Sprintf("%016x", w.trace.sum()), Failure: w.judge.failure,
+		Requests: w.judge.requests, Messages: w.network.tally, Faults: w.faults,
+		Holds: w.judge.books.report,
+		Loss:  w.judge.loss, Available: w.judge.presence.report,
+		VirtualMS: millis(w.now), Events: w.trace.events,
+		TraceHash: fmt.Sprintf("%016x", w.trace.sum()), Failure: w.judge.failure,
 	}
 	r.World.Distances = len(p.distances)
 	for _, m := range w.machines {
@@ -188,18 +200,25 @@ func (w *world) report() *Report {
 			r.World.Agents++
 		}
 		offset := time.Duration(m.clock.start - w.machines[0].clock.start)
-		r.World.Clocks = append(r.World.Clocks, ClockReport{Name: m.id, OffsetMS: millis(offset), DriftPPM: m.clock.drift})
+		r.World.Clocks = append(r.World.Clocks, ClockReport{
+			Name: m.id, OffsetMS: millis(offset),
+			DriftPPM: m.clock.drift,
+		})
 	}
 	for i := range w.rules {
 		if s := &w.rules[i].limit.Spec; s.Calendar != 0 {
-			if _, end := calendarWindow(s, w.machines[0].clock.at(0)); end <= w.machines[0].clock.at(w.now) {
+			if _, end := calendarWindow(s,
+				w.machines[0].clock.at(0)); end <= w.machines[0].clock.at(w.now) {
 				r.World.Calendars++
 			}
 		}
 		r.Limits = append(r.Limits, w.judge.tallies[w.rules[i].limit.Name])
 	}
 	for i := range promises {
-		r.Promises = append(r.Promises, PromiseReport{Name: promiseWords[i][0], Checked: w.judge.checked[i]})
+		r.Promises = append(r.Promises, PromiseReport{
+			Name:    promiseWords[i][0],
+			Checked: w.judge.checked[i],
+		})
 	}
 	r.allowed = w.judge.allowed
 	r.Allowed = r.allowed.reports()
@@ -221,23 +240,33 @@ func (r *Report) WriteJSON(w io.Writer) error {
 func (r *Report) WriteText(w io.Writer) error {
 	var b strings.Builder
 	x, m, q := &r.World, &r.Messages, &r.Requests
-	fmt.Fprintf(&b, "seed %d: %d nodes, %s, %.1f s of virtual time, trace %s\n\n", r.Seed, len(x.Clocks), x.Sky, r.VirtualMS/1000, r.TraceHash)
-	fmt.Fprintf(&b, "clocks    %v apart, %+d to %+d µs a second\n", x.apart(), x.drift(slices.Min), x.drift(slices.Max))
-	fmt.Fprintf(&b, "network   %.3g ms + %.3g ms on average, at most %.3g ms; %.3g%% lost,\n          %.3g%% doubled, %s\n",
-		x.DelayMS[0], x.DelayMS[1], x.DelayMS[2], 100*x.Loss, 100*x.Duplicates, map[bool]string{true: "in order", false: "in any order"}[x.InOrder])
-	fmt.Fprintf(&b, "messages  %d sent, %d lost, %d doubled, %d overtaken,\n          %d turned away; %d calls timed out\n",
+	fmt.Fprintf(&b, "seed %d: %d nodes, %s, %.1f s of virtual time, trace %s\n\n", r.Seed,
+		len(x.Clocks), x.Sky, r.VirtualMS/1000, r.TraceHash)
+	fmt.Fprintf(&b, "clocks    %v apart, %+d to %+d µs a second\n", x.apart(), x.drift(slices.Min),
+		x.drift(slices.Max))
+	fmt.Fprintf(&b,
+		"network   %.3g ms + %.3g ms on average, at most %.3g ms; %.3g%% lost,\n          %.3g%% doubled, %s\n",
+		x.DelayMS[0], x.DelayMS[1], x.DelayMS[2], 100*x.Loss, 100*x.Duplicates,
+		map[bool]string{true: "in order", false: "in any order"}[x.InOrder])
+	fmt.Fprintf(&b,
+		"messages  %d sent, %d lost, %d doubled, %d overtaken,\n          %d turned away; %d calls timed out\n",
 		m.Sent, m.Lost, m.Doubled, m.Overtaken, m.Refused, m.TimedOut)
 	f := &r.Faults
-	fmt.Fprintf(&b, "faults    %d crashes, %d freezes, %d cuts, %d clocks set\n", f.Crashes, f.Freezes, f.Cuts, f.Steps)
-	fmt.Fprintf(&b, "members   %d joins, %d leaves, %d restarts, %d rolling, %d agents,\n          %d longer links\n",
+	fmt.Fprintf(&b, "faults    %d crashes, %d freezes, %d cuts, %d clocks set\n", f.Crashes,
+		f.Freezes, f.Cuts, f.Steps)
+	fmt.Fprintf(&b,
+		"members   %d joins, %d leaves, %d restarts, %d rolling, %d agents,\n          %d longer links\n",
 		f.Joins, f.Leaves, f.Restarts, f.Rolls, x.Agents, x.Distances)
 	if f.Saves > 0 {
-		fmt.Fprintf(&b, "disks     %d files written, %d starts with what a file says\n", f.Saves, f.Restored)
+		fmt.Fprintf(&b, "disks     %d files written, %d starts with what a file says\n", f.Saves,
+			f.Restored)
 	}
-	fmt.Fprintf(&b, "traffic   %d requests, %d items, %s keys of %d;\n          %d visits, %d refused, %d found their node down\n",
+	fmt.Fprintf(&b,
+		"traffic   %d requests, %d items, %s keys of %d;\n          %d visits, %d refused, %d found their node down\n",
 		q.Requests, q.Items, x.Skew, x.Keys, q.Visits, q.Refused, q.Absent)
 	if h := &r.Holds; h.Opened+h.Leases > 0 {
-		fmt.Fprintf(&b, "holds     %d opened, %d settled, %d ran out, %d put off;\n          %d leases, %d spent\n",
+		fmt.Fprintf(&b,
+			"holds     %d opened, %d settled, %d ran out, %d put off;\n          %d leases, %d spent\n",
 			h.Opened, h.Settled, h.RanOut, h.Extended, h.Leases, h.Spent)
 	}
 	r.writeLimits(&b)
@@ -273,13 +302,15 @@ func (x *WorldReport) drift(of func([]int64) int64) int64 {
 }
 
 func (r *Report) writeLimits(b *strings.Builder) {
-	fmt.Fprintf(b, "\n%-19s%13s%9s%9s%9s%9s%9s\n", "limit", "rate", "asked", "admitted", "denied", "shadowed", "degraded")
+	fmt.Fprintf(b, "\n%-19s%13s%9s%9s%9s%9s%9s\n", "limit", "rate", "asked", "admitted", "denied",
+		"shadowed", "degraded")
 	for _, l := range r.Limits {
 		rate := fmt.Sprintf("%d/%v", l.Limit, short(time.Duration(l.PerMS)*time.Millisecond))
 		if l.Burst != 0 && l.Burst != l.Limit {
 			rate += fmt.Sprintf(" b%d", l.Burst)
 		}
-		fmt.Fprintf(b, "%-19s%13s%9d%9d%9d%9d%9d\n", l.Name, rate, l.Asked, l.Admitted, l.Denied, l.Shadowed, l.Degraded)
+		fmt.Fprintf(b, "%-19s%13s%9d%9d%9d%9d%9d\n", l.Name, rate, l.Asked, l.Admitted, l.Denied,
+			l.Shadowed, l.Degraded)
 	}
 }
 
@@ -288,7 +319,8 @@ func (f *Failure) write(b *strings.Builder) {
 	for _, e := range f.Events {
 		b.WriteString(e + "\n")
 	}
-	fmt.Fprintf(b, "\nBROKEN at %.6f s: %s (%s)\n%s\n\nto see it again: %s\n", f.AtMS/1000, f.Promise, f.Says, f.Detail, f.Replay)
+	fmt.Fprintf(b, "\nBROKEN at %.6f s: %s (%s)\n%s\n\nto see it again: %s\n", f.AtMS/1000,
+		f.Promise, f.Says, f.Detail, f.Replay)
 }
 
 // short is 1m where a Duration says 1m0s.

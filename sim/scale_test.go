@@ -24,8 +24,10 @@ func BenchmarkScale(b *testing.B) {
 				decisions := float64(s.world.judge.requests.Items)
 				b.ReportMetric(float64(s.busy.messages)/decisions, "messages/decision")
 				b.ReportMetric(float64(s.busy.bytes)/decisions, "bytes/decision")
-				b.ReportMetric(float64(s.idle.messages)/float64(nodes)/s.idleFor.Seconds(), "idle-messages/node/s")
-				b.ReportMetric(float64(s.idle.bytes)/float64(nodes)/s.idleFor.Seconds(), "idle-bytes/node/s")
+				b.ReportMetric(float64(s.idle.messages)/float64(nodes)/s.idleFor.Seconds(),
+					"idle-messages/node/s")
+				b.ReportMetric(float64(s.idle.bytes)/float64(nodes)/s.idleFor.Seconds(),
+					"idle-bytes/node/s")
 				b.ReportMetric(float64(s.copied)/decisions, "entries-copied/decision")
 				b.ReportMetric(float64(s.join.messages-s.idle.messages), "join-messages")
 				b.ReportMetric(float64(s.moved), "join-partitions")
@@ -54,17 +56,26 @@ func grow(nodes int) *scaled {
 	const busy, idle = 4 * time.Second, 4 * time.Second
 	p := &plan{
 		seed: 1, sky: calm, machines: make([]machinePlan, nodes+1), sweepEvery: 5 * time.Second,
-		weather: weather{near: 300 * time.Microsecond, mean: 200 * time.Microsecond, far: 20 * time.Millisecond, inOrder: true},
-		gossip:  gossip{spread: 800 * time.Millisecond, settle: time.Second},
-		length:  busy + idle + 2*time.Second,
-		limits:  []rule{{Spec: limiter.Spec{Name: "a", Algorithm: limiter.GCRA, Limit: 10, Per: time.Second, Burst: 30}}},
-		faults:  []fault{{at: busy + idle, kind: joins, node: nodes}},
+		weather: weather{
+			near: 300 * time.Microsecond, mean: 200 * time.Microsecond,
+			far: 20 * time.Millisecond, inOrder: true,
+		},
+		gossip: gossip{spread: 800 * time.Millisecond, settle: time.Second},
+		length: busy + idle + 2*time.Second,
+		limits: []rule{{Spec: limiter.Spec{
+			Name: "a", Algorithm: limiter.GCRA, Limit: 10,
+			Per: time.Second, Burst: 30,
+		}}},
+		faults: []fault{{at: busy + idle, kind: joins, node: nodes}},
 	}
 	for i := range p.machines {
 		p.machines[i].clock.start = 1_700_000_000_000_000_000
 	}
 	p.machines[nodes].later = true
-	p.demands = []demand{{name: "key", limits: []string{"a"}, keys: 100 * nodes, spread: "zipf", rate: float64(100 * nodes), cost: 1, until: busy, patience: time.Second}}
+	p.demands = []demand{{
+		name: "key", limits: []string{"a"}, keys: 100 * nodes, spread: "zipf",
+		rate: float64(100 * nodes), cost: 1, until: busy, patience: time.Second,
+	}}
 	w := newWorld(p, nil)
 	w.course = newCourse(w, nil)
 	s := &scaled{world: w, idleFor: idle / 2}
@@ -76,7 +87,9 @@ func grow(nodes int) *scaled {
 		}
 		return t
 	}
-	less := func(a, b traffics) traffics { return traffics{a.messages - b.messages, a.bytes - b.bytes} }
+	less := func(a, b traffics) traffics {
+		return traffics{a.messages - b.messages, a.bytes - b.bytes}
+	}
 	var first, second traffics
 	w.at(busy, func() {
 		s.busy = count()
@@ -100,7 +113,8 @@ func grow(nodes int) *scaled {
 // watch looks each millisecond at what the node that joins holds, and at what nobody does.
 func (s *scaled) watch(joins int, from time.Duration) {
 	w := s.world
-	since := make(map[int]time.Duration) // partitions that the newcomer should hold, and that nobody holds
+	// partitions that the newcomer should hold, and that nobody holds
+	since := make(map[int]time.Duration)
 	var active time.Duration
 	var look func()
 	look = func() {

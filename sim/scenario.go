@@ -56,7 +56,8 @@ type demand struct {
 type wave struct {
 	peak   float64       // requests a second at the top; 0: the rate does not change
 	period time.Duration // from one top to the next
-	top    time.Duration // a burst's length; 0: the rate swells and falls like a sine, beginning at its lowest
+	// a burst's length; 0: the rate swells and falls like a sine, beginning at its lowest
+	top time.Duration
 }
 
 // retry is what a client does who was refused, or whose node died before it answered.
@@ -115,7 +116,10 @@ type flow struct {
 }
 
 func newFlow(w *world, s *demand, n uint64) *flow {
-	f := &flow{demand: s, world: w, dice: substream(w.plan.seed, trafficStream, n), now: s.from, most: max(s.rate, s.wave.peak)}
+	f := &flow{
+		demand: s, world: w, dice: substream(w.plan.seed, trafficStream, n), now: s.from,
+		most: max(s.rate, s.wave.peak),
+	}
 	f.zipf = rand.NewZipf(f.dice, 1.2, 1, uint64(s.keys-1))
 	return f
 }
@@ -141,7 +145,10 @@ func (f *flow) begin(a *arrival) bool {
 			break
 		}
 	}
-	*a = arrival{at: f.now, atomic: len(f.limits) > 1, patience: f.patience, retry: f.retry, roams: true}
+	*a = arrival{
+		at: f.now, atomic: len(f.limits) > 1, patience: f.patience, retry: f.retry,
+		roams: true,
+	}
 	key := f.keyOf(f.key())
 	if len(f.limits) == 1 && f.retry.times == 0 && f.hold.ttl == 0 {
 		a.lone(f.world)

@@ -32,35 +32,40 @@ type struck struct {
 }
 
 var blowFields = append([]field[blow]{
-	{"at", func(_ *draft, n ast.Node, b *blow) (err error) { b.at, err = duration(n, 0, maxDuration); return err }},
-	{"for", func(_ *draft, n ast.Node, b *blow) (err error) {
-		b.lasts, err = duration(n, 1, maxDuration)
-		return err
-	}},
-	{"by", func(_ *draft, n ast.Node, b *blow) (err error) {
-		b.by, err = duration(n, -maxDuration, maxDuration)
-		return err
-	}},
+	{"at", sets(spanOf(0, maxDuration), func(b *blow) *time.Duration { return &b.at })},
+	{"for", sets(spanOf(1, maxDuration), func(b *blow) *time.Duration { return &b.lasts })},
+	{"by", sets(spanOf(-maxDuration, maxDuration), func(b *blow) *time.Duration { return &b.by })},
 }, actionFields()...)
 
 // action is what a fault can do.
 type action struct {
 	name string
-	ends bool                          // may be put right again by itself, with "for"
-	do   func(d *draft, b *blow) error // writes the faults of the world, and the marks on the time axis
+	ends bool // may be put right again by itself, with "for"
+	// writes the faults of the world, and the marks on the time axis
+	do func(d *draft, b *blow) error
 }
 
 var actions = []action{
-	{"crash", true, func(d *draft, b *blow) error { return d.pair(b, crashes, boots, "%s down", "%s up again") }},
-	{"start", false, func(d *draft, b *blow) error { return d.pair(b, boots, 0, "%s up again", "") }},
-	{"freeze", true, func(d *draft, b *blow) error { return d.pair(b, freezes, thaws, "%s frozen", "%s thawed") }},
+	{"crash", true, func(d *draft, b *blow) error {
+		return d.pair(b, crashes, boots, "%s down", "%s up again")
+	}},
+	{"start", false, func(d *draft, b *blow) error {
+		return d.pair(b, boots, 0, "%s up again", "")
+	}},
+	{"freeze", true, func(d *draft, b *blow) error {
+		return d.pair(b, freezes, thaws, "%s frozen", "%s thawed")
+	}},
 	{"thaw", false, func(d *draft, b *blow) error { return d.pair(b, thaws, 0, "%s thawed", "") }},
 	{"cut", true, (*draft).cut},
 	{"heal", false, (*draft).heal},
 	{"partition", true, (*draft).partition},
 	{"join", false, (*draft).join},
-	{"leave", false, func(d *draft, b *blow) error { return d.pair(b, leaves, 0, "%s leaves", "") }},
-	{"restart", false, func(d *draft, b *blow) error { return d.pair(b, restarts, 0, "%s leaves and comes back", "") }},
+	{"leave", false, func(d *draft, b *blow) error {
+		return d.pair(b, leaves, 0, "%s leaves", "")
+	}},
+	{"restart", false, func(d *draft, b *blow) error {
+		return d.pair(b, restarts, 0, "%s leaves and comes back", "")
+	}},
 	{"rolling_restart", false, (*draft).roll},
 	{"clock_step", false, (*draft).step},
 }
@@ -114,7 +119,9 @@ func (d *draft) fault(n ast.Node) {
 		return
 	}
 	if d.plan.length > 0 && b.at+b.lasts > d.plan.length {
-		d.page.Fault(places["at"], "at", fmt.Sprintf("ends %v after the scenario begins, which lasts %v", b.at+b.lasts, d.plan.length))
+		d.page.Fault(places["at"], "at",
+			fmt.Sprintf("ends %v after the scenario begins, which lasts %v", b.at+b.lasts,
+				d.plan.length))
 		return
 	}
 	switch step := b.action.name == "clock_step"; {
@@ -176,7 +183,8 @@ func (d *draft) sides(n ast.Node) (from, to []int, both bool, err error) {
 	a, b, oneWay := strings.Cut(text, ">")
 	if !oneWay {
 		if a, b, both = strings.Cut(text, " - "); !both {
-			return nil, nil, false, errors.New(`must be like "n1 - n2" (both ways) or "n1 > n2" (one way)`)
+			return nil, nil, false,
+				errors.New(`must be like "n1 - n2" (both ways) or "n1 > n2" (one way)`)
 		}
 	}
 	if from, err = d.nodes(a); err != nil {
@@ -239,7 +247,8 @@ func (d *draft) heal(b *blow) error {
 		return err
 	}
 	d.lines(b, b.at, mends, from, to, both)
-	d.mark(b.at, b.at, "%s %s %s healed", names(from), map[bool]string{true: "-", false: ">"}[both], names(to))
+	d.mark(b.at, b.at, "%s %s %s healed", names(from), map[bool]string{true: "-", false: ">"}[both],
+		names(to))
 	return nil
 }
 
@@ -268,7 +277,8 @@ func (d *draft) partition(b *blow) error {
 		return errors.New(`must name at least two groups, like "n1 n2 | n3"`)
 	}
 	if len(side) < len(d.plan.machines) {
-		return fmt.Errorf("names %d of %d nodes; say of each on which side it is", len(side), len(d.plan.machines))
+		return fmt.Errorf("names %d of %d nodes; say of each on which side it is", len(side),
+			len(d.plan.machines))
 	}
 	sizes := make([]string, len(groups))
 	for i, g := range groups {
@@ -321,15 +331,19 @@ func (d *draft) strikes() {
 	slices.SortStableFunc(d.struck, func(a, b struck) int { return cmp.Compare(a.at, b.at) })
 	slices.SortStableFunc(d.scenario.marks, func(a, b mark) int { return cmp.Compare(a.at, b.at) })
 	for i := range p.machines {
-		first := slices.IndexFunc(d.struck, func(s struck) bool { return s.node == i && moving(s.kind) })
+		first := slices.IndexFunc(d.struck, func(s struck) bool {
+			return s.node == i && moving(s.kind)
+		})
 		later := first >= 0 && d.struck[first].kind == joins
 		if later != p.machines[i].later && d.owned {
-			d.page.Fault(d.struck[first].place, "join", "together with owner() is for nodes that were not there before")
+			d.page.Fault(d.struck[first].place, "join",
+				"together with owner() is for nodes that were not there before")
 		}
 		p.machines[i].later = later
 	}
 	if !slices.ContainsFunc(p.machines, func(m machinePlan) bool { return !m.agent && !m.later }) {
-		d.page.Fault(d.seen["nodes"], "nodes", "nobody is there in the beginning who could own keys")
+		d.page.Fault(d.seen["nodes"], "nodes",
+			"nobody is there in the beginning who could own keys")
 	}
 	state := newCondition(p.machines)
 	for _, s := range d.struck {

@@ -27,14 +27,12 @@ type hold struct {
 const usualTTL = 30 * time.Second
 
 var holdFields = []field[hold]{
-	{"for", func(_ *draft, n ast.Node, h *hold) (err error) {
-		h.lasts, err = duration(n, time.Millisecond, 24*time.Hour)
-		return err
-	}},
-	{"ttl", func(_ *draft, n ast.Node, h *hold) (err error) {
-		h.ttl, err = duration(n, limiter.MinTTL, limiter.MaxTTL)
-		return err
-	}},
+	{"for", sets(spanOf(time.Millisecond, 24*time.Hour), func(h *hold) *time.Duration {
+		return &h.lasts
+	})},
+	{"ttl", sets(spanOf(limiter.MinTTL, limiter.MaxTTL), func(h *hold) *time.Duration {
+		return &h.ttl
+	})},
 	{"used", func(_ *draft, n ast.Node, h *hold) (err error) {
 		text := n.GetToken().Value
 		number, percent := strings.CutSuffix(text, "%")
@@ -43,11 +41,12 @@ var holdFields = []field[hold]{
 			h.used /= 100
 		}
 		if err != nil || !(h.used >= 0 && h.used <= 10) {
-			return fmt.Errorf("%.40q is no part of what was reserved; write 60%% or 0.6, up to 1000%%", text)
+			return fmt.Errorf(
+				"%.40q is no part of what was reserved; write 60%% or 0.6, up to 1000%%", text)
 		}
 		return nil
 	}},
-	{"abandoned", func(_ *draft, n ast.Node, h *hold) (err error) { h.abandoned, err = fraction(n); return err }},
+	{"abandoned", sets(fraction, func(h *hold) *float64 { return &h.abandoned })},
 }
 
 // reserve reads what becomes of the reservations of a demand.
@@ -68,9 +67,12 @@ func (d *draft) held(n ast.Node, limits []string, reserves bool) {
 		switch {
 		case l == nil:
 		case l.Algorithm == limiter.Concurrency && !reserves:
-			d.page.Fault(n, "limit", fmt.Sprintf("%q counts permits, which are held for a while: say so with reserve: {for: 2s}", name))
+			d.page.Fault(n, "limit",
+				fmt.Sprintf("%q counts permits, which are held for a while: say so with reserve: {for: 2s}", name))
 		case l.Consistency == limiter.Replicated && reserves:
-			d.page.Fault(n, "reserve", fmt.Sprintf("%q is replicated; only a limit that one node decides on can be held", name))
+			d.page.Fault(n, "reserve",
+				fmt.Sprintf("%q is replicated; only a limit that one node decides on can be held",
+					name))
 		}
 	}
 }
@@ -101,14 +103,19 @@ func (f *flow) reserves(a arrival) {
 	for i := range a.items {
 		it := &a.items[i]
 		f.world.reserved++
-		it.Op, it.ID = cluster.OpReserve, cluster.ID{Origin: clientOrigin, Sequence: reservedIDs + f.world.reserved}
+		it.Op, it.ID = cluster.OpReserve, cluster.ID{Origin: clientOrigin, Sequence: reservedIDs +
+			f.world.reserved}
 		it.Hold = &cluster.HoldTerms{TTL: f.hold.ttl, Holder: f.name}
 	}
 	f.add(a)
 	later := func(at time.Duration, op cluster.Op, used float64) {
-		b := arrival{at: at, patience: f.patience, roams: true, of: a.items[0].ID, calls: []calling{{node: f.dice.IntN(len(f.world.machines))}}}
+		b := arrival{
+			at: at, patience: f.patience, roams: true, of: a.items[0].ID,
+			calls: []calling{{node: f.dice.IntN(len(f.world.machines))}},
+		}
 		for i := range a.items {
-			b.items = append(b.items, about(&a.items[i], op, int64(float64(a.items[i].Cost)*used), f.hold.ttl))
+			b.items = append(b.items, about(&a.items[i], op, int64(float64(a.items[i].Cost)*used),
+				f.hold.ttl))
 		}
 		f.add(b)
 	}

@@ -34,11 +34,15 @@ func newScenarioReport(s *Scenario, w *world) *ScenarioReport {
 	c := w.course
 	c.finish()
 	r := &ScenarioReport{
-		Name: s.Name, About: s.About, StepMS: millis(c.step), Limits: c.limits, Ticks: c.ticks, Marks: c.marks, Report: w.report(),
+		Name: s.Name, About: s.About, StepMS: millis(c.step), Limits: c.limits, Ticks: c.ticks,
+		Marks: c.marks, Report: w.report(),
 	}
 	for i := range s.plan.replays {
 		l := &s.plan.replays[i]
-		r.Logs = append(r.Logs, LogReport{File: l.file, Requests: len(l.logged), Skipped: l.skipped, Speed: l.speed})
+		r.Logs = append(r.Logs, LogReport{
+			File: l.file, Requests: len(l.logged), Skipped: l.skipped,
+			Speed: l.speed,
+		})
 	}
 	if r.Failure != nil {
 		r.Failure.Replay = "penstock sim run, with the same file"
@@ -71,22 +75,27 @@ func (r *ScenarioReport) WriteText(w io.Writer) error {
 	if r.About != "" {
 		b.WriteString("\n" + fold(r.About, 80) + "\n")
 	}
-	fmt.Fprintf(&b, "\n%d nodes, %s of virtual time, seed %d, trace %s\n", len(r.World.Clocks), spanText(r.World.LengthMS), r.Seed, r.TraceHash)
+	fmt.Fprintf(&b, "\n%d nodes, %s of virtual time, seed %d, trace %s\n", len(r.World.Clocks),
+		spanText(r.World.LengthMS), r.Seed, r.TraceHash)
 
 	for _, l := range r.Logs {
-		fmt.Fprintf(&b, "%s: %d requests, %d bad lines skipped, %g times as fast\n", clip(l.File, 30), l.Requests, l.Skipped, l.Speed)
+		fmt.Fprintf(&b, "%s: %d requests, %d bad lines skipped, %g times as fast\n",
+			clip(l.File, 30), l.Requests, l.Skipped, l.Speed)
 	}
 
-	fmt.Fprintf(&b, "\nunits of%13s%10s%10s%10s%9s%8s%8s\n", "asked", "ideal", "admitted", "denied", "degraded", "failed", "extra")
+	fmt.Fprintf(&b, "\nunits of%13s%10s%10s%10s%9s%8s%8s\n", "asked", "ideal", "admitted", "denied",
+		"degraded", "failed", "extra")
 	for _, l := range r.Limits {
 		s := &l.Sum
-		fmt.Fprintf(&b, "%-12s%9d%10d%10d%10d%9d%8d%8d\n", clip(l.Limit, 12), s.Asked, s.Ideal, s.Admitted, s.Denied, s.Degraded, s.Failed, s.Extra)
+		fmt.Fprintf(&b, "%-12s%9d%10d%10d%10d%9d%8d%8d\n", clip(l.Limit, 12), s.Asked, s.Ideal,
+			s.Admitted, s.Denied, s.Degraded, s.Failed, s.Extra)
 	}
 
 	r.writeLines(&b)
 
 	if len(r.Marks) > 1 {
-		fmt.Fprintf(&b, "\n%7s   %-32s%7s%9s%7s%8s%7s\n", "at", "event", "extra", "degraded", "failed", "settled", "p99")
+		fmt.Fprintf(&b, "\n%7s   %-32s%7s%9s%7s%8s%7s\n", "at", "event", "extra", "degraded",
+			"failed", "settled", "p99")
 		for i, m := range r.Marks {
 			settled := "at once"
 			if m.Settled > 0 {
@@ -95,13 +104,16 @@ func (r *ScenarioReport) WriteText(w io.Writer) error {
 			if i == 0 {
 				settled = ""
 			}
-			fmt.Fprintf(&b, "%7s %c %-32s%7d%9d%7d%8s%7s\n", spanText(m.AtMS), sign(i), clip(m.What, 32), m.Extra, m.Degraded, m.Failed, settled, spanText(m.P99MS))
+			fmt.Fprintf(&b, "%7s %c %-32s%7d%9d%7d%8s%7s\n", spanText(m.AtMS), sign(i),
+				clip(m.What, 32), m.Extra, m.Degraded, m.Failed, settled, spanText(m.P99MS))
 		}
 	}
 
 	t, all := r.total(), r.waits()
-	fmt.Fprintf(&b, "\nanswers     %d, p50 %s, p99 %s, at most %s\n", t.Answers, spanText(all[0]), spanText(all[1]), spanText(all[2]))
-	fmt.Fprintf(&b, "messages    %d between nodes, %.2f and about %.0f bytes an answer\n", t.Messages, per(t.Messages, t.Answers), per(t.Bytes, t.Answers))
+	fmt.Fprintf(&b, "\nanswers     %d, p50 %s, p99 %s, at most %s\n", t.Answers, spanText(all[0]),
+		spanText(all[1]), spanText(all[2]))
+	fmt.Fprintf(&b, "messages    %d between nodes, %.2f and about %.0f bytes an answer\n",
+		t.Messages, per(t.Messages, t.Answers), per(t.Bytes, t.Answers))
 	checked := uint64(0)
 	for _, p := range r.Promises {
 		checked += p.Checked

@@ -21,7 +21,9 @@ import (
 func (d *draft) traffic(n ast.Node) {
 	m, ok := n.(*ast.MappingNode)
 	has := func(name string) bool {
-		return ok && slices.ContainsFunc(m.Values, func(v *ast.MappingValueNode) bool { return v.Key.String() == name })
+		return ok && slices.ContainsFunc(m.Values, func(v *ast.MappingValueNode) bool {
+			return v.Key.String() == name
+		})
 	}
 	switch {
 	case ok && has("rate") && !has("log") && !has("at"):
@@ -31,7 +33,8 @@ func (d *draft) traffic(n ast.Node) {
 	case ok && has("at") && !has("rate") && !has("log"):
 		d.request(n)
 	default:
-		d.page.Fault(n, "traffic", "an entry has one of: rate (requests at random), log (requests of a file), at (a single request)")
+		d.page.Fault(n, "traffic",
+			"an entry has one of: rate (requests at random), log (requests of a file), at (a single request)")
 	}
 }
 
@@ -47,18 +50,23 @@ func (d *draft) demand(n ast.Node) {
 	case len(s.limits) == 0:
 		d.page.Fault(n, "limit", "is missing")
 	case s.until != 0 && s.until <= s.from:
-		d.page.Fault(places["until"], "until", fmt.Sprintf("is %v, but it begins at %v", s.until, s.from))
+		d.page.Fault(places["until"], "until", fmt.Sprintf("is %v, but it begins at %v", s.until,
+			s.from))
 	case s.until == 0 && d.plan.length != 0 && s.from >= d.plan.length:
-		d.page.Fault(places["from"], "from", fmt.Sprintf("is %v, but the scenario lasts %v", s.from, d.plan.length))
+		d.page.Fault(places["from"], "from", fmt.Sprintf("is %v, but the scenario lasts %v", s.from,
+			d.plan.length))
 	case s.until > d.plan.length && d.plan.length != 0:
-		d.page.Fault(places["until"], "until", fmt.Sprintf("is %v, but the scenario lasts %v", s.until, d.plan.length))
+		d.page.Fault(places["until"], "until", fmt.Sprintf("is %v, but the scenario lasts %v",
+			s.until, d.plan.length))
 	case places["swell"] != nil && places["bursts"] != nil:
-		d.page.Fault(places["bursts"], "bursts", "and swell exclude each other: give one, or write two entries")
+		d.page.Fault(places["bursts"], "bursts",
+			"and swell exclude each other: give one, or write two entries")
 	case s.wave.peak != 0 && s.wave.peak < s.rate:
 		d.page.Fault(n, "peak", "is less than rate; rate is the lowest")
 	}
 	if s.hold.ttl > 0 && s.retry.times > 0 {
-		d.page.Fault(places["retry"], "retry", "and reserve exclude each other: a reservation that is refused is not tried again")
+		d.page.Fault(places["retry"], "retry",
+			"and reserve exclude each other: a reservation that is refused is not tried again")
 	}
 	d.held(n, s.limits, s.hold.ttl > 0)
 	if s.name == "" && len(s.limits) > 0 {
@@ -72,7 +80,8 @@ var demandFields = []field[demand]{
 	{"limits", func(d *draft, n ast.Node, s *demand) error { return d.limitsOf(n, &s.limits) }},
 	{"key", func(_ *draft, n ast.Node, s *demand) (err error) {
 		if s.name, err = oneLine(n); err == nil && len(s.name) > cluster.MaxKey-10 {
-			err = fmt.Errorf("has %d bytes; at most %d are accepted", len(s.name), cluster.MaxKey-10)
+			err = fmt.Errorf("has %d bytes; at most %d are accepted", len(s.name),
+				cluster.MaxKey-10)
 		}
 		return err
 	}},
@@ -81,33 +90,22 @@ var demandFields = []field[demand]{
 		s.keys = int(count)
 		return err
 	}},
-	{"spread", func(_ *draft, n ast.Node, s *demand) (err error) {
-		s.spread, err = word(n, "uniform", "zipf", "hot")
-		return err
-	}},
-	{"rate", func(_ *draft, n ast.Node, s *demand) (err error) { s.rate, err = rate(n); return err }},
+	{"spread", sets(wordOf("uniform", "zipf", "hot"), func(s *demand) *string {
+		return &s.spread
+	})},
+	{"rate", sets(rate, func(s *demand) *float64 { return &s.rate })},
 	{"swell", func(d *draft, n ast.Node, s *demand) error {
 		return d.wave(n, s, "a swell", swellFields, "peak", "period")
 	}},
 	{"bursts", func(d *draft, n ast.Node, s *demand) error {
 		return d.wave(n, s, "bursts", burstFields, "rate", "every", "for")
 	}},
-	{"from", func(_ *draft, n ast.Node, s *demand) (err error) {
-		s.from, err = duration(n, 0, maxDuration)
-		return err
-	}},
-	{"until", func(_ *draft, n ast.Node, s *demand) (err error) {
-		s.until, err = duration(n, 1, maxDuration)
-		return err
-	}},
-	{"cost", func(_ *draft, n ast.Node, s *demand) (err error) {
-		s.cost, err = between(n, 1, limiter.MaxLimit)
-		return err
-	}},
-	{"patience", func(_ *draft, n ast.Node, s *demand) (err error) {
-		s.patience, err = duration(n, time.Millisecond, time.Minute)
-		return err
-	}},
+	{"from", sets(spanOf(0, maxDuration), func(s *demand) *time.Duration { return &s.from })},
+	{"until", sets(spanOf(1, maxDuration), func(s *demand) *time.Duration { return &s.until })},
+	{"cost", sets(countOf(1, limiter.MaxLimit), func(s *demand) *int64 { return &s.cost })},
+	{"patience", sets(spanOf(time.Millisecond, time.Minute), func(s *demand) *time.Duration {
+		return &s.patience
+	})},
 	{"reserve", (*draft).reserve},
 	{"retry", func(d *draft, n ast.Node, s *demand) error {
 		places := fields(d, n, "retry", retryFields, &s.retry)
@@ -115,7 +113,9 @@ var demandFields = []field[demand]{
 			return errors.New("needs times and after")
 		}
 		if worst := time.Duration(s.retry.times) * s.retry.after; worst > restAfter/2 {
-			d.page.Fault(places["after"], "after", fmt.Sprintf("%d times %v goes on for %v; at most %v are accepted", s.retry.times, s.retry.after, worst, restAfter/2))
+			d.page.Fault(places["after"], "after",
+				fmt.Sprintf("%d times %v goes on for %v; at most %v are accepted", s.retry.times,
+					s.retry.after, worst, restAfter/2))
 		}
 		return nil
 	}},
@@ -138,7 +138,8 @@ func (d *draft) log(n ast.Node) {
 		d.page.Fault(n, "limit", "is missing")
 	}
 	if places["time"] != nil && e.format != "json" {
-		d.page.Fault(places["time"], "time", "belongs to format json; other logs have it at one place")
+		d.page.Fault(places["time"], "time",
+			"belongs to format json; other logs have it at one place")
 	}
 	known, format := commonFields, logFormat(&commonLog{})
 	if e.format == "json" {
@@ -190,12 +191,9 @@ func (d *draft) pattern(n ast.Node, field, usual string, known []string) *patter
 }
 
 var logFields = []field[logEntry]{
-	{"log", func(_ *draft, n ast.Node, e *logEntry) (err error) { e.file, err = oneLine(n); return err }},
-	{"format", func(_ *draft, n ast.Node, e *logEntry) (err error) {
-		e.format, err = word(n, "common", "json")
-		return err
-	}},
-	{"time", func(_ *draft, n ast.Node, e *logEntry) (err error) { e.time, err = oneLine(n); return err }},
+	{"log", sets(oneLine, func(e *logEntry) *string { return &e.file })},
+	{"format", sets(wordOf("common", "json"), func(e *logEntry) *string { return &e.format })},
+	{"time", sets(oneLine, func(e *logEntry) *string { return &e.time })},
 	{"key", func(_ *draft, n ast.Node, e *logEntry) error { e.key = n; return nil }},
 	{"cost", func(_ *draft, n ast.Node, e *logEntry) error { e.cost = n; return nil }},
 	{"limit", func(d *draft, n ast.Node, e *logEntry) error { return d.limitOf(n, &e.limits) }},
@@ -203,19 +201,16 @@ var logFields = []field[logEntry]{
 	{"speed", func(_ *draft, n ast.Node, e *logEntry) (err error) {
 		e.speed, err = strconv.ParseFloat(n.GetToken().Value, 64)
 		if err != nil || !(e.speed >= 0.001 && e.speed <= 1e6) {
-			err = errors.New("must be a number from 0.001 to 1000000: how many times as fast the log goes by")
+			err = errors.New(
+				"must be a number from 0.001 to 1000000: how many times as fast the log goes by")
 		}
 		return err
 	}},
-	{"from", func(_ *draft, n ast.Node, e *logEntry) (err error) {
-		e.from, err = duration(n, 0, maxDuration)
-		return err
-	}},
-	{"patience", func(_ *draft, n ast.Node, e *logEntry) (err error) {
-		e.patience, err = duration(n, time.Millisecond, time.Minute)
-		return err
-	}},
-	{"skip_bad_lines", func(_ *draft, n ast.Node, e *logEntry) (err error) { e.skip, err = policy.Flag(n); return err }},
+	{"from", sets(spanOf(0, maxDuration), func(e *logEntry) *time.Duration { return &e.from })},
+	{"patience", sets(spanOf(time.Millisecond, time.Minute), func(e *logEntry) *time.Duration {
+		return &e.patience
+	})},
+	{"skip_bad_lines", sets(policy.Flag, func(e *logEntry) *bool { return &e.skip })},
 }
 
 // limitOf reads the one limit of an entry of the traffic.
@@ -258,10 +253,7 @@ func (d *draft) request(n ast.Node) {
 }
 
 var requestFields = []field[arrival]{
-	{"at", func(_ *draft, n ast.Node, a *arrival) (err error) {
-		a.at, err = duration(n, 0, maxDuration)
-		return err
-	}},
+	{"at", sets(spanOf(0, maxDuration), func(a *arrival) *time.Duration { return &a.at })},
 	{"to", func(d *draft, n ast.Node, a *arrival) error {
 		text, err := policy.Text(n)
 		if err != nil {
@@ -272,11 +264,14 @@ var requestFields = []field[arrival]{
 			name, later, repeated := strings.Cut(word, "+")
 			c := calling{node: d.index(name)}
 			if c.node < 0 {
-				return fmt.Errorf("%.40q is no node; there are n1 to n%d", name, len(d.plan.machines))
+				return fmt.Errorf("%.40q is no node; there are n1 to n%d", name,
+					len(d.plan.machines))
 			}
 			if repeated {
-				if c.after, err = time.ParseDuration(later); err != nil || c.after < 0 || c.after > restAfter/2 {
-					return fmt.Errorf("%.40q must be a node and how much later it is asked again, up to %v, like n2+300ms", word, restAfter/2)
+				if c.after, err = time.ParseDuration(later); err != nil || c.after < 0 ||
+					c.after > restAfter/2 {
+					return fmt.Errorf(
+						"%.40q must be a node and how much later it is asked again, up to %v, like n2+300ms", word, restAfter/2)
 				}
 			}
 			a.calls = append(a.calls, c)
@@ -286,12 +281,11 @@ var requestFields = []field[arrival]{
 		}
 		return nil
 	}},
-	{"atomic", func(_ *draft, n ast.Node, a *arrival) (err error) { a.atomic, err = policy.Flag(n); return err }},
-	{"refused", func(_ *draft, n ast.Node, a *arrival) (err error) { a.broken, err = policy.Flag(n); return err }},
-	{"patience", func(_ *draft, n ast.Node, a *arrival) (err error) {
-		a.patience, err = duration(n, 1, time.Minute)
-		return err
-	}},
+	{"atomic", sets(policy.Flag, func(a *arrival) *bool { return &a.atomic })},
+	{"refused", sets(policy.Flag, func(a *arrival) *bool { return &a.broken })},
+	{"patience", sets(spanOf(1, time.Minute), func(a *arrival) *time.Duration {
+		return &a.patience
+	})},
 	{"items", func(d *draft, n ast.Node, a *arrival) error {
 		return d.items(n, func(n ast.Node) {
 			it := requestItem{Item: cluster.Item{Cost: 1}, times: 1, broken: a.broken}
@@ -303,7 +297,8 @@ var requestFields = []field[arrival]{
 			case a.broken:
 			case it.Op < cluster.OpReserve && hold != nil:
 				d.page.Fault(n, "hold", "ttl and holder go with op: reserve, settle or extend")
-			case it.Op == cluster.OpReserve && (hold == nil || hold.TTL == 0 || it.ID == cluster.ID{}):
+			case it.Op == cluster.OpReserve &&
+				(hold == nil || hold.TTL == 0 || it.ID == cluster.ID{}):
 				d.page.Fault(n, "op", "reserve needs an id, which names the hold, and a ttl")
 			case it.Op > cluster.OpReserve && (hold == nil || hold.ID == cluster.ID{}):
 				d.page.Fault(n, "op", opNames[it.Op]+" needs hold: the id of a reservation")
@@ -352,15 +347,19 @@ var itemFields = []field[requestItem]{
 	}},
 	{"key", func(_ *draft, n ast.Node, it *requestItem) error {
 		key, err := policy.Text(n)
-		if it.Key = key; err == nil && !it.broken && (len(key) < cluster.MinKey || len(key) > cluster.MaxKey) {
-			err = fmt.Errorf("has %d bytes; %d to %d are accepted", len(key), cluster.MinKey, cluster.MaxKey)
+		if it.Key = key; err == nil && !it.broken &&
+			(len(key) < cluster.MinKey || len(key) > cluster.MaxKey) {
+			err = fmt.Errorf("has %d bytes; %d to %d are accepted", len(key), cluster.MinKey,
+				cluster.MaxKey)
 		}
 		return err
 	}},
 	{"key_hex", func(_ *draft, n ast.Node, it *requestItem) error {
 		key, err := hex.DecodeString(n.GetToken().Value)
-		if it.Key = string(key); err != nil || len(key) < cluster.MinKey || len(key) > cluster.MaxKey {
-			return fmt.Errorf("must be the bytes of a key in hexadecimal digits, %d to %d bytes", cluster.MinKey, cluster.MaxKey)
+		if it.Key = string(key); err != nil || len(key) < cluster.MinKey ||
+			len(key) > cluster.MaxKey {
+			return fmt.Errorf("must be the bytes of a key in hexadecimal digits, %d to %d bytes",
+				cluster.MinKey, cluster.MaxKey)
 		}
 		return nil
 	}},
@@ -380,30 +379,27 @@ var itemFields = []field[requestItem]{
 	}},
 	{"id", func(_ *draft, n ast.Node, it *requestItem) error {
 		sequence, err := strconv.ParseUint(n.GetToken().Value, 10, 40)
-		if it.ID = (cluster.ID{Origin: clientOrigin, Sequence: sequence}); err != nil || sequence == 0 {
+		if it.ID = (cluster.ID{Origin: clientOrigin, Sequence: sequence}); err != nil ||
+			sequence == 0 {
 			return errors.New("must be a whole number from 1 on")
 		}
 		return nil
 	}},
 	{"hold", func(_ *draft, n ast.Node, it *requestItem) error {
 		sequence, err := strconv.ParseUint(n.GetToken().Value, 10, 64)
-		if it.terms().ID = (cluster.ID{Origin: clientOrigin, Sequence: sequence}); err != nil || sequence == 0 {
+		if it.terms().ID = (cluster.ID{Origin: clientOrigin, Sequence: sequence}); err != nil ||
+			sequence == 0 {
 			return errors.New("must be the id of a reservation, a whole number from 1 on")
 		}
 		return nil
 	}},
-	{"ttl", func(_ *draft, n ast.Node, it *requestItem) (err error) {
-		it.terms().TTL, err = duration(n, limiter.MinTTL, limiter.MaxTTL)
-		return err
-	}},
-	{"holder", func(_ *draft, n ast.Node, it *requestItem) (err error) {
-		it.terms().Holder, err = oneLine(n)
-		return err
-	}},
-	{"times", func(_ *draft, n ast.Node, it *requestItem) (err error) {
-		it.times, err = between(n, 1, cluster.MaxItems+1)
-		return err
-	}},
+	{"ttl", sets(spanOf(limiter.MinTTL, limiter.MaxTTL), func(it *requestItem) *time.Duration {
+		return &it.terms().TTL
+	})},
+	{"holder", sets(oneLine, func(it *requestItem) *string { return &it.terms().Holder })},
+	{"times", sets(countOf(1, cluster.MaxItems+1), func(it *requestItem) *int64 {
+		return &it.times
+	})},
 }
 
 // terms are what is said of a hold.
@@ -420,7 +416,9 @@ var opNames = [...]string{
 }
 
 // wave reads how a rate changes. All the fields named must be there.
-func (d *draft) wave(n ast.Node, s *demand, what string, known []field[wave], needed ...string) error {
+func (d *draft) wave(n ast.Node, s *demand, what string, known []field[wave],
+	needed ...string,
+) error {
 	before := d.page.Faults()
 	places := fields(d, n, what, known, &s.wave)
 	for _, name := range needed {
@@ -429,29 +427,27 @@ func (d *draft) wave(n ast.Node, s *demand, what string, known []field[wave], ne
 		}
 	}
 	if d.page.Faults() == before && s.wave.top >= s.wave.period {
-		d.page.Fault(places["for"], "for", fmt.Sprintf("is %v, as long as the pause from one burst to the next", s.wave.top))
+		d.page.Fault(places["for"], "for",
+			fmt.Sprintf("is %v, as long as the pause from one burst to the next", s.wave.top))
 	}
 	return nil
 }
 
 var swellFields = []field[wave]{
-	{"peak", func(_ *draft, n ast.Node, x *wave) (err error) { x.peak, err = rate(n); return err }},
-	{"period", func(_ *draft, n ast.Node, x *wave) (err error) {
-		x.period, err = duration(n, time.Millisecond, maxDuration)
-		return err
-	}},
+	{"peak", sets(rate, func(x *wave) *float64 { return &x.peak })},
+	{"period", sets(spanOf(time.Millisecond, maxDuration), func(x *wave) *time.Duration {
+		return &x.period
+	})},
 }
 
 var burstFields = []field[wave]{
-	{"rate", func(_ *draft, n ast.Node, x *wave) (err error) { x.peak, err = rate(n); return err }},
-	{"every", func(_ *draft, n ast.Node, x *wave) (err error) {
-		x.period, err = duration(n, time.Millisecond, maxDuration)
-		return err
-	}},
-	{"for", func(_ *draft, n ast.Node, x *wave) (err error) {
-		x.top, err = duration(n, time.Millisecond, maxDuration)
-		return err
-	}},
+	{"rate", sets(rate, func(x *wave) *float64 { return &x.peak })},
+	{"every", sets(spanOf(time.Millisecond, maxDuration), func(x *wave) *time.Duration {
+		return &x.period
+	})},
+	{"for", sets(spanOf(time.Millisecond, maxDuration), func(x *wave) *time.Duration {
+		return &x.top
+	})},
 }
 
 var retryFields = []field[retry]{
@@ -460,8 +456,7 @@ var retryFields = []field[retry]{
 		r.times = int(times)
 		return err
 	}},
-	{"after", func(_ *draft, n ast.Node, r *retry) (err error) {
-		r.after, err = duration(n, time.Millisecond, restAfter)
-		return err
-	}},
+	{"after", sets(spanOf(time.Millisecond, restAfter), func(r *retry) *time.Duration {
+		return &r.after
+	})},
 }

@@ -37,7 +37,8 @@ func (d *draft) nodes(text string) (who []int, err error) {
 			}
 			from, to := d.index(first), d.index(last)
 			if from < 0 || to < from {
-				return nil, fmt.Errorf("%.40q is no node; there are n1 to n%d, ranges like n1..n3, all, and owner(key)", word, len(d.plan.machines))
+				return nil, fmt.Errorf(
+					"%.40q is no node; there are n1 to n%d, ranges like n1..n3, all, and owner(key)", word, len(d.plan.machines))
 			}
 			for i := from; i <= to; i++ {
 				who = append(who, i)
@@ -58,6 +59,30 @@ func (d *draft) index(name string) int {
 		return -1
 	}
 	return n - 1
+}
+
+// sets returns what reads a field by means of read, and writes it where at says.
+func sets[T, V any](read func(ast.Node) (V, error), at func(*T) *V) func(*draft, ast.Node,
+	*T) error {
+	return func(_ *draft, n ast.Node, into *T) (err error) {
+		*at(into), err = read(n)
+		return err
+	}
+}
+
+// spanOf returns what reads a span of time from least to most.
+func spanOf(least, most time.Duration) func(ast.Node) (time.Duration, error) {
+	return func(n ast.Node) (time.Duration, error) { return duration(n, least, most) }
+}
+
+// countOf returns what reads a number from least to most.
+func countOf(least, most int64) func(ast.Node) (int64, error) {
+	return func(n ast.Node) (int64, error) { return between(n, least, most) }
+}
+
+// wordOf returns what reads one of known.
+func wordOf(known ...string) func(ast.Node) (string, error) {
+	return func(n ast.Node) (string, error) { return word(n, known...) }
 }
 
 // oneLine reads a text of one line.
@@ -107,7 +132,8 @@ func duration(n ast.Node, least, most time.Duration) (time.Duration, error) {
 func rate(n ast.Node) (float64, error) {
 	text, err := policy.Text(n)
 	if err != nil {
-		return 0, fmt.Errorf("is %s; write requests per time: 200/s, 30/m or 5/h", policy.Describe(n))
+		return 0, fmt.Errorf("is %s; write requests per time: 200/s, 30/m or 5/h",
+			policy.Describe(n))
 	}
 	count, unit, _ := strings.Cut(text, "/")
 	per := map[string]float64{"s": 1, "m": 60, "h": 3600}[unit]
@@ -183,10 +209,7 @@ var awayFields = []field[away]{
 		a.from, a.to, a.both, err = d.sides(n)
 		return err
 	}},
-	{"more", func(_ *draft, n ast.Node, a *away) (err error) {
-		a.more, err = duration(n, 0, time.Minute)
-		return err
-	}},
+	{"more", sets(spanOf(0, time.Minute), func(a *away) *time.Duration { return &a.more })},
 }
 
 // distance reads one entry of the distances: messages from some nodes to others take longer.

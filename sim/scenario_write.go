@@ -30,14 +30,18 @@ func (s *Scenario) WriteYAML(w io.Writer) error {
 	fmt.Fprintf(&b, "seed: %d\nduration: %v\nnodes: %d\n", p.seed, p.length, len(p.machines))
 	s.writeMachines(&b)
 	x, g := &p.weather, &p.gossip
-	fmt.Fprintf(&b, "links: {delay: %v, jitter: %v, at_most: %v, loss: %v, duplicates: %v, in_order: %v}\n", x.near, x.mean, x.far, x.loss, x.twice, x.inOrder)
+	fmt.Fprintf(&b,
+		"links: {delay: %v, jitter: %v, at_most: %v, loss: %v, duplicates: %v, in_order: %v}\n",
+		x.near, x.mean, x.far, x.loss, x.twice, x.inOrder)
 	if len(p.distances) > 0 {
 		b.WriteString("distances:\n")
 	}
 	for _, d := range p.distances {
-		fmt.Fprintf(&b, "  - {way: %s > %s, more: %v}\n", machineID(d.from), machineID(d.to), d.more)
+		fmt.Fprintf(&b, "  - {way: %s > %s, more: %v}\n", machineID(d.from), machineID(d.to),
+			d.more)
 	}
-	fmt.Fprintf(&b, "gossip: {spread: %v, detect: %v, doubt: %v, settle: %v}\n", g.spread, g.detect, g.doubt, g.settle)
+	fmt.Fprintf(&b, "gossip: {spread: %v, detect: %v, doubt: %v, settle: %v}\n", g.spread, g.detect,
+		g.doubt, g.settle)
 	p.table.write(&b)
 	fmt.Fprintf(&b, "sweep_every: %v\nlimits:\n", p.sweepEvery)
 	var inline []string
@@ -82,7 +86,8 @@ func (s *Scenario) writeMachines(b *strings.Builder) {
 			disks = append(disks, machineID(i))
 		}
 		if m.clock.start != first || m.clock.drift != 0 {
-			clocks = append(clocks, fmt.Sprintf("  %s: {ahead: %v, drift_ppm: %d}\n", machineID(i), time.Duration(m.clock.start-first), m.clock.drift))
+			clocks = append(clocks, fmt.Sprintf("  %s: {ahead: %v, drift_ppm: %d}\n", machineID(i),
+				time.Duration(m.clock.start-first), m.clock.drift))
 		}
 	}
 	if len(agents) > 0 {
@@ -125,7 +130,13 @@ func limitText(s *limiter.Spec) string {
 	for _, flag := range []struct {
 		name string
 		set  bool
-	}{{"count_rejected", s.CountRejected}, {"strict", s.Strict}, {"drain", s.Drain}, {"lenient", s.Lenient}, {"dry_run", s.DryRun}} {
+	}{
+		{"count_rejected", s.CountRejected},
+		{"strict", s.Strict},
+		{"drain", s.Drain},
+		{"lenient", s.Lenient},
+		{"dry_run", s.DryRun},
+	} {
 		if flag.set {
 			fmt.Fprintf(&b, ", %s: true", flag.name)
 		}

@@ -18,7 +18,9 @@ import (
 
 // ReadScenario reads a scenario that is in memory. name is what faults call it; open opens the logs
 // that it names. The error is policy.Faults, each with line and column, or a *LogError.
-func ReadScenario(name string, data []byte, open func(path string) (io.ReadCloser, error)) (*Scenario, error) {
+func ReadScenario(name string, data []byte, open func(path string) (io.ReadCloser, error)) (
+	*Scenario, error,
+) {
 	d := newDraft(open)
 	_, err := policy.Read(name, data, func(p *policy.Page, body ast.Node) {
 		d.page = p
@@ -28,7 +30,8 @@ func ReadScenario(name string, data []byte, open func(path string) (io.ReadClose
 		return nil, err
 	}
 	if d.page == nil {
-		return nil, fmt.Errorf("%s: is empty; a scenario has at least nodes, duration, limits and traffic", name)
+		return nil, fmt.Errorf(
+			"%s: is empty; a scenario has at least nodes, duration, limits and traffic", name)
 	}
 	return d.scenario, nil
 }
@@ -48,8 +51,14 @@ type draft struct {
 func newDraft(open func(string) (io.ReadCloser, error)) *draft {
 	p := &plan{
 		seed: 1, strict: true, sweepEvery: 5 * time.Second,
-		gossip:  gossip{spread: 300 * time.Millisecond, detect: 2500 * time.Millisecond, doubt: 1500 * time.Millisecond, settle: time.Second},
-		weather: weather{near: 250 * time.Microsecond, mean: 50 * time.Microsecond, far: calmDelay, inOrder: true},
+		gossip: gossip{
+			spread: 300 * time.Millisecond, detect: 2500 * time.Millisecond,
+			doubt: 1500 * time.Millisecond, settle: time.Second,
+		},
+		weather: weather{
+			near: 250 * time.Microsecond, mean: 50 * time.Microsecond, far: calmDelay,
+			inOrder: true,
+		},
 	}
 	return &draft{open: open, scenario: &Scenario{plan: p}, plan: p}
 }
@@ -63,17 +72,21 @@ type field[T any] struct {
 // fields reads a mapping, field by field, in the order of known and not in that of the file: what
 // comes later may refer to what came before. It returns where each stands. Errors that are wrong
 // gives are faults of the field's value.
-func fields[T any](d *draft, n ast.Node, what string, known []field[T], into *T) map[string]ast.Node {
+func fields[T any](d *draft, n ast.Node, what string, known []field[T],
+	into *T,
+) map[string]ast.Node {
 	m, ok := n.(*ast.MappingNode)
 	if !ok {
-		d.page.Fault(n, "", fmt.Sprintf("%s must be a mapping of fields, not %s", what, policy.Describe(n)))
+		d.page.Fault(n, "", fmt.Sprintf("%s must be a mapping of fields, not %s", what,
+			policy.Describe(n)))
 		return nil
 	}
 	places := make(map[string]ast.Node)
 	for _, v := range m.Values {
 		name := v.Key.String()
 		if !slices.ContainsFunc(known, func(f field[T]) bool { return f.name == name }) {
-			d.page.Fault(v.Key, name, fmt.Sprintf("is unknown; %s has: %s", what, fieldNames(known)))
+			d.page.Fault(v.Key, name, fmt.Sprintf("is unknown; %s has: %s", what,
+				fieldNames(known)))
 			continue
 		}
 		places[name] = v.Value
@@ -110,7 +123,7 @@ func (d *draft) items(n ast.Node, item func(ast.Node)) error {
 
 // scenarioFields are what a scenario may say.
 var scenarioFields = []field[Scenario]{
-	{"name", func(_ *draft, n ast.Node, s *Scenario) (err error) { s.Name, err = oneLine(n); return err }},
+	{"name", sets(oneLine, func(s *Scenario) *string { return &s.Name })},
 	{"about", func(_ *draft, n ast.Node, s *Scenario) (err error) {
 		s.About, err = policy.Text(n)
 		s.About = strings.TrimSpace(s.About)
@@ -125,10 +138,9 @@ var scenarioFields = []field[Scenario]{
 		s.plan.seed = seed
 		return nil
 	}},
-	{"duration", func(_ *draft, n ast.Node, s *Scenario) (err error) {
-		s.plan.length, err = duration(n, time.Millisecond, maxDuration)
-		return err
-	}},
+	{"duration", sets(spanOf(time.Millisecond, maxDuration), func(s *Scenario) *time.Duration {
+		return &s.plan.length
+	})},
 	{"nodes", func(_ *draft, n ast.Node, s *Scenario) error {
 		count, err := between(n, 1, maxNodes)
 		if err == nil {
@@ -158,10 +170,9 @@ var scenarioFields = []field[Scenario]{
 	}},
 	{"copies", (*draft).copies},
 	{"zones", (*draft).zones},
-	{"save_every", func(_ *draft, n ast.Node, s *Scenario) (err error) {
-		s.plan.saveEvery, err = duration(n, time.Millisecond, time.Hour)
-		return err
-	}},
+	{"save_every", sets(spanOf(time.Millisecond, time.Hour), func(s *Scenario) *time.Duration {
+		return &s.plan.saveEvery
+	})},
 	{"table", (*draft).table},
 	{"start", (*draft).start},
 	{"clocks", (*draft).clocks},
@@ -169,7 +180,8 @@ var scenarioFields = []field[Scenario]{
 		x := &s.plan.weather
 		places := fields(d, n, "links", linkFields, x)
 		if x.near > x.far {
-			d.page.Fault(cmpNode(places["delay"], places["at_most"]), "delay", fmt.Sprintf("is %v, which is more than at_most, %v", x.near, x.far))
+			d.page.Fault(cmpNode(places["delay"], places["at_most"]), "delay",
+				fmt.Sprintf("is %v, which is more than at_most, %v", x.near, x.far))
 		}
 		return nil
 	}},
@@ -187,10 +199,9 @@ var scenarioFields = []field[Scenario]{
 		}
 		return d.items(n, d.fault)
 	}},
-	{"sweep_every", func(_ *draft, n ast.Node, s *Scenario) (err error) {
-		s.plan.sweepEvery, err = duration(n, time.Millisecond, time.Hour)
-		return err
-	}},
+	{"sweep_every", sets(spanOf(time.Millisecond, time.Hour), func(s *Scenario) *time.Duration {
+		return &s.plan.sweepEvery
+	})},
 }
 
 // read reads the whole document.
@@ -226,11 +237,13 @@ func (d *draft) finish(n ast.Node) {
 			p.length = max(p.length, p.replays[i].at(len(p.replays[i].logged)-1)+1)
 		}
 		if p.length == 0 {
-			d.page.Fault(n, "duration", "is missing, and there is no traffic that says how long the world lasts; give one of the two")
+			d.page.Fault(n, "duration",
+				"is missing, and there is no traffic that says how long the world lasts; give one of the two")
 			return
 		}
 	}
-	if len(p.replays) > 0 && d.seen["start"] == nil { // windows that are aligned to the clock begin as they did
+	// windows that are aligned to the clock begin as they did
+	if len(p.replays) > 0 && d.seen["start"] == nil {
 		for i := range p.machines {
 			p.machines[i].clock.start += p.replays[0].first - scenarioStart
 		}
@@ -247,7 +260,8 @@ func (d *draft) finish(n ast.Node) {
 		total += s.requests()
 	}
 	if total > maxRequests {
-		d.page.Fault(d.seen["traffic"], "traffic", fmt.Sprintf("comes to %.0f requests; at most %d are accepted", total, maxRequests))
+		d.page.Fault(d.seen["traffic"], "traffic",
+			fmt.Sprintf("comes to %.0f requests; at most %d are accepted", total, maxRequests))
 	}
 	slices.SortStableFunc(p.script, func(a, b arrival) int { return int(a.at - b.at) })
 	d.strikes()
@@ -261,7 +275,8 @@ func (d *draft) start(n ast.Node, s *Scenario) error {
 	}
 	t, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil || t.Year() < 1971 || t.Year() > 2200 {
-		return fmt.Errorf("%.40q is no instant; write one like 2026-01-01T00:00:00Z, from 1971 to 2200", text)
+		return fmt.Errorf(
+			"%.40q is no instant; write one like 2026-01-01T00:00:00Z, from 1971 to 2200", text)
 	}
 	for i := range s.plan.machines {
 		s.plan.machines[i].clock.start = limiter.Instant(t.UnixNano())
@@ -294,47 +309,23 @@ var clockFields = []field[clock]{
 		c.start = limiter.Instant(by)
 		return err
 	}},
-	{"drift_ppm", func(_ *draft, n ast.Node, c *clock) (err error) {
-		c.drift, err = between(n, -1000, 1000)
-		return err
-	}},
+	{"drift_ppm", sets(countOf(-1000, 1000), func(c *clock) *int64 { return &c.drift })},
 }
 
 var linkFields = []field[weather]{
-	{"delay", func(_ *draft, n ast.Node, x *weather) (err error) {
-		x.near, err = duration(n, 0, 10*time.Second)
-		return err
-	}},
-	{"jitter", func(_ *draft, n ast.Node, x *weather) (err error) {
-		x.mean, err = duration(n, 0, 10*time.Second)
-		return err
-	}},
-	{"at_most", func(_ *draft, n ast.Node, x *weather) (err error) {
-		x.far, err = duration(n, 0, 10*time.Second)
-		return err
-	}},
-	{"loss", func(_ *draft, n ast.Node, x *weather) (err error) { x.loss, err = fraction(n); return err }},
-	{"duplicates", func(_ *draft, n ast.Node, x *weather) (err error) { x.twice, err = fraction(n); return err }},
-	{"in_order", func(_ *draft, n ast.Node, x *weather) (err error) { x.inOrder, err = policy.Flag(n); return err }},
+	{"delay", sets(spanOf(0, 10*time.Second), func(x *weather) *time.Duration { return &x.near })},
+	{"jitter", sets(spanOf(0, 10*time.Second), func(x *weather) *time.Duration { return &x.mean })},
+	{"at_most", sets(spanOf(0, 10*time.Second), func(x *weather) *time.Duration { return &x.far })},
+	{"loss", sets(fraction, func(x *weather) *float64 { return &x.loss })},
+	{"duplicates", sets(fraction, func(x *weather) *float64 { return &x.twice })},
+	{"in_order", sets(policy.Flag, func(x *weather) *bool { return &x.inOrder })},
 }
 
 var gossipFields = []field[gossip]{
-	{"spread", func(_ *draft, n ast.Node, g *gossip) (err error) {
-		g.spread, err = duration(n, 0, time.Minute)
-		return err
-	}},
-	{"detect", func(_ *draft, n ast.Node, g *gossip) (err error) {
-		g.detect, err = duration(n, 0, time.Hour)
-		return err
-	}},
-	{"doubt", func(_ *draft, n ast.Node, g *gossip) (err error) {
-		g.doubt, err = duration(n, 0, time.Hour)
-		return err
-	}},
-	{"settle", func(_ *draft, n ast.Node, g *gossip) (err error) {
-		g.settle, err = duration(n, 0, time.Hour)
-		return err
-	}},
+	{"spread", sets(spanOf(0, time.Minute), func(g *gossip) *time.Duration { return &g.spread })},
+	{"detect", sets(spanOf(0, time.Hour), func(g *gossip) *time.Duration { return &g.detect })},
+	{"doubt", sets(spanOf(0, time.Hour), func(g *gossip) *time.Duration { return &g.doubt })},
+	{"settle", sets(spanOf(0, time.Hour), func(g *gossip) *time.Duration { return &g.settle })},
 }
 
 // limitList reads the limits as they are written everywhere, and keeps their order.
@@ -363,7 +354,8 @@ func (d *draft) limitList(n ast.Node, s *Scenario) error {
 				continue
 			}
 			if what := unknown(l); what != "" {
-				d.page.Fault(v.Value, "name", "the simulator does not know "+what+" yet; leave the limit out")
+				d.page.Fault(v.Value, "name",
+					"the simulator does not know "+what+" yet; leave the limit out")
 			}
 			d.limits = append(d.limits, name)
 			s.plan.limits = append(s.plan.limits, rule{Spec: l.Spec})
@@ -397,7 +389,8 @@ func (d *draft) inline(n ast.Node, s *Scenario) error {
 func (d *draft) limitName(n ast.Node) (string, error) {
 	name, err := policy.Text(n)
 	if err == nil && !slices.Contains(d.limits, name) {
-		err = fmt.Errorf("there is no limit %.40q; there is: %s", name, strings.Join(d.limits, ", "))
+		err = fmt.Errorf("there is no limit %.40q; there is: %s", name,
+			strings.Join(d.limits, ", "))
 	}
 	return name, err
 }

@@ -35,7 +35,10 @@ func (s *shrunk) smallest(seed uint64) *Smallest {
 	if err := s.scenario.WriteYAML(&text); err != nil {
 		panic(err) // its traffic is known request by request
 	}
-	return &Smallest{Seed: seed, Requests: s.requests, Faults: s.faults, Worlds: s.worlds, Scenario: text.String()}
+	return &Smallest{
+		Seed: seed, Requests: s.requests, Faults: s.faults, Worlds: s.worlds,
+		Scenario: text.String(),
+	}
 }
 
 func (s *Smallest) write(b *strings.Builder) {
@@ -79,7 +82,8 @@ func shrink(p *plan, plant func(*process)) *shrunk {
 	scenario := small.scenario()
 	return &shrunk{
 		scenario: scenario, report: scenario.run(plant), worlds: s.worlds,
-		requests: [2]int{whole[0], len(small.script)}, faults: [2]int{whole[1], len(scenario.plan.faults)},
+		requests: [2]int{whole[0], len(small.script)},
+		faults:   [2]int{whole[1], len(scenario.plan.faults)},
 	}
 }
 
@@ -103,7 +107,9 @@ func (s *shrinking) play(p *plan) *Failure {
 	p.sky = skyOf(p)
 	p.machines = slices.Clone(p.machines)
 	for i := range p.machines { // who does not come any more is there from the beginning
-		first := slices.IndexFunc(p.faults, func(f fault) bool { return f.node == i && moving(f.kind) })
+		first := slices.IndexFunc(p.faults, func(f fault) bool {
+			return f.node == i && moving(f.kind)
+		})
 		p.machines[i].later = first >= 0 && p.faults[first].kind == joins
 	}
 	w := newWorld(p, s.plant)
@@ -129,8 +135,12 @@ func (s *shrinking) breaks(p *plan) bool {
 func (s *shrinking) smaller(p plan, failure *Failure) plan {
 	over := time.Duration(failure.AtMS*1e6) + 1
 	cut := p
-	cut.script = slices.DeleteFunc(slices.Clone(p.script), func(a arrival) bool { return a.at > over })
-	cut.faults = slices.DeleteFunc(slices.Clone(p.faults), func(f fault) bool { return f.at > over })
+	cut.script = slices.DeleteFunc(slices.Clone(p.script), func(a arrival) bool {
+		return a.at > over
+	})
+	cut.faults = slices.DeleteFunc(slices.Clone(p.faults), func(f fault) bool {
+		return f.at > over
+	})
 	if s.breaks(&cut) {
 		p = cut
 	}
@@ -156,7 +166,10 @@ func (s *shrinking) smaller(p plan, failure *Failure) plan {
 // size grows with everything that a reader of a world has to take in.
 func (p *plan) size() (n int) {
 	n = len(p.faults) + len(p.script) + len(p.limits) + len(p.machines)
-	for _, chance := range []bool{p.weather.loss > 0, p.weather.twice > 0 && p.weather.twice < 1, p.weather.mean > 0} {
+	for _, chance := range []bool{
+		p.weather.loss > 0, p.weather.twice > 0 && p.weather.twice < 1,
+		p.weather.mean > 0,
+	} {
 		if chance {
 			n++
 		}
@@ -197,7 +210,8 @@ func minimal[T any](list []T, fails func([]T) bool) []T {
 func (s *shrinking) plainer(p plan) plan {
 	try := func(change func(q *plan)) {
 		q := p
-		q.machines, q.limits, q.script = slices.Clone(p.machines), slices.Clone(p.limits), slices.Clone(p.script)
+		q.machines, q.limits, q.script = slices.Clone(p.machines), slices.Clone(p.limits),
+			slices.Clone(p.script)
 		change(&q)
 		if s.breaks(&q) {
 			p = q
@@ -229,7 +243,9 @@ func (s *shrinking) plainer(p plan) plan {
 	for i := len(p.limits) - 1; i >= 0; i-- {
 		name := p.limits[i].Name
 		used := slices.ContainsFunc(p.script, func(a arrival) bool {
-			return slices.ContainsFunc(a.items, func(it cluster.Item) bool { return limitName(&it) == name })
+			return slices.ContainsFunc(a.items, func(it cluster.Item) bool {
+				return limitName(&it) == name
+			})
 		})
 		if !used && len(p.limits) > 1 {
 			try(func(q *plan) { q.limits = slices.Delete(q.limits, i, i+1) })
@@ -253,7 +269,9 @@ func (s *shrinking) plainer(p plan) plan {
 	// The last machine can go if nothing names it; the keys of all others may then have other
 	// owners.
 	for last := len(p.machines) - 1; last > 0; last-- {
-		named := slices.ContainsFunc(p.faults, func(f fault) bool { return f.node == last || f.peer == last }) ||
+		named := slices.ContainsFunc(p.faults, func(f fault) bool {
+			return f.node == last || f.peer == last
+		}) ||
 			slices.ContainsFunc(p.script, func(a arrival) bool {
 				return slices.ContainsFunc(a.calls, func(c calling) bool { return c.node == last })
 			})
@@ -261,7 +279,9 @@ func (s *shrinking) plainer(p plan) plan {
 		if !named {
 			try(func(q *plan) {
 				q.machines = q.machines[:last]
-				q.distances = slices.DeleteFunc(slices.Clone(q.distances), func(d distance) bool { return d.from >= last || d.to >= last })
+				q.distances = slices.DeleteFunc(slices.Clone(q.distances), func(d distance) bool {
+					return d.from >= last || d.to >= last
+				})
 			})
 		}
 		if len(p.machines) == before {

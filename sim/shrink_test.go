@@ -67,25 +67,31 @@ func TestFailingSeedIsMadeSmall(t *testing.T) {
 		}
 		shrunk++
 		if s.requests[1] > 12 || 10*s.requests[1] > s.requests[0] {
-			t.Errorf("seed %d: %d of %d requests left; a repeat needs a few", seed, s.requests[1], s.requests[0])
+			t.Errorf("seed %d: %d of %d requests left; a repeat needs a few", seed, s.requests[1],
+				s.requests[0])
 		}
 		w := newWorld(draw(seed), forgetful)
 		w.run()
 		if s.report.Failure == nil || s.report.Failure.Promise != w.judge.failure.Promise {
-			t.Fatalf("seed %d breaks %q, made smaller %+v", seed, w.judge.failure.Promise, s.report.Failure)
+			t.Fatalf("seed %d breaks %q, made smaller %+v", seed, w.judge.failure.Promise,
+				s.report.Failure)
 		}
 		for _, without := range []func(*plan){
-			func(p *plan) { p.script = p.script[1:] }, func(p *plan) { p.script = p.script[:len(p.script)-1] },
+			func(p *plan) {
+				p.script = p.script[1:]
+			}, func(p *plan) { p.script = p.script[:len(p.script)-1] },
 		} {
 			p := *s.scenario.plan
 			without(&p)
 			smaller := newWorld(&p, forgetful)
-			if smaller.run(); smaller.judge.failure != nil && smaller.judge.failure.Promise == s.report.Failure.Promise {
+			if smaller.run(); smaller.judge.failure != nil && smaller.judge.failure.Promise ==
+				s.report.Failure.Promise {
 				t.Errorf("seed %d: a request can still be left out", seed)
 			}
 		}
 		again := parsed(t, yamlOf(t, s.scenario)).run(forgetful)
-		if again.TraceHash != s.report.TraceHash || again.Failure == nil || again.Failure.Detail != s.report.Failure.Detail {
+		if again.TraceHash != s.report.TraceHash || again.Failure == nil ||
+			again.Failure.Detail != s.report.Failure.Detail {
 			t.Errorf("seed %d: read back, it goes another way:\n%s", seed, yamlOf(t, s.scenario))
 		}
 		t.Logf("%d worlds\n%s", s.worlds, yamlOf(t, s.scenario))
@@ -158,9 +164,12 @@ func TestDrawnWorldsCanBeWrittenDown(t *testing.T) {
 		}
 		got := read.plan
 		for what, same := range map[string]bool{
-			"seed": got.seed == p.seed, "sky": got.sky == p.sky || len(p.faults) == 0, "machines": slices.Equal(got.machines, p.machines),
-			"weather": got.weather == p.weather, "gossip": got.gossip == p.gossip, "limits": slices.Equal(got.limits, p.limits),
-			"faults": slices.Equal(got.faults, p.faults), "length": got.length == p.length, "sweeps": got.sweepEvery == p.sweepEvery,
+			"seed": got.seed == p.seed, "sky": got.sky == p.sky || len(p.faults) == 0,
+			"machines": slices.Equal(got.machines, p.machines),
+			"weather":  got.weather == p.weather, "gossip": got.gossip == p.gossip,
+			"limits": slices.Equal(got.limits, p.limits),
+			"faults": slices.Equal(got.faults, p.faults), "length": got.length == p.length,
+			"sweeps":   got.sweepEvery == p.sweepEvery,
 			"requests": reflect.DeepEqual(got.script, p.script),
 		} {
 			if !same {

@@ -1,15 +1,39 @@
 // Package sim runs the cluster in an imagined world. Follow one seed:
 //
-//  1. draw makes a plan of it: how many machines there are and how wrong their clocks go, how long messages take and
-//     how many get lost or doubled, which limits there are, who asks what, what crashes, freezes or is cut off.
-//  2. A world is made of the plan. Each machine runs the same cluster.Node as in production; only its two hands,
-//     Clock and Network, belong to the world. One goroutine plays them all: what will happen is an event on a heap,
-//     ordered by time and then by age, and a node that waits for a peer is a coroutine that an event enters again.
-//  3. Whatever a client is told and whatever an owner decides goes to the judge, who decides it once more with a
-//     naive limiter that shares no line with the real one, and holds the world to the promises of judge.go after
-//     every single decision.
-//  4. When nothing more happens, the judge looks at what the tables hold and whether anybody still waits. The Report
-//     says what happened. The same seed gives the same world, the same trace and the same bytes, always.
+//  1. draw makes a plan of it: how many machines there are and how wrong their clocks go, how long
+//
+// messages take and
+//
+//	how many get lost or doubled, which limits there are, who asks what, what crashes, freezes or
+//
+// is cut off.
+//  2. A world is made of the plan. Each machine runs the same cluster.Node as in production; only
+//
+// its two hands,
+//
+//	Clock and Network, belong to the world. One goroutine plays them all: what will happen is an
+//
+// event on a heap,
+//
+//	ordered by time and then by age, and a node that waits for a peer is a coroutine that an
+//
+// event enters again.
+//  3. Whatever a client is told and whatever an owner decides goes to the judge, who decides it
+//
+// once more with a
+//
+//	naive limiter that shares no line with the real one, and holds the world to the promises of
+//
+// judge.go after
+//
+//	   every single decision.
+//	4. When nothing more happens, the judge looks at what the tables hold and whether anybody still
+//
+// waits. The Report
+//
+//	says what happened. The same seed gives the same world, the same trace and the same bytes,
+//
+// always.
 //
 // Worlds come under three skies. Under a calm one messages may be slow, doubled and overtaken, but
 // nothing fails, and every promise holds without exception. In lossy ones messages vanish, in
@@ -39,7 +63,8 @@ func Run(seed uint64) *Report {
 // A Wire carries what one process hears and is answered, as the bytes that production sends.
 type Wire interface {
 	// Ask is a as the process reads it. Its keys lie in a frame until erase is called.
-	Ask(a *cluster.Ask, left time.Duration, now limiter.Instant) (got *cluster.Ask, erase func(), err error)
+	Ask(a *cluster.Ask, left time.Duration, now limiter.Instant) (got *cluster.Ask, erase func(),
+		err error)
 	// Answer is a as the process reads it, which has asked for items items.
 	Answer(a *cluster.Answer, items int) (*cluster.Answer, error)
 }

@@ -112,7 +112,10 @@ func TestFailureTellsHowToSeeItAgain(t *testing.T) {
 		return string(printed(t, w.report()))
 	}
 	text := fail()
-	for _, want := range []string{"BROKEN at ", "input", "is asked: ", "penstock sim --seed 3\n", `"replay": "penstock sim --seed 3"`} {
+	for _, want := range []string{
+		"BROKEN at ", "input", "is asked: ", "penstock sim --seed 3\n",
+		`"replay": "penstock sim --seed 3"`,
+	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the report does not say %q:\n%s", want, text)
 		}
@@ -150,11 +153,13 @@ func TestKindsThatAreMissingFail(t *testing.T) {
 	if s.sumUp(certainly - 1); !s.OK() {
 		t.Errorf("few seeds must not have everything, and %v are missing", s.Missing)
 	}
-	if s.sumUp(certainly); s.OK() || !slices.Contains(s.Missing, "freezes") || slices.Contains(s.Missing, "crashes") {
+	if s.sumUp(certainly); s.OK() || !slices.Contains(s.Missing, "freezes") ||
+		slices.Contains(s.Missing, "crashes") {
 		t.Errorf("of many seeds %v are missing", s.Missing)
 	}
 	var b strings.Builder
-	if err := s.WriteText(&b); err != nil || !strings.Contains(b.String(), "FAILED: ") || !strings.Contains(b.String(), "freezes") {
+	if err := s.WriteText(&b); err != nil || !strings.Contains(b.String(), "FAILED: ") ||
+		!strings.Contains(b.String(), "freezes") {
 		t.Errorf("%v:\n%s", err, b.String())
 	}
 }

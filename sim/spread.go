@@ -47,7 +47,8 @@ func (j *judge) spreads(h *hearing) {
 		ref.held = max(ref.held, j.world.now+lasts)
 		ref.unphased = ref.unphased || phased(a.spec)
 		var counts time.Duration
-		if j.world.plan.sky != calm { // it may be charged more than once, or by whom nobody has heard of
+		// it may be charged more than once, or by whom nobody has heard of
+		if j.world.plan.sky != calm {
 			counts = forgets(a.spec)
 		}
 		ref.goBlind(h.process, ref.held, counts)
@@ -104,8 +105,11 @@ func (j *judge) setsAside(p *process, it *asked, got limiter.Decision) {
 	if j.granted.allowed(id) { // it was asked once more
 		return
 	}
-	if h, found := p.node.Book().Get(limiter.HoldID(it.id)); got.Allowed && found && h.State != limiter.HoldOpen {
-		return // what it answered to itself, before it tried again under another id, which nobody saw, and which is over
+	if h, found := p.node.Book().Get(limiter.HoldID(it.id)); got.Allowed && found &&
+		h.State != limiter.HoldOpen {
+		// what it answered to itself, before it tried again under another id, which nobody saw, and
+		// which is over
+		return
 	}
 	j.granted.add(id, j.world.now, got.Allowed)
 	j.bring(a, p)
@@ -113,7 +117,8 @@ func (j *judge) setsAside(p *process, it *asked, got limiter.Decision) {
 	if r.strict == nil {
 		r.loosen(now, a.spec)
 	}
-	if j.checked[exact]++; got.Allowed && !r.isVague(a.spec) && !r.most(now, a.spec).peek(now, a.spec, it.cost).Allowed {
+	if j.checked[exact]++; got.Allowed && !r.isVague(a.spec) &&
+		!r.most(now, a.spec).peek(now, a.spec, it.cost).Allowed {
 		j.judged(p, it, generous, got, r.loose.peek(now, a.spec, it.cost))
 	}
 }
@@ -148,7 +153,8 @@ func (j *judge) charged(t *term, cost int64) {
 	if cost > 0 {
 		r.late = append(r.late, cost)
 	} else {
-		r.backs = min(r.backs-max(cost, -a.limit.Capacity()), 2*a.limit.Capacity()) // windows may have two to give back
+		// windows may have two to give back
+		r.backs = min(r.backs-max(cost, -a.limit.Capacity()), 2*a.limit.Capacity())
 	}
 	switch {
 	case t.counted:
@@ -163,7 +169,8 @@ func (j *judge) charged(t *term, cost int64) {
 // haveRefused reports whether somebody who decides has refused for all.
 func haveRefused(h *hearing, out []cluster.Decision) bool {
 	for i := range out {
-		if out[i].Source != cluster.SourceFallback && !out[i].Allowed && !watches(h.request.terms[i].account.spec) {
+		if out[i].Source != cluster.SourceFallback && !out[i].Allowed &&
+			!watches(h.request.terms[i].account.spec) {
 			return true
 		}
 	}
@@ -175,11 +182,14 @@ func (r *reference) isHeld() bool { return r.held != 0 && r.last <= r.held }
 // isVague reports whether a charge that comes later than is known may let a limit admit more: where
 // it moves the moment at which tokens come or a window opens, until that is known again, or where
 // what is set aside leaves no gap behind it.
-func (r *reference) isVague(s *limiter.Spec) bool { return r.unphased || r.isHeld() && s.MinGap > 0 }
+func (r *reference) isVague(s *limiter.Spec) bool {
+	return r.unphased || r.isHeld() && s.MinGap > 0
+}
 
 // phased reports whether charges decide when time passes for s.
 func phased(s *limiter.Spec) bool {
-	return s.Algorithm == limiter.TokenBucket || s.Algorithm == limiter.FixedWindow && s.Anchor == limiter.FirstHit
+	return s.Algorithm == limiter.TokenBucket || s.Algorithm == limiter.FixedWindow &&
+		s.Anchor == limiter.FirstHit
 }
 
 // looksOnly reports whether nothing is set aside for an item of several owners; then its owner says

@@ -19,6 +19,7 @@ func TestGrantsAreForgotten(t *testing.T) {
 		}
 	}
 	if most := int(grantsLast/time.Second) + 1; len(g.answers) > most || len(g.order) > most {
-		t.Errorf("%d answers and %d IDs are kept, want %d at most", len(g.answers), len(g.order), most)
+		t.Errorf("%d answers and %d IDs are kept, want %d at most", len(g.answers), len(g.order),
+			most)
 	}
 }

@@ -28,7 +28,10 @@ const smallTable = 4 << 20
 
 // productionTable is what penstock serve has by default: 256 MiB, one part per MiB. The time that a
 // step takes is drawn, or stated.
-var productionTable = tableSize{bytes: limiter.DefaultBytes, parts: limiter.DefaultBytes >> 20, look: time.Millisecond}
+var productionTable = tableSize{
+	bytes: limiter.DefaultBytes, parts: limiter.DefaultBytes >> 20,
+	look: time.Millisecond,
+}
 
 // config is what a node's table is made with.
 func (t tableSize) config(seed uint64) limiter.TableConfig {
@@ -110,5 +113,6 @@ func (t tableSize) write(b *strings.Builder) {
 	if t == (tableSize{}) {
 		return
 	}
-	fmt.Fprintf(b, "table: {memory: %dKiB, parts: %d, look: %v}\n", t.config(0).Bytes>>10, max(1, t.parts), t.look)
+	fmt.Fprintf(b, "table: {memory: %dKiB, parts: %d, look: %v}\n", t.config(0).Bytes>>10,
+		max(1, t.parts), t.look)
 }

@@ -36,7 +36,8 @@ type task struct {
 	job     happens
 	next    func() (struct{}, bool) // enters it; returns when it is left
 	stop    func()                  // ends it: whatever it is in the middle of is unwound
-	leave   func(struct{}) bool     // called inside: returns when it is entered again, false to unwind
+	// called inside: returns when it is entered again, false to unwind
+	leave func(struct{}) bool
 }
 
 // unwound is the panic that takes an ended task out of the middle of its job.

@@ -13,7 +13,8 @@ import (
 
 func decisionText(d limiter.Decision) string {
 	return fmt.Sprintf("%s, %d of %d left, retry after %s, reset after %s, delay %v",
-		yesNo(d.Allowed), d.Remaining, d.Limit, waitText(d.RetryAfter), waitText(d.ResetAfter), d.Delay)
+		yesNo(d.Allowed), d.Remaining, d.Limit, waitText(d.RetryAfter), waitText(d.ResetAfter),
+		d.Delay)
 }
 
 func answerText(d *cluster.Decision) string {

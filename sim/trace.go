@@ -70,10 +70,14 @@ const (
 )
 
 var kindNames = [...]string{
-	asks: "is asked", hears: "answers", refuses: "refuses", absent: "is down for a client", sends: "sends to", loses: "loses a message to",
-	doubles: "doubles a message to", decides: "decides for", declines: "declines", turnsAway: "is down for", returns: "hears from",
-	fires: "wakes up", crashes: "crashes", boots: "boots", freezes: "freezes", thaws: "thaws", cuts: "is cut off from", mends: "is mended to",
-	looks: "sees other members", buries: "declares dead:", departs: "is gone", joins: "joins", leaves: "leaves", restarts: "restarts",
+	asks: "is asked", hears: "answers", refuses: "refuses", absent: "is down for a client",
+	sends: "sends to", loses: "loses a message to",
+	doubles: "doubles a message to", decides: "decides for", declines: "declines",
+	turnsAway: "is down for", returns: "hears from",
+	fires: "wakes up", crashes: "crashes", boots: "boots", freezes: "freezes", thaws: "thaws",
+	cuts: "is cut off from", mends: "is mended to",
+	looks: "sees other members", buries: "declares dead:", departs: "is gone", joins: "joins",
+	leaves: "leaves", restarts: "restarts",
 	rolls: "is where a rolling restart begins", steps: "has its clock set",
 }
 
@@ -113,10 +117,12 @@ func (t *trace) at(i uint64, machines []*machine) (h happening) {
 	}
 	h.kind, h.allowed = kind(b[0]), b[1] != 0
 	h.node, h.peer = who(binary.LittleEndian.Uint16(b[2:])), who(binary.LittleEndian.Uint16(b[4:]))
-	h.at, h.seq = time.Duration(binary.LittleEndian.Uint64(b[6:])), binary.LittleEndian.Uint64(b[14:])
+	h.at, h.seq = time.Duration(binary.LittleEndian.Uint64(b[6:])),
+		binary.LittleEndian.Uint64(b[14:])
 	if b = b[22:]; len(b) > 0 {
 		h.op = cluster.Op(b[0])
-		h.cost, h.remaining = int64(binary.LittleEndian.Uint64(b[1:])), int64(binary.LittleEndian.Uint64(b[9:]))
+		h.cost, h.remaining = int64(binary.LittleEndian.Uint64(b[1:])),
+			int64(binary.LittleEndian.Uint64(b[9:]))
 		limit, key, _ := bytes.Cut(b[17:], []byte{0})
 		h.limit, h.key = string(limit), string(key)
 	}

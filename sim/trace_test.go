@@ -20,7 +20,8 @@ func TestTraceKeepsTheLast(t *testing.T) {
 		switch i % 3 {
 		case 1:
 			h = happening{
-				at: time.Duration(i), kind: decides, node: machines[1], seq: uint64(i), limit: "api", key: "a\x00b" + strings.Repeat("k", i),
+				at: time.Duration(i), kind: decides, node: machines[1], seq: uint64(i),
+				limit: "api", key: "a\x00b" + strings.Repeat("k", i),
 				op: cluster.OpTake, cost: int64(-i), allowed: i%2 == 0, remaining: int64(i),
 			}
 		case 2:

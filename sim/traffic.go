@@ -69,7 +69,10 @@ func (w *world) source() source {
 	}
 	sources := []source{&script{w.plan.script}}
 	for i := range w.plan.replays {
-		sources = append(sources, &player{replay: &w.plan.replays[i], world: w, dice: substream(w.plan.seed, trafficStream, uint64(i)<<32)})
+		sources = append(sources, &player{
+			replay: &w.plan.replays[i], world: w,
+			dice: substream(w.plan.seed, trafficStream, uint64(i)<<32),
+		})
 	}
 	for i := range w.plan.demands {
 		sources = append(sources, newFlow(w, &w.plan.demands[i], uint64(i)))
@@ -110,7 +113,10 @@ func (w *world) arrive(a *arrival) {
 	} else {
 		r = new(request)
 	}
-	*r = request{items: a.items, atomic: a.atomic, broken: a.broken, patience: a.patience, open: len(a.calls), roams: a.roams, retry: a.retry, slip: a.slip}
+	*r = request{
+		items: a.items, atomic: a.atomic, broken: a.broken, patience: a.patience,
+		open: len(a.calls), roams: a.roams, retry: a.retry, slip: a.slip,
+	}
 	w.judge.posed(r)
 	w.course.posed(r)
 	for i, c := range a.calls {
@@ -161,7 +167,8 @@ func (w *world) retry(r *request) {
 		return
 	}
 	again := arrival{
-		items: r.items, atomic: r.atomic, patience: r.patience, roams: r.roams, retry: retry{r.retry.times - 1, r.retry.after},
+		items: r.items, atomic: r.atomic, patience: r.patience, roams: r.roams,
+		retry: retry{r.retry.times - 1, r.retry.after},
 		calls: []calling{{node: w.dice.IntN(len(w.machines))}},
 	}
 	w.at(w.now+r.retry.after, func() { w.arrive(&again) })
@@ -262,7 +269,8 @@ func (c *clients) arrival(a *arrival) {
 	}
 	switch {
 	case c.chance(t.hurry):
-		a.patience = 150*time.Millisecond + time.Duration(c.dice.Int64N(int64(300*time.Millisecond)))
+		a.patience = 150*time.Millisecond +
+			time.Duration(c.dice.Int64N(int64(300*time.Millisecond)))
 	case c.chance(t.patience):
 		a.patience = time.Duration(1+c.dice.IntN(10)) * time.Second
 	}

@@ -80,7 +80,8 @@ type curve struct {
 	rate     int64         // parts per nanosecond; 0 for windows that are aligned
 	per      time.Duration // of aligned windows
 	each     int64         // what one of them supplies when it begins
-	turns    *turns        // of windows of a calendar: when they begin; nil if several clocks have a say in that
+	// of windows of a calendar: when they begin; nil if several clocks have a say in that
+	turns *turns
 }
 
 // turns are the windows of a calendar, counted as a clock goes by.

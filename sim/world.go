@@ -3,7 +3,6 @@ package sim
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"penstock/cluster"
@@ -68,7 +67,8 @@ func (p *plan) restTime() time.Duration {
 	}
 	var longest time.Duration
 	if p.traffic.requests > 0 || len(p.script) > 0 {
-		longest = 10 * time.Second // of the clients that seeds draw, also when they are written down
+		// of the clients that seeds draw, also when they are written down
+		longest = 10 * time.Second
 	}
 	longest = max(longest, p.longestHold())
 	for i := range p.script {
@@ -78,7 +78,8 @@ func (p *plan) restTime() time.Duration {
 		longest = max(longest, p.replays[i].patience)
 	}
 	for i := range p.demands {
-		longest = max(longest, p.demands[i].patience+p.demands[i].retry.lasts(p.demands[i].patience))
+		longest = max(longest,
+			p.demands[i].patience+p.demands[i].retry.lasts(p.demands[i].patience))
 	}
 	return min(restAfter, longest+2*time.Second)
 }
@@ -89,7 +90,9 @@ const warmUp = 2 * time.Second
 
 func newWorld(p *plan, plant func(*process)) *world {
 	w := &world{
-		plan: p, plant: plant, now: -warmUp, wentDown: -warmUp, allDown: -2 * warmUp, dice: stream(p.seed, dicesStream), byID: make(map[string]*machine), limits: make(cluster.Limits), named: make(map[string]*limiter.Limit), trace: newTrace(),
+		plan: p, plant: plant, now: -warmUp, wentDown: -warmUp, allDown: -2 * warmUp,
+		dice: stream(p.seed, dicesStream), byID: make(map[string]*machine),
+		limits: make(cluster.Limits), named: make(map[string]*limiter.Limit), trace: newTrace(),
 		network: newNetwork(len(p.machines)),
 	}
 	for _, rule := range p.limits {
@@ -120,7 +123,8 @@ func newWorld(p *plan, plant func(*process)) *world {
 	}
 	w.gather()
 	w.reconcile()
-	w.at(0, func() { w.network.tally = MessageReport{} }) // what it took to find each other is no news
+	// what it took to find each other is no news
+	w.at(0, func() { w.network.tally = MessageReport{} })
 	w.await(w.source())
 	for _, f := range p.faults {
 		w.at(f.at, func() { w.strike(f) })
@@ -300,101 +304,10 @@ func (w *world) othersStay(but *machine) bool {
 		if m == but {
 			continue
 		}
-		if p := m.process; p != nil && !p.leaving && p.node.View().Me().State == cluster.StateActive && m.role == cluster.RoleMember {
+		if p := m.process; p != nil && !p.leaving && p.node.View().Me().State ==
+			cluster.StateActive && m.role == cluster.RoleMember {
 			return true
 		}
 	}
 	return false
-}
-
-// request is what a client asks, once or several times under the same IDs.
-type request struct {
-	items    []cluster.Item
-	atomic   bool
-	broken   bool          // has to be refused
-	patience time.Duration // from the question to the deadline, on the node's clock
-	open     int           // visits that are not over
-	terms    []term        // kept by the judge, one per item
-	roams    bool          // its client goes to another node at once if one is down
-	retry    retry         // what its client does when it is refused
-	asked    []asking      // kept by the course, one per item
-	slip     *slip         // that items are written on; nil if somebody else has them
-
-	term [1]term   // what terms mostly are
-	ask  [1]asking // and asked
-}
-
-// visit has a client bring r to m. last says that nothing else is left of the event.
-func (w *world) visit(m *machine, r *request, last bool) {
-	if r.roams {
-		m = w.roam(m)
-	}
-	if m.process == nil || m.process.closed {
-		w.trace.add(happening{at: w.now, kind: absent, node: m})
-		w.judge.requests.Absent++
-		w.judge.left(r)
-		w.failed(r)
-		return
-	}
-	p := m.process
-	p.visits = append(p.visits, r)
-	var v *visit
-	if n := len(w.visits); n > 0 {
-		v, w.visits = w.visits[n-1], w.visits[:n-1]
-	} else {
-		v = new(visit)
-	}
-	v.process, v.request = p, r
-	switch {
-	case p.machine.frozen:
-		p.do(func() { w.tasks.start(p, v) })
-	case last:
-		w.tasks.last(p, v)
-	default:
-		w.tasks.start(p, v)
-	}
-}
-
-// visit is one time that a client is at a node's door.
-type visit struct {
-	process  *process
-	request  *request
-	question cluster.Request
-	out      []cluster.Decision
-	hearing  hearing
-}
-
-func (v *visit) happen() {
-	p, r := v.process, v.request
-	w, began := p.machine.world, p.machine.world.now
-	q := &v.question
-	q.Items = append(q.Items[:0], r.items...)
-	w.judge.rename(q.Items)
-	q.Atomic, q.Deadline = r.atomic, p.now().Add(r.patience)
-	v.out = append(v.out[:0], make([]cluster.Decision, len(q.Items))...)
-	h := &v.hearing
-	w.judge.opened(h, p, r, q, v.out)
-	task := w.tasks.running
-	task.hearing = w.judge.seenFromInside(h)
-	err := p.door.Check(q, v.out)
-	task.hearing = nil
-	for i := range min(len(q.Items), len(v.out)) { // a planted fault may have taken some
-		if err == nil {
-			q.Items[i].ID = v.out[i].ID // what was asked, as the node named it
-		}
-	}
-	i := slices.Index(p.visits, r)
-	p.visits = slices.Delete(p.visits, i, i+1)
-	w.judge.closed(h, v.out, err)
-	if err == nil {
-		w.answered(r, v.out, w.now-began)
-	}
-	clear(q.Items) // a node that keeps them keeps nothing
-	clear(v.out)
-	w.visits = append(w.visits, v)
-	if r.open == 0 {
-		if w.requests = append(w.requests, r); r.slip != nil {
-			w.slips = append(w.slips, r.slip)
-		}
-	}
 }

@@ -17,7 +17,10 @@ func stage(t *testing.T, n int, more ...func(*plan)) *world {
 	p := &plan{
 		seed: 1, sky: outage, machines: make([]machinePlan, n), sweepEvery: 10 * time.Second,
 		weather: weather{near: time.Millisecond, far: time.Millisecond, inOrder: true},
-		limits:  []rule{{Spec: limiter.Spec{Name: "five", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 5, Per: time.Minute}}},
+		limits: []rule{{Spec: limiter.Spec{
+			Name: "five", Algorithm: limiter.FixedWindow,
+			Anchor: limiter.FirstHit, Limit: 5, Per: time.Minute,
+		}}},
 		traffic: traffic{keys: 1},
 	}
 	for i := range p.machines {
@@ -52,16 +55,22 @@ func (w *world) key(i int) string {
 func (w *world) asks(at time.Duration, i int, key string, patience time.Duration) *heardAnswer {
 	a := &heardAnswer{at: -1}
 	w.at(at, func() {
-		r := &request{items: []cluster.Item{{Limit: "five", Key: key, Cost: 1}}, patience: patience, open: 1}
+		r := &request{
+			items: []cluster.Item{{Limit: "five", Key: key, Cost: 1}}, patience: patience,
+			open: 1,
+		}
 		w.judge.posed(r)
 		m := w.machines[i]
 		p := m.process
 		inner := p.door
-		p.door = disguise{door: inner, check: func(d door, q *cluster.Request, out []cluster.Decision) error {
-			err := inner.Check(q, out)
-			a.at, a.Decision = w.now, out[0]
-			return err
-		}}
+		p.door = disguise{
+			door: inner,
+			check: func(d door, q *cluster.Request, out []cluster.Decision) error {
+				err := inner.Check(q, out)
+				a.at, a.Decision = w.now, out[0]
+				return err
+			},
+		}
 		w.visit(m, r, false)
 		p.door = inner
 	})
@@ -105,7 +114,13 @@ func (c *calls) Call(cs []cluster.Call) {
 func call(w *world, at, patience time.Duration) *calls {
 	p, to := w.machines[0].process, w.machines[1]
 	c := &calls{Network: p, world: w}
-	ask := &cluster.Ask{Hop: 1, Items: []cluster.AskItem{{Limit: w.named["five"], Key: w.key(1), Cost: 1, ID: cluster.ID{Origin: 7, Sequence: uint64(at)}}}}
+	ask := &cluster.Ask{
+		Hop: 1,
+		Items: []cluster.AskItem{{
+			Limit: w.named["five"], Key: w.key(1), Cost: 1,
+			ID: cluster.ID{Origin: 7, Sequence: uint64(at)},
+		}},
+	}
 	member := cluster.Member{ID: to.id, Boot: to.process.boot}
 	w.judge.account("five", w.key(1))
 	w.at(at, func() {
@@ -121,7 +136,8 @@ func TestCallToADeadPeerIsUnsent(t *testing.T) {
 	c := call(w, time.Second, time.Second)
 	w.at(0, w.machines[1].crash)
 	w.play(t)
-	if len(c.ended) != 1 || !errors.Is(c.ended[0].err, cluster.ErrUnsent) || c.ended[0].at != time.Second+2*time.Millisecond {
+	if len(c.ended) != 1 || !errors.Is(c.ended[0].err, cluster.ErrUnsent) ||
+		c.ended[0].at != time.Second+2*time.Millisecond {
 		t.Errorf("ended %+v; want ErrUnsent after 2 ms", c.ended)
 	}
 }
@@ -143,8 +159,11 @@ func TestLostMessagesEndTheCallAtItsDeadline(t *testing.T) {
 			c := call(w, time.Second, 300*time.Millisecond)
 			w.cutOff(w.machines[way[0]], w.machines[way[1]])
 			w.play(t)
-			if len(c.ended) != 1 || c.ended[0].err == nil || errors.Is(c.ended[0].err, cluster.ErrUnsent) || c.ended[0].at != 1300*time.Millisecond {
-				t.Errorf("ended %+v; want an error that leaves open what happened, after 300 ms", c.ended)
+			if len(c.ended) != 1 || c.ended[0].err == nil ||
+				errors.Is(c.ended[0].err, cluster.ErrUnsent) ||
+				c.ended[0].at != 1300*time.Millisecond {
+				t.Errorf("ended %+v; want an error that leaves open what happened, after 300 ms",
+					c.ended)
 			}
 		})
 	}
@@ -157,18 +176,23 @@ func TestCallThatWasActedOnIsNotUnsent(t *testing.T) {
 	asker, owner := w.machines[0], w.machines[1]
 	c := call(w, time.Second, time.Second)
 	w.cutOff(owner, asker) // the answer gets lost
-	owner.process.door = disguise{door: owner.process.door, deliver: func(d door, a *cluster.Ask) *cluster.Answer {
-		if len(a.Items) > 0 {
-			w.at(w.now, func() {
-				if owner.process != nil {
-					owner.crash()
-					w.mend(owner, asker)
-				}
-			})
-		}
-		return d.Deliver(a)
-	}}
-	w.plan.weather.mean, w.plan.weather.far, w.plan.weather.inOrder = time.Millisecond, 5*time.Millisecond, false // so that the copies do not come together
+	owner.process.door = disguise{
+		door: owner.process.door,
+		deliver: func(d door, a *cluster.Ask) *cluster.Answer {
+			if len(a.Items) > 0 {
+				w.at(w.now, func() {
+					if owner.process != nil {
+						owner.crash()
+						w.mend(owner, asker)
+					}
+				})
+			}
+			return d.Deliver(a)
+		},
+	}
+	// so that the copies do not come together
+	w.plan.weather.mean, w.plan.weather.far, w.plan.weather.inOrder = time.Millisecond,
+		5*time.Millisecond, false
 	w.play(t)
 	if len(c.ended) != 1 || !errors.Is(c.ended[0].err, errBroken) {
 		t.Errorf("ended %+v; want an error that leaves open what happened", c.ended)
@@ -209,7 +233,8 @@ func TestCrashesForgetAndLeaveNobodyWaiting(t *testing.T) {
 	after := w.asks(8*time.Second, 0, key, time.Second)
 	w.play(t)
 	if before.Remaining != 4 || cutShort.at != -1 {
-		t.Errorf("before: %d left; asked a node that died: heard at %v; want 4, -1", before.Remaining, cutShort.at)
+		t.Errorf("before: %d left; asked a node that died: heard at %v; want 4, -1",
+			before.Remaining, cutShort.at)
 	}
 	if alone.Remaining != 4 || alone.Source != cluster.SourceFallback || !alone.Degraded {
 		t.Errorf("while only one is there, which knows nothing and nobody: %+v; want 4 left, by its share", alone.Decision)
@@ -228,7 +253,8 @@ func TestHeirsGoOnAfterACrash(t *testing.T) {
 	at := w.asks(time.Second+10*time.Millisecond, 0, key, time.Second)
 	w.play(t)
 	if before.Remaining != 4 || at.Remaining != 3 || at.Degraded || at.at > 1260*time.Millisecond {
-		t.Errorf("%d left, then at %v: %+v; want 4, and within 250 ms 3 by the heir", before.Remaining, at.at, at.Decision)
+		t.Errorf("%d left, then at %v: %+v; want 4, and within 250 ms 3 by the heir",
+			before.Remaining, at.at, at.Decision)
 	}
 }
 
@@ -240,7 +266,8 @@ func TestFreezeDelaysAndForgetsNothing(t *testing.T) {
 	a := w.asks(100*time.Millisecond, 0, key, time.Second)
 	b := w.asks(time.Second, 0, key, time.Second)
 	w.play(t)
-	if a.at < 301*time.Millisecond || a.at > 350*time.Millisecond || a.Remaining != 4 || a.Degraded || b.Remaining != 3 {
+	if a.at < 301*time.Millisecond || a.at > 350*time.Millisecond || a.Remaining != 4 ||
+		a.Degraded || b.Remaining != 3 {
 		t.Errorf("heard at %v: %+v, then %d left; want the owner's answer after 300 ms, 4 left, then 3", a.at, a.Decision, b.Remaining)
 	}
 }
@@ -280,7 +307,8 @@ func TestViewsComeWhenTheWorldSaysSo(t *testing.T) {
 	w := stage(t, 3)
 	for _, m := range w.machines {
 		v := m.process.node.View()
-		if v.Me().ID != m.id || v.Active() != 3 || v.RingHash() != w.machines[0].process.node.View().RingHash() {
+		if v.Me().ID != m.id || v.Active() != 3 ||
+			v.RingHash() != w.machines[0].process.node.View().RingHash() {
 			t.Errorf("%s sees %d active members, and itself as %s", m.id, v.Active(), v.Me().ID)
 		}
 		for _, o := range v.Members {

@@ -143,7 +143,8 @@ func (g *Gossip) contest() error {
 // tellRecord sends this node's record to the others, with what has changed in it.
 func (g *Gossip) tellRecord() {
 	if err := g.list.UpdateNode(stateTimeout); err != nil {
-		g.log.Debug("the others learn later that an earlier process of this name is gone", "err", err)
+		g.log.Debug("the others learn later that an earlier process of this name is gone", "err",
+			err)
 	}
 }
 
@@ -152,10 +153,12 @@ func (g *Gossip) taken(p peer) error {
 	other := fmt.Sprintf("another node has it (peer address %s, boot %016x, started %s)",
 		p.peer, p.boot, time.Unix(0, int64(p.started)).UTC().Format(time.RFC3339))
 	if g.wasActive.Load() {
-		return fmt.Errorf("%w: %q: %s and comes first; this one decides nothing any more and must stop; give every node a --name of its own",
+		return fmt.Errorf(
+			"%w: %q: %s and comes first; this one decides nothing any more and must stop; give every node a --name of its own",
 			ErrNameTaken, g.roster.id, other)
 	}
-	return fmt.Errorf("%w: %q: %s; give this node another --name, or stop that one first", ErrNameTaken, g.roster.id, other)
+	return fmt.Errorf("%w: %q: %s; give this node another --name, or stop that one first",
+		ErrNameTaken, g.roster.id, other)
 }
 
 type answers uint8
@@ -174,7 +177,8 @@ func (g *Gossip) challenge(p peer) answers {
 	g.tasks.Go(func() {
 		addr, err := netip.ParseAddrPort(p.addr)
 		if err == nil {
-			_, err = g.list.Ping(nodeName(p.id, p.boot), net.UDPAddrFromAddrPort(addr)) // another boot there does not answer
+			// another boot there does not answer
+			_, err = g.list.Ping(nodeName(p.id, p.boot), net.UDPAddrFromAddrPort(addr))
 		}
 		pinged <- err == nil
 	})

@@ -1,18 +1,47 @@
 // Package gossip turns what memberlist hears into cluster.Views. Follow one node from start to end:
 //
-//  1. Start opens the gossip address and is at once alone in its own View, JOINING. What others must know about it (its
-//     boot, its addresses, role and state) travels as a small record, its meta, with every message about it.
-//  2. The reconnector knocks at the seeds, forever and looking their names up again each time, until another member is
-//     known. Only then may the node become ACTIVE: a node that reaches nobody must not found a cluster of its own.
-//  3. memberlist calls back for every member that joins, changes or dies. The callbacks run under the library's lock, so
-//     they only copy the record into the roster and ring a bell. One goroutine answers the bell: it makes a View of the
-//     whole roster, never of the event, so that no order or loss of events can make it wrong. A death, and a
-//     node that is LEAVING, make one at once; joins and other changes wait a moment for more, which a restart brings.
-//     News are told at once, and a few times more; while there are none, the library gossips
-//     seldom (stir.go).
-//  4. The library never heals a partition once both sides have declared each other dead. The reconnector does: every
-//     few seconds it knocks at some of the members that have died without saying goodbye, and at a seed it misses.
-//  5. SetState(LEAVING) takes the node out of every ring while it still answers; Leave says goodbye; Close stops.
+//  1. Start opens the gossip address and is at once alone in its own View, JOINING. What others
+//
+// must know about it (its
+//
+//	boot, its addresses, role and state) travels as a small record, its meta, with every message
+//
+// about it.
+//  2. The reconnector knocks at the seeds, forever and looking their names up again each time,
+//
+// until another member is
+//
+//	known. Only then may the node become ACTIVE: a node that reaches nobody must not found a
+//
+// cluster of its own.
+//  3. memberlist calls back for every member that joins, changes or dies. The callbacks run under
+//
+// the library's lock, so
+//
+//	they only copy the record into the roster and ring a bell. One goroutine answers the bell: it
+//
+// makes a View of the
+//
+//	whole roster, never of the event, so that no order or loss of events can make it wrong. A
+//
+// death, and a
+//
+//	node that is LEAVING, make one at once; joins and other changes wait a moment for more, which
+//
+// a restart brings.
+//
+//	   News are told at once, and a few times more; while there are none, the library gossips
+//	   seldom (stir.go).
+//	4. The library never heals a partition once both sides have declared each other dead. The
+//
+// reconnector does: every
+//
+//	few seconds it knocks at some of the members that have died without saying goodbye, and at a
+//
+// seed it misses.
+//  5. SetState(LEAVING) takes the node out of every ring while it still answers; Leave says
+//
+// goodbye; Close stops.
 //
 // A node is known to the library as "id/boot", so a restart is a new node to it and is never
 // mistaken for the old one. In a View there is one member per id: a second process of a name is
@@ -112,8 +141,10 @@ type Timing struct {
 	ProbeTimeout time.Duration // and waits this long before it asks others to ask; well below Probe
 	Gossip       time.Duration // news go to three others this often (stir.go)
 	PushPull     time.Duration // all that is known is exchanged with one other this often
-	Reconnect    time.Duration // the reconnector's rounds, ±20 %; five times as often until the cluster is reached
-	Coalesce     time.Duration // a join waits this long for others before it becomes a View; a death does not
+	// the reconnector's rounds, ±20 %; five times as often until the cluster is reached
+	Reconnect time.Duration
+	// a join waits this long for others before it becomes a View; a death does not
+	Coalesce time.Duration
 }
 
 // Balanced finds a crashed node in about 3 s in a cluster of up to 10 and in 5 s in one of 100, and
@@ -187,8 +218,8 @@ type Gossip struct {
 	wasActive  atomic.Bool        // this node was in the ring, as far as it knows
 	joinedAt   atomic.Int64       // when joined was closed, in ns since the epoch
 
-	// turn is held by SetState, SetKeys, Leave and Close. It is a channel because its holder waits for the
-	// network.
+	// turn is held by SetState, SetKeys, Leave and Close. It is a channel because its holder waits
+	// for the network.
 	turn chan struct{}
 	ending
 
@@ -207,9 +238,12 @@ func Start(ctx context.Context, config Config) (*Gossip, error) {
 	g.list, err = create(conf, config.Allow)
 	if err != nil {
 		g.stop()
-		return nil, fmt.Errorf("gossip: cannot listen on %s (TCP and UDP): %w; is another node running there?", config.Bind, err)
+		return nil, fmt.Errorf(
+			"gossip: cannot listen on %s (TCP and UDP): %w; is another node running there?",
+			config.Bind, err)
 	}
-	g.bound = netip.AddrPortFrom(g.bound.Addr(), uint16(conf.BindPort)) // the library writes the port it took there
+	// the library writes the port it took there
+	g.bound = netip.AddrPortFrom(g.bound.Addr(), uint16(conf.BindPort))
 	if len(g.seeds) == 0 {
 		g.markJoined()
 		g.wasActive.Store(config.Member.State == cluster.StateActive)
@@ -243,12 +277,16 @@ func prepare(ctx context.Context, config Config) (*Gossip, *memberlist.Config, e
 		flush:  make(chan chan struct{}),
 		turn:   make(chan struct{}, 1),
 	}
-	g.markJoined = sync.OnceFunc(func() { g.joinedAt.Store(time.Now().UnixNano()); close(g.joined) })
+	g.markJoined = sync.OnceFunc(func() {
+		g.joinedAt.Store(time.Now().UnixNano())
+		close(g.joined)
+	})
 	var err error
 	if g.seeds, err = parseSeeds(config.Join); err != nil {
 		return nil, nil, err
 	}
-	if g.roster, err = newRoster(config.Member, printable(config.Version), config.Started, g.markJoined); err != nil {
+	if g.roster, err = newRoster(config.Member, printable(config.Version), config.Started,
+		g.markJoined); err != nil {
 		return nil, nil, err
 	}
 	conf, err := g.listConfig(ctx)
@@ -267,13 +305,16 @@ func validate(c Config) error {
 		return errors.New("gossip: the boot id of this node is 0; draw a random one at every start")
 	}
 	if _, _, err := net.SplitHostPort(c.Member.PeerAddr); err != nil {
-		return fmt.Errorf("gossip: the peer address %q of this node is not host:port: %w", c.Member.PeerAddr, err)
+		return fmt.Errorf("gossip: the peer address %q of this node is not host:port: %w",
+			c.Member.PeerAddr, err)
 	}
 	if c.Member.State == cluster.StateActive && len(c.Join) > 0 {
-		return errors.New("gossip: a node with seeds cannot start as active: it must reach its cluster first")
+		return errors.New(
+			"gossip: a node with seeds cannot start as active: it must reach its cluster first")
 	}
 	if n := len(c.Cluster); n == 0 || n > memberlist.LabelMaxSize {
-		return fmt.Errorf("gossip: the cluster's name has %d bytes; it needs 1 to %d (--cluster)", n, memberlist.LabelMaxSize)
+		return fmt.Errorf("gossip: the cluster's name has %d bytes; it needs 1 to %d (--cluster)",
+			n, memberlist.LabelMaxSize)
 	}
 	return checkKeys(c.Keys)
 }
@@ -284,7 +325,8 @@ func validateID(id string) error {
 	case id == "":
 		return errors.New("the node id is empty")
 	case len(id) > ring.MaxID:
-		return fmt.Errorf("the node id %.32q… has %d bytes; at most %d are supported", id, len(id), ring.MaxID)
+		return fmt.Errorf("the node id %.32q… has %d bytes; at most %d are supported", id, len(id),
+			ring.MaxID)
 	case !utf8.ValidString(id) || strings.ContainsFunc(id, unicode.IsControl):
 		return fmt.Errorf("the node id %.64q has control characters or is not UTF-8", id)
 	}
@@ -322,14 +364,17 @@ func (g *Gossip) listConfig(ctx context.Context) (*memberlist.Config, error) {
 	c.TCPTimeout = streamTimeout
 	c.SuspicionMult, c.SuspicionMaxTimeoutMult = 4, 3
 	c.GossipToTheDeadTime = 30 * time.Second
-	c.DeadNodeReclaimTime = time.Second // names carry the boot, so this matters only for a copied process
+	// names carry the boot, so this matters only for a copied process
+	c.DeadNodeReclaimTime = time.Second
 	c.AwarenessMaxMultiplier = 4
 	c.EnableCompression = false // costs more than it saves on packets this small
 	// RequireNodeNames stays false: with it the library cannot join by address, and its probes
 	// carry names anyway.
 
-	c.DelegateProtocolVersion, c.DelegateProtocolMin, c.DelegateProtocolMax = protocol, protocol, protocol
-	c.Delegate, c.Events, c.Alive, c.Merge, c.Conflict = g.roster, g.roster, g.roster, g.roster, g.roster
+	c.DelegateProtocolVersion, c.DelegateProtocolMin, c.DelegateProtocolMax = protocol, protocol,
+		protocol
+	c.Delegate, c.Events, c.Alive, c.Merge, c.Conflict = g.roster, g.roster, g.roster, g.roster,
+		g.roster
 	c.Logger = log.New(&libraryLog{to: g.log}, "", 0)
 
 	if len(g.config.Keys) > 0 {
@@ -351,7 +396,9 @@ func (g *Gossip) setAddresses(ctx context.Context, c *memberlist.Config) error {
 	}
 	port, err := strconv.ParseUint(portText, 10, 16)
 	if err != nil {
-		return fmt.Errorf("gossip: the address %q to bind: the port is not a number from 0 to 65535", g.config.Bind)
+		return fmt.Errorf(
+			"gossip: the address %q to bind: the port is not a number from 0 to 65535",
+			g.config.Bind)
 	}
 	ip, err := g.lookupOne(ctx, cmp.Or(host, "0.0.0.0"))
 	if err != nil {
@@ -362,7 +409,8 @@ func (g *Gossip) setAddresses(ctx context.Context, c *memberlist.Config) error {
 
 	if g.config.Advertise == "" {
 		if ip == netip.IPv6Unspecified() {
-			return fmt.Errorf("gossip: %q is no address that others can dial; say by which they can (--advertise)", g.config.Bind)
+			return fmt.Errorf(
+				"gossip: %q is no address that others can dial; say by which they can (--advertise)", g.config.Bind)
 		}
 		return nil
 	}
@@ -370,7 +418,9 @@ func (g *Gossip) setAddresses(ctx context.Context, c *memberlist.Config) error {
 	if h, p, err := net.SplitHostPort(host); err == nil {
 		port, err := strconv.ParseUint(p, 10, 16)
 		if err != nil || port == 0 {
-			return fmt.Errorf("gossip: the address %q to advertise: the port is not a number from 1 to 65535", g.config.Advertise)
+			return fmt.Errorf(
+				"gossip: the address %q to advertise: the port is not a number from 1 to 65535",
+				g.config.Advertise)
 		}
 		host, c.AdvertisePort = h, int(port)
 	}
@@ -444,7 +494,8 @@ func (g *Gossip) waitForName(ctx context.Context) error {
 		case <-g.running.Done():
 			return ErrStopped
 		case <-ctx.Done():
-			return fmt.Errorf("%w: %q; waiting until the other node is gone", ErrNameTaken, g.roster.id)
+			return fmt.Errorf("%w: %q; waiting until the other node is gone", ErrNameTaken,
+				g.roster.id)
 		case <-time.After(pause):
 		}
 		if len(g.roster.rivals()) == 0 {
@@ -479,7 +530,8 @@ func (g *Gossip) setState(state cluster.State, timeout time.Duration) error {
 		g.wasActive.Store(true)
 	}
 	if err := g.tell(timeout); err != nil {
-		return fmt.Errorf("gossip: %v has not reached the others within %v: %w", state, timeout, err)
+		return fmt.Errorf("gossip: %v has not reached the others within %v: %w", state, timeout,
+			err)
 	}
 	return nil
 }
@@ -496,7 +548,8 @@ func (g *Gossip) SetLimits(hash uint64) error {
 		return nil
 	}
 	if err := g.tell(stateTimeout); err != nil {
-		return fmt.Errorf("gossip: the hash of limits has not reached the others within %v: %w", stateTimeout, err)
+		return fmt.Errorf("gossip: the hash of limits has not reached the others within %v: %w",
+			stateTimeout, err)
 	}
 	return nil
 }
@@ -533,7 +586,8 @@ func (g *Gossip) Leave(timeout time.Duration) error {
 		time.Sleep(leavingRounds * g.timing.Gossip)
 	}
 	if err := g.list.Leave(timeout); err != nil {
-		return fmt.Errorf("gossip: the goodbye has not reached the others within %v: %w", timeout, err)
+		return fmt.Errorf("gossip: the goodbye has not reached the others within %v: %w", timeout,
+			err)
 	}
 	return nil
 }
@@ -616,7 +670,8 @@ func (g *Gossip) publish() (contested bool) {
 		return contested
 	}
 	g.view.Store(view)
-	g.log.Debug("view", "members", len(view.Members), "active", view.Active(), "state", view.Me().State.String(),
+	g.log.Debug("view", "members", len(view.Members), "active", view.Active(), "state",
+		view.Me().State.String(),
 		"ring", fmt.Sprintf("%016x", view.RingHash()))
 	if g.config.OnView != nil {
 		g.config.OnView(view)

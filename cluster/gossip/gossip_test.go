@@ -54,7 +54,8 @@ func start(t *testing.T, w *wire, id string, host int, change func(*Config)) *no
 	boots++
 	c := Config{
 		Member: cluster.Member{
-			ID: id, Boot: boots, PeerAddr: fmt.Sprintf("10.0.0.%d:7947", host), GRPCAddr: "g", HTTPAddr: "h",
+			ID: id, Boot: boots, PeerAddr: fmt.Sprintf("10.0.0.%d:7947", host), GRPCAddr: "g",
+			HTTPAddr: "h",
 		},
 		Bind:      hostAddr(host),
 		Cluster:   "test",
@@ -125,7 +126,10 @@ func (n *node) says() string { return words(n.View()) }
 func words(v *cluster.View) string {
 	var w []string
 	for _, m := range v.Members {
-		w = append(w, m.ID+map[cluster.State]string{cluster.StateActive: "*", cluster.StateLeaving: "-"}[m.State])
+		w = append(w, m.ID+map[cluster.State]string{
+			cluster.StateActive:  "*",
+			cluster.StateLeaving: "-",
+		}[m.State])
 	}
 	return strings.Join(w, " ")
 }
@@ -148,7 +152,8 @@ func agree(t *testing.T, want string, nodes ...*node) {
 	eventually(t, func() error {
 		for _, n := range nodes {
 			if n.says() != want || n.View().RingHash() != nodes[0].View().RingHash() {
-				return fmt.Errorf("%s says %q (ring %x), want %q (ring %x)", n.id, n.says(), n.View().RingHash(), want, nodes[0].View().RingHash())
+				return fmt.Errorf("%s says %q (ring %x), want %q (ring %x)", n.id, n.says(),
+					n.View().RingHash(), want, nodes[0].View().RingHash())
 			}
 		}
 		return nil
@@ -243,7 +248,10 @@ func TestWhoHasLeftIsLeftAlone(t *testing.T) {
 		if lost := a.roster.missing(10); len(lost) != 0 {
 			t.Errorf("a looks for %q", lost)
 		}
-		for _, err := range []error{c.SetState(cluster.StateActive), c.SetState(cluster.StateJoining)} {
+		for _, err := range []error{
+			c.SetState(cluster.StateActive),
+			c.SetState(cluster.StateJoining),
+		} {
 			if !errors.Is(err, ErrStopped) {
 				t.Errorf("SetState after Leave: %v", err)
 			}
@@ -279,7 +287,10 @@ func TestRestartUnderTheSameName(t *testing.T) {
 				before := c.View().Me()
 				a.forget()
 				c.crash()
-				c = start(t, w, "c", host, func(c *Config) { join(1)(c); c.Member.State = cluster.StateJoining })
+				c = start(t, w, "c", host, func(c *Config) {
+					join(1)(c)
+					c.Member.State = cluster.StateJoining
+				})
 				c.activate()
 				agree(t, "a* b* c*", a, b, c)
 				time.Sleep(time.Minute) // the old boot is found dead
@@ -293,8 +304,10 @@ func TestRestartUnderTheSameName(t *testing.T) {
 					boots = append(boots, v.Members[i].Boot)
 				}
 				boots = slices.Compact(boots)
-				if now := c.View().Me(); !slices.Equal(boots, []uint64{now.Boot}) || now.Boot == before.Boot || len(a.seen()) > 2 {
-					t.Errorf("a saw the boots %v of c in %d Views; it was %d and is %d", boots, len(a.seen()), before.Boot, now.Boot)
+				if now := c.View().Me(); !slices.Equal(boots, []uint64{now.Boot}) ||
+					now.Boot == before.Boot || len(a.seen()) > 2 {
+					t.Errorf("a saw the boots %v of c in %d Views; it was %d and is %d", boots,
+						len(a.seen()), before.Boot, now.Boot)
 				}
 				if lost := a.roster.missing(10); len(lost) != 0 {
 					t.Errorf("a looks for %q", lost)
@@ -312,7 +325,9 @@ func TestHealAfterPartition(t *testing.T) {
 			inVirtualTime(t, func(t *testing.T) {
 				w, names := newWire(), &book{}
 				names.set("pen.test", "10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4")
-				named := func(c *Config) { c.Join, c.Resolver = []string{"dns+pen.test:7946"}, names }
+				named := func(c *Config) {
+					c.Join, c.Resolver = []string{"dns+pen.test:7946"}, names
+				}
 				var nodes []*node
 				for host, id := range []string{"a", "b", "c", "d"} {
 					nodes = append(nodes, start(t, w, id, host+1, named))
@@ -360,10 +375,14 @@ func TestNoSeedNoCluster(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		w := newWire()
 		var lines lockedBuilder
-		b := start(t, w, "b", 2, func(c *Config) { join(1)(c); c.Logger = slog.New(slog.NewTextHandler(&lines, nil)) })
+		b := start(t, w, "b", 2, func(c *Config) {
+			join(1)(c)
+			c.Logger = slog.New(slog.NewTextHandler(&lines, nil))
+		})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		if err := b.Wait(ctx); !errors.Is(err, ErrNotJoined) || !strings.Contains(err.Error(), hostAddr(1)) {
+		if err := b.Wait(ctx); !errors.Is(err, ErrNotJoined) ||
+			!strings.Contains(err.Error(), hostAddr(1)) {
 			t.Errorf("Wait: %v", err)
 		}
 		if err := b.SetState(cluster.StateActive); !errors.Is(err, ErrNotJoined) {
@@ -372,7 +391,8 @@ func TestNoSeedNoCluster(t *testing.T) {
 		if b.says() != "b" || b.Joined() {
 			t.Errorf("b says %q, joined: %v", b.says(), b.Joined())
 		}
-		if n := strings.Count(lines.String(), "no seed was reached"); n < 1 || n > 200 { // of some 3600 rounds
+		// of some 3600 rounds
+		if n := strings.Count(lines.String(), "no seed was reached"); n < 1 || n > 200 {
 			t.Errorf("the log says it %d times", n)
 		}
 		a := start(t, w, "a", 1, nil)
@@ -392,11 +412,17 @@ func TestStrangersAreRefused(t *testing.T) {
 		says     string
 		stranger func(*Config)
 	}{
-		{"other label", nil, `another --cluster than "staging"`, func(c *Config) { c.Cluster = "staging" }},
-		{"other label, same key", key(1), `another --cluster than "staging"`, func(c *Config) { c.Cluster, c.Keys = "staging", [][]byte{key(1)} }},
+		{"other label", nil, `another --cluster than "staging"`, func(c *Config) {
+			c.Cluster = "staging"
+		}},
+		{"other label, same key", key(1), `another --cluster than "staging"`, func(c *Config) {
+			c.Cluster, c.Keys = "staging", [][]byte{key(1)}
+		}},
 		{"other key", key(1), "other gossip keys", func(c *Config) { c.Keys = [][]byte{key(2)} }},
 		{"no key", key(1), "gossip keys, and this node has none", func(*Config) {}},
-		{"key where none is", nil, "no gossip keys, and this node has", func(c *Config) { c.Keys = [][]byte{key(1)} }},
+		{"key where none is", nil, "no gossip keys, and this node has", func(c *Config) {
+			c.Keys = [][]byte{key(1)}
+		}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			inVirtualTime(t, func(t *testing.T) {
@@ -452,7 +478,10 @@ func TestTwoNodesWithOneID(t *testing.T) {
 				for _, n := range []*node{a, b, first} {
 					n.forget()
 				}
-				second := start(t, w, "c", 4, func(c *Config) { join(1)(c); c.Started = time.Now().Add(row.started) })
+				second := start(t, w, "c", 4, func(c *Config) {
+					join(1)(c)
+					c.Started = time.Now().Add(row.started)
+				})
 				second.wantRefused(`"c": another node has it (peer address 10.0.0.3:7947`)
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 				defer cancel()
@@ -526,7 +555,10 @@ func TestTwoNodesWithOneIDMeetLate(t *testing.T) {
 		b := start(t, w, "b", 3, nil)
 		b.activate()
 		var contested atomic.Bool
-		younger := start(t, w, "c", 4, func(c *Config) { join(3)(c); c.OnContest = func() { contested.Store(true) } })
+		younger := start(t, w, "c", 4, func(c *Config) {
+			join(3)(c)
+			c.OnContest = func() { contested.Store(true) }
+		})
 		younger.activate()
 		agree(t, "a* c*", a, older)
 		agree(t, "b* c*", b, younger)
@@ -551,7 +583,9 @@ func TestRestartBesideASilentOne(t *testing.T) {
 		w := newWire()
 		a, b, c := three(t, w)
 		silent := func(c *Config) {
-			c.Answers = func(context.Context, cluster.Member) error { return errors.New("no answer") }
+			c.Answers = func(context.Context, cluster.Member) error {
+				return errors.New("no answer")
+			}
 		}
 		c.crash()
 		again := start(t, w, "c", 4, func(c *Config) { join(1)(c); silent(c) })
@@ -570,7 +604,10 @@ func TestRestartAfterTheClockWasSetBack(t *testing.T) {
 		w := newWire()
 		a, b, c := three(t, w)
 		c.crash()
-		c = start(t, w, "c", 3, func(c *Config) { join(1)(c); c.Started = time.Now().Add(-time.Hour) })
+		c = start(t, w, "c", 3, func(c *Config) {
+			join(1)(c)
+			c.Started = time.Now().Add(-time.Hour)
+		})
 		c.activate()
 		agree(t, "a* b* c*", a, b, c)
 		time.Sleep(time.Minute)
@@ -585,11 +622,15 @@ func TestCopiedProcess(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		w := newWire()
 		a, _, c := three(t, w)
-		twin := start(t, w, "c", 4, func(config *Config) { join(1)(config); config.Member.Boot = c.config.Member.Boot })
+		twin := start(t, w, "c", 4, func(config *Config) {
+			join(1)(config)
+			config.Member.Boot = c.config.Member.Boot
+		})
 		eventually(t, func() error {
 			twin.mu.Lock()
 			defer twin.mu.Unlock()
-			if twin.conflict == nil || !strings.Contains(twin.conflict.Error(), "a copy of this very process") {
+			if twin.conflict == nil || !strings.Contains(twin.conflict.Error(),
+				"a copy of this very process") {
 				return fmt.Errorf("the twin was told %v", twin.conflict)
 			}
 			return nil
@@ -692,7 +733,10 @@ func TestNewsWaitForNoRound(t *testing.T) {
 func TestSetState(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		a := start(t, newWire(), "a", 1, nil)
-		for _, state := range []cluster.State{cluster.StateActive, cluster.StateJoining, cluster.StateLeaving, cluster.StateLeaving} {
+		for _, state := range []cluster.State{
+			cluster.StateActive, cluster.StateJoining,
+			cluster.StateLeaving, cluster.StateLeaving,
+		} {
 			if err := a.SetState(state); err != nil || a.View().Me().State != state {
 				t.Errorf("SetState(%v): %v, and the View says %v", state, err, a.View().Me().State)
 			}
@@ -722,7 +766,10 @@ func TestLeaveAndCloseInAnyOrder(t *testing.T) {
 				t.Errorf("Close: %v", err)
 			}
 		}
-		for _, err := range []error{a.Leave(time.Second), b.Leave(time.Second), b.SetState(cluster.StateLeaving)} {
+		for _, err := range []error{
+			a.Leave(time.Second), b.Leave(time.Second),
+			b.SetState(cluster.StateLeaving),
+		} {
 			if !errors.Is(err, ErrStopped) {
 				t.Errorf("after Close: %v", err)
 			}
@@ -755,12 +802,21 @@ func TestOtherVersionsAreRefused(t *testing.T) {
 		name   string
 		record []byte
 	}{
-		{"distributes keys by another algorithm", nodeName("x", 99), record(func(m *meta) { m.algorithm++ })},
-		{"version 2, this node understands 1", nodeName("x", 99), append([]byte{2}, record(func(*meta) {})[1:]...)},
+		{"distributes keys by another algorithm", nodeName("x", 99), record(func(m *meta) {
+			m.algorithm++
+		})},
+		{
+			"version 2, this node understands 1", nodeName("x", 99),
+			append([]byte{2}, record(func(*meta) {})[1:]...),
+		},
 		{"state 7", nodeName("x", 99), record(func(m *meta) { m.state = 7 })},
 		{"are of different boots", nodeName("x", 99), record(func(m *meta) { m.boot++ })},
 		{"is not id/boot", "x", record(func(*meta) {})},
-		{"at most 255 are supported", nodeName(strings.Repeat("x", 256), 99), record(func(*meta) {})}, // no ring would take it
+		// no ring would take it
+		{
+			"at most 255 are supported", nodeName(strings.Repeat("x", 256), 99),
+			record(func(*meta) {}),
+		},
 		{"ends too early", nodeName("x", 99), nil},
 	} {
 		t.Run(row.want, func(t *testing.T) {
@@ -770,7 +826,8 @@ func TestOtherVersionsAreRefused(t *testing.T) {
 				b := start(t, w, "b", 3, join(2))
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
-				if err := b.Wait(ctx); !errors.Is(err, ErrNotJoined) || !strings.Contains(err.Error(), row.want) {
+				if err := b.Wait(ctx); !errors.Is(err, ErrNotJoined) ||
+					!strings.Contains(err.Error(), row.want) {
 					t.Errorf("Wait: %v; want an error with %q", err, row.want)
 				}
 				if b.says() != "b" {
@@ -793,11 +850,15 @@ func TestOtherVersionsAreRefused(t *testing.T) {
 
 // startStranger starts the library alone, with a record as another program or version would have
 // it.
-func startStranger(t *testing.T, w *wire, name string, host int, record []byte) *memberlist.Memberlist {
+func startStranger(t *testing.T, w *wire, name string, host int,
+	record []byte,
+) *memberlist.Memberlist {
 	t.Helper()
 	c := memberlist.DefaultLANConfig()
-	c.Name, c.Label, c.Transport, c.Delegate = name, "test", w.end(hostAddr(host)), strangeRecord(record)
-	c.DelegateProtocolVersion, c.DelegateProtocolMin, c.DelegateProtocolMax = protocol, protocol, protocol
+	c.Name, c.Label, c.Transport, c.Delegate = name, "test", w.end(hostAddr(host)),
+		strangeRecord(record)
+	c.DelegateProtocolVersion, c.DelegateProtocolMin, c.DelegateProtocolMax = protocol, protocol,
+		protocol
 	c.LogOutput = io.Discard
 	list, err := memberlist.Create(c)
 	if err != nil {
@@ -826,7 +887,10 @@ func TestRealSockets(t *testing.T) {
 		c := Config{
 			Member: cluster.Member{ID: id, Boot: 7, PeerAddr: "127.0.0.1:1"},
 			Bind:   "localhost:0", Cluster: "test", Keys: [][]byte{slices.Repeat([]byte{1}, 32)},
-			Timing: Timing{Probe: 200 * time.Millisecond, ProbeTimeout: 100 * time.Millisecond, Gossip: 20 * time.Millisecond, Reconnect: time.Second},
+			Timing: Timing{
+				Probe: 200 * time.Millisecond, ProbeTimeout: 100 * time.Millisecond,
+				Gossip: 20 * time.Millisecond, Reconnect: time.Second,
+			},
 		}
 		if change != nil {
 			change(&c)
@@ -844,7 +908,9 @@ func TestRealSockets(t *testing.T) {
 	if host, _, _ := net.SplitHostPort(a.Addr()); !net.ParseIP(host).IsLoopback() {
 		t.Fatalf("localhost was bound as %s", a.Addr())
 	}
-	if _, err := real("z", func(c *Config) { c.Bind = a.Addr() }); err == nil || !strings.Contains(err.Error(), "is another node running there?") {
+	if _, err := real("z", func(c *Config) {
+		c.Bind = a.Addr()
+	}); err == nil || !strings.Contains(err.Error(), "is another node running there?") {
 		t.Errorf("the same port twice: %v", err)
 	}
 	seed := func(c *Config) { c.Join = []string{a.Addr()} }
@@ -867,7 +933,8 @@ func TestRealSockets(t *testing.T) {
 	if err := b.Wait(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if err := errors.Join(a.SetState(cluster.StateActive), b.SetState(cluster.StateActive)); err != nil {
+	if err := errors.Join(a.SetState(cluster.StateActive), b.SetState(cluster.StateActive)); err !=
+		nil {
 		t.Error(err)
 	}
 	eventually(t, said(a, "a* b*"))
@@ -899,12 +966,19 @@ func TestBadConfig(t *testing.T) {
 		{"control characters", func(c *Config) { c.Member.ID = "a\nb" }},
 		{"boot id of this node is 0", func(c *Config) { c.Member.Boot = 0 }},
 		{`peer address "nowhere"`, func(c *Config) { c.Member.PeerAddr = "nowhere" }},
-		{"bytes too long together", func(c *Config) { c.Member.HTTPAddr = strings.Repeat("x", 500) }},
+		{"bytes too long together", func(c *Config) {
+			c.Member.HTTPAddr = strings.Repeat("x", 500)
+		}},
 		{"state 9", func(c *Config) { c.Member.State = 9 }},
-		{"cannot start as active", func(c *Config) { c.Member.State = cluster.StateActive; c.Join = []string{"a:1"} }},
+		{"cannot start as active", func(c *Config) {
+			c.Member.State = cluster.StateActive
+			c.Join = []string{"a:1"}
+		}},
 		{"--cluster", func(c *Config) { c.Cluster = "" }},
 		{"--cluster", func(c *Config) { c.Cluster = strings.Repeat("x", 256) }},
-		{"key 2 of 2 has 6 bytes", func(c *Config) { c.Keys = [][]byte{make([]byte, 32), []byte("secret")} }},
+		{"key 2 of 2 has 6 bytes", func(c *Config) {
+			c.Keys = [][]byte{make([]byte, 32), []byte("secret")}
+		}},
 		{`"127.0.0.1" to bind is not host:port`, func(c *Config) { c.Bind = "127.0.0.1" }},
 		{`"127.0.0.1:x" to bind`, func(c *Config) { c.Bind = "127.0.0.1:x" }},
 		{"no such host", func(c *Config) { c.Bind = "unknown.test:1" }},
@@ -922,7 +996,8 @@ func TestBadConfig(t *testing.T) {
 		}
 		row.change(&c)
 		g, err := Start(t.Context(), c)
-		if g != nil || err == nil || !strings.Contains(err.Error(), row.want) || strings.Contains(fmt.Sprint(err), "secret") {
+		if g != nil || err == nil || !strings.Contains(err.Error(), row.want) ||
+			strings.Contains(fmt.Sprint(err), "secret") {
 			t.Errorf("want an error with %q: %v", row.want, err)
 		}
 	}
@@ -933,7 +1008,8 @@ func TestBadConfig(t *testing.T) {
 // so as often as the library is told to.
 func TestNewsArePassedOnOftenEnough(t *testing.T) {
 	_, conf, err := prepare(t.Context(), Config{
-		Member: cluster.Member{ID: "a", Boot: 1, PeerAddr: "127.0.0.1:1"}, Cluster: "test", Bind: "127.0.0.1:0",
+		Member: cluster.Member{ID: "a", Boot: 1, PeerAddr: "127.0.0.1:1"}, Cluster: "test",
+		Bind: "127.0.0.1:0",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -945,7 +1021,8 @@ func TestNewsArePassedOnOftenEnough(t *testing.T) {
 		heard := []int{0} // in the order in which they hear of it
 		for k := 0; k < len(heard); k++ {
 			for sent := 0; sent < conf.RetransmitMult; {
-				for _, to := range dice.Perm(nodes - 1)[:min(conf.GossipNodes, conf.RetransmitMult-sent)] {
+				for _, to := range dice.Perm(nodes - 1)[:min(conf.GossipNodes,
+					conf.RetransmitMult-sent)] {
 					if to >= heard[k] {
 						to++
 					}
@@ -979,8 +1056,9 @@ func TestAddresses(t *testing.T) {
 		{"127.0.0.1:7946", "[::1]:8946", "bind 127.0.0.1 7946, advertise ::1 8946"},
 	} {
 		c := Config{
-			Member: cluster.Member{ID: "a", Boot: 1, PeerAddr: "127.0.0.1:1"}, Cluster: "test", Resolver: names,
-			Bind: row.bind, Advertise: row.advertise,
+			Member: cluster.Member{ID: "a", Boot: 1, PeerAddr: "127.0.0.1:1"}, Cluster: "test",
+			Resolver: names,
+			Bind:     row.bind, Advertise: row.advertise,
 		}
 		g, conf, err := prepare(t.Context(), c)
 		if err != nil {
@@ -988,7 +1066,8 @@ func TestAddresses(t *testing.T) {
 			continue
 		}
 		g.stop()
-		got := fmt.Sprintf("bind %s %d, advertise %s %d", conf.BindAddr, conf.BindPort, conf.AdvertiseAddr, conf.AdvertisePort)
+		got := fmt.Sprintf("bind %s %d, advertise %s %d", conf.BindAddr, conf.BindPort,
+			conf.AdvertiseAddr, conf.AdvertisePort)
 		if got != row.want {
 			t.Errorf("%s by %q: %s; want %s", row.bind, row.advertise, got, row.want)
 		}
@@ -1012,12 +1091,16 @@ func TestLostMembersAreForgotten(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			n := &memberlist.Node{Name: nodeName(fmt.Sprint("n", i), 1), Addr: net.IPv4(10, 0, 0, 1), Port: uint16(i), Meta: record}
+			n := &memberlist.Node{
+				Name: nodeName(fmt.Sprint("n", i), 1),
+				Addr: net.IPv4(10, 0, 0, 1), Port: uint16(i), Meta: record,
+			}
 			r.NotifyJoin(n)
 			r.NotifyLeave(n)
 		}
 		lost := r.missing(10 * maxLost)
-		if len(lost) != maxLost || slices.Contains(lost, "10.0.0.1:9") || !slices.Contains(lost, "10.0.0.1:10") {
+		if len(lost) != maxLost || slices.Contains(lost, "10.0.0.1:9") ||
+			!slices.Contains(lost, "10.0.0.1:10") {
 			t.Errorf("%d are looked for, not the last %d", len(lost), maxLost)
 		}
 		if few := r.missing(3); len(few) != 3 {
@@ -1041,7 +1124,8 @@ func TestKeysAreNotLogged(t *testing.T) {
 		key := []byte("0123456789abcdefTHE-GOSSIP-KEY!!")
 		keyed := func(c *Config) {
 			c.Keys = [][]byte{key}
-			c.Logger = slog.New(slog.NewTextHandler(&lines, &slog.HandlerOptions{Level: slog.LevelDebug}))
+			c.Logger = slog.New(slog.NewTextHandler(&lines,
+				&slog.HandlerOptions{Level: slog.LevelDebug}))
 		}
 		w := newWire()
 		a := start(t, w, "a", 1, keyed)
@@ -1053,7 +1137,10 @@ func TestKeysAreNotLogged(t *testing.T) {
 		if !strings.Contains(text, "from=memberlist") || !strings.Contains(text, "msg=view") {
 			t.Errorf("the log has no lines of both: %s", text)
 		}
-		for _, form := range []string{string(key), fmt.Sprintf("%x", key), fmt.Sprint(key), "MDEyMzQ1"} {
+		for _, form := range []string{
+			string(key), fmt.Sprintf("%x", key), fmt.Sprint(key),
+			"MDEyMzQ1",
+		} {
 			if strings.Contains(text, form) {
 				t.Errorf("the log has the key as %s", form)
 			}

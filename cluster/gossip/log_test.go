@@ -17,7 +17,10 @@ func TestLinesOfTheLibrary(t *testing.T) {
 		level slog.Level
 		text  string
 	}{
-		{"[DEBUG] memberlist: Stream connection from=1.2.3.4:5\n", slog.LevelDebug, "Stream connection from=1.2.3.4:5"},
+		{
+			"[DEBUG] memberlist: Stream connection from=1.2.3.4:5\n", slog.LevelDebug,
+			"Stream connection from=1.2.3.4:5",
+		},
 		{"[INFO] memberlist: Suspect a has failed", slog.LevelInfo, "Suspect a has failed"},
 		{"[WARN] memberlist: Refuting", slog.LevelWarn, "Refuting"},
 		{"[ERR] memberlist: Failed", slog.LevelError, "Failed"},

@@ -177,7 +177,8 @@ func printable(version string) string {
 
 func (m meta) member(id string) cluster.Member {
 	return cluster.Member{
-		ID: id, Boot: m.boot, PeerAddr: m.peer, GRPCAddr: m.grpc, HTTPAddr: m.http, Role: m.role, State: m.state, Features: m.features,
+		ID: id, Boot: m.boot, PeerAddr: m.peer, GRPCAddr: m.grpc, HTTPAddr: m.http, Role: m.role,
+		State: m.state, Features: m.features,
 		Limits: m.limits,
 	}
 }

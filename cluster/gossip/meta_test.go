@@ -72,11 +72,14 @@ func TestMetaRoundTrip(t *testing.T) {
 // The promise: the bytes do not change, or nodes of two versions could not meet.
 func TestMetaGolden(t *testing.T) {
 	m := meta{
-		state: cluster.StateActive, role: cluster.RoleAgent, boot: 0x0102030405060708, started: 0x1112131415161718,
-		algorithm: 0x2122232425262728, peer: "10.0.0.1:7947", grpc: "", http: "h:1", features: 0x81, limits: 0x3132333435363738,
+		state: cluster.StateActive, role: cluster.RoleAgent, boot: 0x0102030405060708,
+		started:   0x1112131415161718,
+		algorithm: 0x2122232425262728, peer: "10.0.0.1:7947", grpc: "", http: "h:1", features: 0x81,
+		limits: 0x3132333435363738,
 	}
 	const want = "01" + "01" + "01" + "0807060504030201" + "1817161514131211" + "2827262524232221" +
-		"0d" + "31302e302e302e313a37393437" + "00" + "03" + "683a31" + "8101" + "00" + "3837363534333231"
+		"0d" + "31302e302e302e313a37393437" + "00" + "03" + "683a31" + "8101" + "00" +
+		"3837363534333231"
 	b, err := m.encode()
 	if got := hex.EncodeToString(b); err != nil || got != want {
 		t.Errorf("%v\n got %s\nwant %s", err, got, want)
@@ -104,7 +107,11 @@ func TestMetaRefused(t *testing.T) {
 		{set(1, 3), "state 3"},
 		{set(2, 2), "role 2"},
 		{set(len(good)-2, 2), "ends too early"},
-		{append(good[:len(good)-2:len(good)-2], bytes.Repeat([]byte{0xff}, 11)...), "ends too early"}, // no uvarint
+		// no uvarint
+		{
+			append(good[:len(good)-2:len(good)-2], bytes.Repeat([]byte{0xff}, 11)...),
+			"ends too early",
+		},
 	} {
 		if _, err := decodeMeta(row.bytes); err == nil || !strings.Contains(err.Error(), row.want) {
 			t.Errorf("%x: %v; want an error with %q", row.bytes, err, row.want)
@@ -123,7 +130,10 @@ func TestMetaRefused(t *testing.T) {
 // disturb a terminal or a log.
 func TestMetaVersion(t *testing.T) {
 	for _, row := range []struct{ said, want string }{
-		{"v1.2.3", "v1.2.3"}, {"", ""}, {"v1\x1b[31m\n", "v1[31m"}, {strings.Repeat("v", 100), strings.Repeat("v", 64)},
+		{"v1.2.3", "v1.2.3"},
+		{"", ""},
+		{"v1\x1b[31m\n", "v1[31m"},
+		{strings.Repeat("v", 100), strings.Repeat("v", 64)},
 	} {
 		if got := printable(row.said); got != row.want {
 			t.Errorf("%q is carried as %q; want %q", row.said, got, row.want)
@@ -182,7 +192,8 @@ func TestNodeNames(t *testing.T) {
 		}
 	}
 	for _, name := range []string{
-		"", "a", "a/", "a/1", "a/000000000000000G", "a/00000000000000AB", "a/+000000000000001", "/0000000000000001",
+		"", "a", "a/", "a/1", "a/000000000000000G", "a/00000000000000AB", "a/+000000000000001",
+		"/0000000000000001",
 		"a\n/0000000000000001", fmt.Sprintf("%s/%016x", strings.Repeat("x", 256), 1),
 	} {
 		if id, boot, err := parseNodeName(name); err == nil {
@@ -212,7 +223,8 @@ func TestPrecedes(t *testing.T) {
 			t.Fatalf("%+v and %+v", a, b)
 		case a.replaced[0] == b.boot && b.replaced[0] != a.boot && !a.precedes(b):
 			t.Fatalf("%+v has found %+v gone", a, b)
-		case a.replaced[0] != b.boot && b.replaced[0] != a.boot && a.state == cluster.StateActive && b.state != cluster.StateActive && !a.precedes(b):
+		case a.replaced[0] != b.boot && b.replaced[0] != a.boot && a.state == cluster.StateActive &&
+			b.state != cluster.StateActive && !a.precedes(b):
 			t.Fatalf("%+v is in the ring, and %+v is not", a, b)
 		}
 	})

@@ -58,7 +58,9 @@ func (g *Gossip) lookFor(alone *int) error {
 	others := slices.DeleteFunc(addrs, func(a netip.AddrPort) bool { return own[a.String()] })
 	if len(others) == 0 && lookupErr == nil {
 		*alone++
-		if *alone >= aloneRounds || !slices.ContainsFunc(g.seeds, func(s seed) bool { return s.kind != seedHost }) {
+		if *alone >= aloneRounds || !slices.ContainsFunc(g.seeds, func(s seed) bool {
+			return s.kind != seedHost
+		}) {
 			g.log.Info("all seeds are this node itself: it is the first node")
 			g.markJoined()
 			return nil
@@ -75,7 +77,9 @@ func (g *Gossip) lookFor(alone *int) error {
 	}
 	err := oneLine(errors.Join(lookupErr, knocked))
 	if err == nil {
-		err = fmt.Errorf("%s answered but named no other member: is it this node by another address?", strings.Join(asText(others), ", "))
+		err = fmt.Errorf(
+			"%s answered but named no other member: is it this node by another address?",
+			strings.Join(asText(others), ", "))
 	}
 	g.knocks.refused.Store(&err)
 	return err
@@ -114,7 +118,8 @@ func (g *Gossip) knock(addrs []string) error {
 	for i, addr := range addrs {
 		wg.Go(func() {
 			if _, err := g.list.Join([]string{addr}); err != nil {
-				errs[i] = explain(cmp.Or(errors.Unwrap(err), err), g.config.Cluster) // of a list of one error, that one
+				// of a list of one error, that one
+				errs[i] = explain(cmp.Or(errors.Unwrap(err), err), g.config.Cluster)
 				return
 			}
 			g.knocks.answered.Store(addr, true)

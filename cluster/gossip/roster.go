@@ -53,8 +53,9 @@ type loss struct {
 
 func newRoster(m cluster.Member, version string, started time.Time, met func()) (*roster, error) {
 	me := meta{
-		state: m.State, role: m.Role, boot: m.Boot, started: uint64(started.UnixNano()), algorithm: algorithm,
-		peer: m.PeerAddr, grpc: m.GRPCAddr, http: m.HTTPAddr, features: cluster.OwnFeatures,
+		state: m.State, role: m.Role, boot: m.Boot, started: uint64(started.UnixNano()),
+		algorithm: algorithm,
+		peer:      m.PeerAddr, grpc: m.GRPCAddr, http: m.HTTPAddr, features: cluster.OwnFeatures,
 		limits: m.Limits, version: version,
 	}
 	longest := me
@@ -180,11 +181,14 @@ func understand(n *memberlist.Node) (peer, error) {
 		return peer{}, fmt.Errorf("%q at %s is refused: %w", id, n.Address(), err)
 	}
 	if m.boot != boot {
-		return peer{}, fmt.Errorf("%q at %s is refused: its name and its record are of different boots", id, n.Address())
+		return peer{}, fmt.Errorf(
+			"%q at %s is refused: its name and its record are of different boots", id, n.Address())
 	}
 	if m.algorithm != algorithm {
-		return peer{}, fmt.Errorf("%q at %s is refused: it distributes keys by another algorithm than this node (%016x, here %016x); "+
-			"run the same version on all nodes of a cluster", id, n.Address(), m.algorithm, algorithm)
+		return peer{}, fmt.Errorf(
+			"%q at %s is refused: it distributes keys by another algorithm than this node (%016x, here %016x); "+
+				"run the same version on all nodes of a cluster", id, n.Address(), m.algorithm,
+			algorithm)
 	}
 	return peer{id: id, addr: n.Address(), meta: m}, nil
 }
@@ -273,7 +277,8 @@ func (r *roster) NotifyConflict(existing, other *memberlist.Node) {
 		return
 	}
 	r.mu.Lock()
-	r.twin = fmt.Errorf("gossip: a copy of this very process (node id %q, boot %016x) runs at %s; this one must stop", r.id, r.me.boot, other.Address())
+	r.twin = fmt.Errorf(
+		"gossip: a copy of this very process (node id %q, boot %016x) runs at %s; this one must stop", r.id, r.me.boot, other.Address())
 	r.mu.Unlock()
 	r.went.ring()
 }
@@ -284,7 +289,8 @@ func (r *roster) NodeMeta(int) []byte {
 	defer r.mu.Unlock()
 	b, err := r.me.encode()
 	if err != nil {
-		panic("gossip: a record that fitted at the start no longer does: " + err.Error()) // it was tried with all that can be added
+		// it was tried with all that can be added
+		panic("gossip: a record that fitted at the start no longer does: " + err.Error())
 	}
 	return b
 }

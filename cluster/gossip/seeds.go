@@ -13,7 +13,8 @@ import (
 // Resolver looks names up. *net.Resolver is one.
 type Resolver interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
-	LookupSRV(ctx context.Context, service, proto, name string) (cname string, records []*net.SRV, err error)
+	LookupSRV(ctx context.Context, service, proto, name string) (cname string, records []*net.SRV,
+		err error)
 }
 
 // place is where one node may be found: by one address, or by several of one host.
@@ -51,7 +52,8 @@ func parseSeeds(texts []string) ([]seed, error) {
 	for i, text := range texts {
 		s, err := parseSeed(text)
 		if err != nil {
-			return nil, fmt.Errorf("gossip: seed %d of %d, %q: %w (--join takes host:port, dns+name:port or dnssrv+name)",
+			return nil, fmt.Errorf(
+				"gossip: seed %d of %d, %q: %w (--join takes host:port, dns+name:port or dnssrv+name)",
 				i+1, len(texts), text, err)
 		}
 		seeds[i] = s
@@ -62,7 +64,8 @@ func parseSeeds(texts []string) ([]seed, error) {
 func parseSeed(text string) (seed, error) {
 	if name, ok := strings.CutPrefix(text, "dnssrv+"); ok {
 		if name == "" || strings.ContainsAny(name, ":/ ") {
-			return seed{}, errors.New("the name of an SRV record is missing or has a port, a slash or a space")
+			return seed{}, errors.New(
+				"the name of an SRV record is missing or has a port, a slash or a space")
 		}
 		return seed{text: text, kind: seedSRV, host: name}, nil
 	}
@@ -104,7 +107,9 @@ func (s seed) resolve(ctx context.Context, r Resolver) ([]netip.AddrPort, error)
 	return addrs, errors.Join(errs...)
 }
 
-func resolveHost(ctx context.Context, r Resolver, host string, port uint16) ([]netip.AddrPort, error) {
+func resolveHost(ctx context.Context, r Resolver, host string, port uint16) ([]netip.AddrPort,
+	error,
+) {
 	ips, err := lookup(ctx, r, host)
 	addrs := make([]netip.AddrPort, len(ips))
 	for i, ip := range ips {

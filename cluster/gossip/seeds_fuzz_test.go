@@ -31,7 +31,8 @@ func (echo) LookupSRV(_ context.Context, service, proto, name string) (string, [
 // says which does not.
 func FuzzSeeds(f *testing.F) {
 	for _, text := range []string{
-		"a:7946", "[::1]:7946,dns+b:1", "dnssrv+_gossip._udp.c", "dns+dns+a:1", "dnssrv+", ":1", "a:0", "a:65536", "[fe80::1%lo]:1,", "a b:1",
+		"a:7946", "[::1]:7946,dns+b:1", "dnssrv+_gossip._udp.c", "dns+dns+a:1", "dnssrv+", ":1",
+		"a:0", "a:65536", "[fe80::1%lo]:1,", "a b:1",
 	} {
 		f.Add(text)
 	}
@@ -45,7 +46,8 @@ func FuzzSeeds(f *testing.F) {
 			return
 		}
 		for i, s := range seeds {
-			if s.text != texts[i] || !strings.Contains(s.text, s.host) || s.host == "" || (s.kind == seedSRV) != (s.port == 0) {
+			if s.text != texts[i] || !strings.Contains(s.text, s.host) || s.host == "" ||
+				(s.kind == seedSRV) != (s.port == 0) {
 				t.Fatalf("%q is taken for %+v", texts[i], s)
 			}
 			addrs, err := s.resolve(context.Background(), echo{})

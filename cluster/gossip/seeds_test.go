@@ -49,7 +49,9 @@ func (b *book) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, err
 	return addrs, nil
 }
 
-func (b *book) LookupSRV(_ context.Context, service, proto, name string) (string, []*net.SRV, error) {
+func (b *book) LookupSRV(_ context.Context, service, proto, name string) (string, []*net.SRV,
+	error,
+) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	records, ok := b.srv[name]
@@ -63,8 +65,14 @@ func (b *book) LookupSRV(_ context.Context, service, proto, name string) (string
 // refused.
 func TestSeeds(t *testing.T) {
 	b := &book{srv: map[string][]*net.SRV{
-		"_gossip._tcp.pen.test": {{Target: "n1.test.", Port: 7946}, {Target: "n2.test.", Port: 8946}},
-		"half.test":             {{Target: "n1.test.", Port: 7946}, {Target: "gone.test.", Port: 7946}},
+		"_gossip._tcp.pen.test": {
+			{Target: "n1.test.", Port: 7946},
+			{Target: "n2.test.", Port: 8946},
+		},
+		"half.test": {
+			{Target: "n1.test.", Port: 7946},
+			{Target: "gone.test.", Port: 7946},
+		},
 	}}
 	b.set("pen.test", "10.0.0.1", "::ffff:10.0.0.2", "fd00::1%eth0")
 	b.set("n1.test.", "10.0.0.1")
@@ -80,7 +88,10 @@ func TestSeeds(t *testing.T) {
 		{"dns+pen.test:7946", "10.0.0.1:7946 10.0.0.2:7946 [fd00::1]:7946"},
 		{"dns+10.0.0.9:1", "10.0.0.9:1"},
 		{"dnssrv+_gossip._tcp.pen.test", "10.0.0.1:7946 10.0.0.2:8946"},
-		{"dnssrv+half.test", "10.0.0.1:7946 error: looking up gone.test.: lookup gone.test.: no such host"},
+		{
+			"dnssrv+half.test",
+			"10.0.0.1:7946 error: looking up gone.test.: lookup gone.test.: no such host",
+		},
 		{"dnssrv+none.test", "error: looking up dnssrv+none.test: lookup none.test: no such host"},
 		{"dns+none.test:1", "error: looking up none.test: lookup none.test: no such host"},
 		{"empty.test:1", "error: looking up empty.test: it has no addresses"},
@@ -164,7 +175,9 @@ func TestSeedsThatAreTheNodeItself(t *testing.T) {
 			inVirtualTime(t, func(t *testing.T) {
 				names := &book{}
 				names.set("me.test", "10.0.0.1")
-				a := start(t, newWire(), "a", 1, func(c *Config) { c.Join, c.Resolver = row.seeds, names })
+				a := start(t, newWire(), "a", 1, func(c *Config) {
+					c.Join, c.Resolver = row.seeds, names
+				})
 				time.Sleep(row.after)
 				if a.Joined() != row.first {
 					t.Errorf("joined: %v, want %v", a.Joined(), row.first)

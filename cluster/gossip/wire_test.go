@@ -51,7 +51,8 @@ func (w *wire) answers(_ context.Context, m cluster.Member) error {
 func (w *wire) end(addr string) *wireEnd {
 	e := &wireEnd{
 		wire: w, addr: addr,
-		packets: make(chan *memberlist.Packet, 1024), streams: make(chan net.Conn), unplugged: make(chan struct{}),
+		packets: make(chan *memberlist.Packet, 1024), streams: make(chan net.Conn),
+		unplugged: make(chan struct{}),
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -136,7 +137,10 @@ func (e *wireEnd) WriteToAddress(b []byte, to memberlist.Address) (time.Time, er
 		return now, nil // as with UDP: nobody says so
 	}
 	select {
-	case dest.packets <- &memberlist.Packet{Buf: slices.Clone(b), From: wireAddr(e.addr), Timestamp: now}:
+	case dest.packets <- &memberlist.Packet{
+		Buf: slices.Clone(b), From: wireAddr(e.addr),
+		Timestamp: now,
+	}:
 	default:
 	}
 	return now, nil
@@ -146,7 +150,9 @@ func (e *wireEnd) DialTimeout(addr string, timeout time.Duration) (net.Conn, err
 	return e.DialAddressTimeout(memberlist.Address{Addr: addr}, timeout)
 }
 
-func (e *wireEnd) DialAddressTimeout(to memberlist.Address, timeout time.Duration) (net.Conn, error) {
+func (e *wireEnd) DialAddressTimeout(to memberlist.Address, timeout time.Duration) (net.Conn,
+	error,
+) {
 	e.wire.mu.Lock()
 	e.wire.dials++
 	e.wire.mu.Unlock()

@@ -52,7 +52,8 @@ func (s *State) claim(now Instant) {
 	}
 	m := Claim{s.config.Epoch, c.parts}
 	for _, other := range s.config.Members {
-		if b := other.Boot; b != s.me.Boot && !slices.Contains(c.answered, b) || s.awaitsGift(b, open) {
+		if b := other.Boot; b != s.me.Boot && !slices.Contains(c.answered, b) ||
+			s.awaitsGift(b, open) {
 			s.send(b, m)
 			if c.tries > 0 && s.p.keeps(ruleRelay) {
 				s.relayBy(b, m)
@@ -166,7 +167,10 @@ func (s *State) conclude(now Instant, i int, fetched bool) {
 			continue
 		}
 		if !fetched {
-			s.out.Parts = append(s.out.Parts, PartEffect{Partition: i, Kind: PartFetch, Boot: b.from})
+			s.out.Parts = append(s.out.Parts, PartEffect{
+				Partition: i, Kind: PartFetch,
+				Boot: b.from,
+			})
 			return
 		}
 		s.parts[i].Copy = b.copy

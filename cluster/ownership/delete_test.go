@@ -36,7 +36,10 @@ func (w *world) pairAndCut() {
 var cuts = tick | notice | cutLink
 
 var deletions = []deletion{
-	{name: "R1 lineage", rule: ruleLineage, search: &setting{begin: trio("ab", 1, 2), kinds: cuts, faults: 2}},
+	{name: "R1 lineage", rule: ruleLineage, search: &setting{
+		begin: trio("ab", 1, 2), kinds: cuts,
+		faults: 2,
+	}},
 	{name: "R1 concede", rule: ruleConcede, play: func(w *world, _ int) string {
 		w.pairAndCut()
 		clear(w.cut)
@@ -53,7 +56,10 @@ var deletions = []deletion{
 		w.run(second)
 		return ""
 	}},
-	{name: "R3 learn", rule: ruleLearn, search: &setting{begin: fresh, kinds: tick | freeze | thaw, faults: 1}},
+	{name: "R3 learn", rule: ruleLearn, search: &setting{
+		begin: fresh, kinds: tick | freeze | thaw,
+		faults: 1,
+	}},
 	{name: "R3 margin", rule: ruleMargin, tries: 40, play: fastVoters},
 	{name: "R4 canvass", rule: ruleCanvass, play: func(w *world, _ int) string {
 		w.trio("a", "b", "c") // a does not hear b; c does, and so b stays
@@ -78,7 +84,8 @@ var deletions = []deletion{
 		return w.agreed()
 	}},
 	{name: "R4 stopped", rule: ruleStopped, tries: 20, play: func(w *world, try int) string {
-		w.trio("a", "b", "c") // two voters stop for a second; what a has sent them lies in their queues
+		// two voters stop for a second; what a has sent them lies in their queues
+		w.trio("a", "b", "c")
 		w.run(time.Duration(try) * 10 * time.Millisecond)
 		w.freeze("b")
 		w.freeze("c")
@@ -90,8 +97,14 @@ var deletions = []deletion{
 		w.run(second)
 		return same(w, "a", 1)
 	}},
-	{name: "R5 late", rule: ruleLate, search: &setting{begin: asleep, kinds: tick | thaw | charge | answer, faults: 0}},
-	{name: "R5 suspended", rule: ruleSuspended, search: &setting{begin: trio("ab", 1, 2), kinds: tick | hide | thaw, faults: 1}},
+	{
+		name: "R5 late", rule: ruleLate,
+		search: &setting{begin: asleep, kinds: tick | thaw | charge | answer, faults: 0},
+	},
+	{name: "R5 suspended", rule: ruleSuspended, search: &setting{
+		begin: trio("ab", 1, 2),
+		kinds: tick | hide | thaw, faults: 1,
+	}},
 	{name: "R5 drift", rule: ruleDrift, play: func(w *world, _ int) string {
 		w.start("a", "a", "b", "c").rate = 850 // 15 % slow
 		w.trio2("b", "c")
@@ -99,8 +112,14 @@ var deletions = []deletion{
 		w.run(2 * second)
 		return ""
 	}},
-	{name: "R6 both", rule: ruleBoth, search: &setting{begin: trio("ab", 1, 2), kinds: tick | filter, faults: 1}},
-	{name: "R6 door", rule: ruleDoor, search: &setting{begin: trio("ab", 1, 2), kinds: tick | notice | shut, faults: 1}},
+	{name: "R6 both", rule: ruleBoth, search: &setting{
+		begin: trio("ab", 1, 2),
+		kinds: tick | filter, faults: 1,
+	}},
+	{name: "R6 door", rule: ruleDoor, search: &setting{
+		begin: trio("ab", 1, 2),
+		kinds: tick | notice | shut, faults: 1,
+	}},
 	{name: "R6 lines", rule: ruleLines, play: func(w *world, _ int) string {
 		w.trio("a", "b", "c") // a filter resets a's lines at both ends, and then refuses
 		a := w.node("a")
@@ -204,12 +223,14 @@ var deletions = []deletion{
 	}},
 	{name: "R8 gift", rule: ruleGift, tries: 20, play: giftFromTheDead},
 	{name: "R12 vote once", rule: ruleVoteOnce, play: func(w *world, _ int) string {
-		w.lossy = true // c hears two founders that do not hear each other, and not that the first has founded
+		// c hears two founders that do not hear each other, and not that the first has founded
+		w.lossy = true
 		w.sever("a d", "b e", true)
 		w.drop = func(from, to string, m Message) bool {
 			_, decided := m.(Decided)
 			c := w.node("c")
-			apart := c != nil && c.s.stage == StageJoined && strings.Contains("ac ca dc cd", from+to)
+			apart := c != nil && c.s.stage == StageJoined &&
+				strings.Contains("ac ca dc cd", from+to)
 			return decided && from+to == "ac" || apart
 		}
 		for _, id := range []string{"a", "b", "c", "d", "e"} {
@@ -230,7 +251,10 @@ var deletions = []deletion{
 		w.run(2 * second)
 		return ""
 	}},
-	{name: "R13 rival", rule: ruleRival, search: &setting{begin: trio("ab", 1, 2), kinds: cuts, faults: 2}},
+	{name: "R13 rival", rule: ruleRival, search: &setting{
+		begin: trio("ab", 1, 2), kinds: cuts,
+		faults: 2,
+	}},
 	{name: "R13 undecided", rule: ruleUndecided, tries: 120, play: func(w *world, try int) string {
 		w.lossy = true
 		w.start("a")
@@ -350,8 +374,9 @@ func fresh(p *Params) *model {
 	for i := range m.nodes {
 		m.nodes[i].s.p = p
 		next := &Configuration{
-			Epoch: Epoch{Founded(9), m.nodes[i].s.config.Epoch.Number + 1}, Previous: m.nodes[i].s.config.Epoch,
-			Members: m.nodes[i].s.config.Members, Voters: []Boot{1, 2, 3},
+			Epoch:    Epoch{Founded(9), m.nodes[i].s.config.Epoch.Number + 1},
+			Previous: m.nodes[i].s.config.Epoch,
+			Members:  m.nodes[i].s.config.Members, Voters: []Boot{1, 2, 3},
 		}
 		m.nodes[i].s.entry(1).renewed = never
 		m.nodes[i].s.install(m.now, next)
@@ -377,7 +402,8 @@ func giftFromTheDead(w *world, try int) string {
 	w.sever("d", "a b c", true)
 	w.start("a", "b", "c", "d")
 	w.run(20*time.Millisecond + time.Duration(try)*10*time.Millisecond)
-	w.sever("a", "b c", true) // so it does not see that they are gone, and goes on while its right lasts
+	// so it does not see that they are gone, and goes on while its right lasts
+	w.sever("a", "b c", true)
 	w.kill("b")
 	w.kill("c")
 	w.sever("d", "b c", false)

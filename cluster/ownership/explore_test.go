@@ -9,8 +9,9 @@ import (
 )
 
 var (
-	states = flag.Int("ownership.states", 4000, "distinct states that the explorer visits in each setting")
-	depth  = flag.Int("ownership.depth", 40, "moves from the first state, at most")
+	states = flag.Int("ownership.states", 4000,
+		"distinct states that the explorer visits in each setting")
+	depth = flag.Int("ownership.depth", 40, "moves from the first state, at most")
 )
 
 // setting is where an exploration begins, and what may happen in it.
@@ -160,7 +161,10 @@ func trio(members string, voters ...Boot) func(p *Params) *model {
 func unfounded(p *Params) *model {
 	m := &model{p: p}
 	for i, id := range names {
-		m.nodes[i] = machine{s: New(p, Member{ID: id, Boot: Boot(i + 1)}, Of(names...), 0), boots: 1, up: true}
+		m.nodes[i] = machine{
+			s:     New(p, Member{ID: id, Boot: Boot(i + 1)}, Of(names...), 0),
+			boots: 1, up: true,
+		}
 	}
 	return m
 }
@@ -168,8 +172,14 @@ func unfounded(p *Params) *model {
 var settings = []setting{
 	{name: "three voters", begin: trio("abc", 1, 2, 3), kinds: all, faults: 3, skews: 1, epochs: 3},
 	{name: "one voter of three", begin: trio("abc", 1), kinds: all, faults: 3, skews: 1, epochs: 3},
-	{name: "two voters of three", begin: trio("abc", 1, 2), kinds: all, faults: 3, skews: 1, epochs: 3},
-	{name: "pair and a newcomer", begin: trio("ab", 1, 2), kinds: all, faults: 3, skews: 1, epochs: 3},
+	{
+		name: "two voters of three", begin: trio("abc", 1, 2), kinds: all, faults: 3, skews: 1,
+		epochs: 3,
+	},
+	{
+		name: "pair and a newcomer", begin: trio("ab", 1, 2), kinds: all, faults: 3, skews: 1,
+		epochs: 3,
+	},
 	{name: "founding", begin: unfounded, kinds: all, faults: 2, skews: 1, epochs: 4},
 }
 
@@ -191,7 +201,8 @@ func TestExplore(t *testing.T) {
 				ends++
 			}
 			t.Logf("%d ways on looked for", ends)
-			t.Logf("%d distinct states, all to depth %d, %d ways cut off, %v", len(e.seen), e.deep, e.pruned, time.Since(began).Round(time.Millisecond))
+			t.Logf("%d distinct states, all to depth %d, %d ways cut off, %v", len(e.seen), e.deep,
+				e.pruned, time.Since(began).Round(time.Millisecond))
 		})
 	}
 }
@@ -223,7 +234,8 @@ func (m *model) ends() string {
 			return m.wrong
 		}
 		for i := range m.nodes {
-			if n := &m.nodes[i]; n.up && !n.s.Deciding(n.clock(m.now)) && (n.s.stage == StageJoined || try > 1) {
+			if n := &m.nodes[i]; n.up && !n.s.Deciding(n.clock(m.now)) &&
+				(n.s.stage == StageJoined || try > 1) {
 				m.step(i, Recover{})
 				break
 			}

@@ -7,9 +7,9 @@ import (
 )
 
 // Promise: a boot that has promised to follow the child of another one takes what its epoch has
-// decided from that one alone. The last four of eight begin a child. What the dead ones have decided
-// before reaches the three that have promised to follow: there they are most of the voters, and
-// would go on beside the child, until both lineages meet and one gives way.
+// decided from that one alone. The last four of eight begin a child. What the dead ones have
+// decided before reaches the three that have promised to follow: there they are most of the voters,
+// and would go on beside the child, until both lineages meet and one gives way.
 func TestPromiseToFollowIsKept(t *testing.T) {
 	w := newWorld(1, 3)
 	ids := []string{"z", "a", "b", "c", "e", "f", "g", "h"}

@@ -60,7 +60,8 @@ func (s *State) considerFork(now Instant) {
 		if s.voter.accepted == 0 || silent == 0 || !s.p.keeps(ruleUndecided) {
 			s.beginFork(now, forkPair)
 		}
-	case alive+silent < s.config.Quorum() && (now < max(s.right.until, s.right.lost) || s.fork.on()):
+	case alive+silent < s.config.Quorum() && (now < max(s.right.until, s.right.lost) ||
+		s.fork.on()):
 		s.beginFork(now, forkChild)
 	}
 }
@@ -186,7 +187,8 @@ func (s *State) installChild(now Instant) {
 		switch {
 		case m.Boot == s.me.Boot || slices.Contains(f.answered, m.Boot):
 			child.Members = append(child.Members, m)
-		case f.kind == forkPair && c.Votes(m.Boot) && s.entry(m.Boot).sign < SignGone && s.p.keeps(ruleRival):
+		case f.kind == forkPair && c.Votes(m.Boot) && s.entry(m.Boot).sign < SignGone &&
+			s.p.keeps(ruleRival):
 			child.Rivals = append(child.Rivals, m)
 		}
 	}

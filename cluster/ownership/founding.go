@@ -95,11 +95,15 @@ func (s *State) hello(now Instant, from Boot, m Hello) {
 			s.asking.heirs = append(s.asking.heirs, m.Member)
 		}
 	case s.stage == StageOutside && m.Config == nil:
-		s.founding.met = slices.DeleteFunc(s.founding.met, func(o Member) bool { return o.ID == m.Member.ID })
+		s.founding.met = slices.DeleteFunc(s.founding.met, func(o Member) bool {
+			return o.ID == m.Member.ID
+		})
 		if slices.Contains(s.origin.elect.IDs, m.Member.ID) { // others have no vote here
 			s.founding.met = append(s.founding.met, m.Member)
 		}
-		slices.SortFunc(s.founding.met, func(a, b Member) int { return strings.Compare(a.ID, b.ID) })
+		slices.SortFunc(s.founding.met, func(a, b Member) int {
+			return strings.Compare(a.ID, b.ID)
+		})
 	}
 	if !m.Reply {
 		s.send(from, s.ownHello(now, true))
@@ -129,7 +133,8 @@ func (s *State) meet(now Instant, from Boot, m Hello) {
 func (s *State) found(now Instant) {
 	f := &s.founding
 	total := s.origin.elect.Size
-	f.met = slices.DeleteFunc(slices.Clone(f.met), func(m Member) bool { // those that answer no more wait for nobody
+	// those that answer no more wait for nobody
+	f.met = slices.DeleteFunc(slices.Clone(f.met), func(m Member) bool {
 		e := s.entry(m.Boot)
 		return e.sign >= SignGone || now.Since(e.heard) >= s.p.Lease
 	})
@@ -218,7 +223,10 @@ func (s *State) foundWith(now Instant, members []Member) {
 	if s.origin.elect.Stamp != 0 {
 		root = s.origin.elect.Stamp
 	}
-	c := &Configuration{Epoch: Epoch{Founded(root), 1}, Members: members, Failover: s.p.Failover, Copies: s.p.Copies}
+	c := &Configuration{
+		Epoch: Epoch{Founded(root), 1}, Members: members, Failover: s.p.Failover,
+		Copies: s.p.Copies,
+	}
 	c.Voters = chooseVoters(nil, members, func(Boot) bool { return true })
 	for _, m := range members {
 		s.send(m.Boot, Decided{c})
@@ -243,7 +251,8 @@ func (s *State) joinAsked(now Instant, from Boot, m Join) {
 		s.send(from, Decided{s.config}) // it was admitted, and has not heard so
 		return
 	}
-	if slices.Contains(s.evicted, from) && s.p.keeps(ruleChain) { // it was admitted and evicted before it heard of either
+	// it was admitted and evicted before it heard of either
+	if slices.Contains(s.evicted, from) && s.p.keeps(ruleChain) {
 		s.send(from, Missed{})
 		return
 	}

@@ -64,17 +64,22 @@ func (h *hasher) config(c *Configuration) {
 
 func (h *hasher) state(now Instant, s *State) {
 	h.num(int(s.me.Boot), int(s.me.Role), int(s.stage), len(s.chain), len(s.roster))
-	h.bit(s.leaving, s.closed, s.voter.sealed, s.voter.closed, s.right.ended, s.proposer.wants, s.founding.gaveUp)
+	h.bit(s.leaving, s.closed, s.voter.sealed, s.voter.closed, s.right.ended, s.proposer.wants,
+		s.founding.gaveUp)
 	h.config(s.config)
 	for _, c := range s.chain {
 		h.config(c)
 	}
 	h.boots(s.evicted)
-	for _, t := range []Instant{s.polled, s.renewed, s.right.until, s.right.floor, s.right.lost, s.founding.since} {
+	for _, t := range []Instant{
+		s.polled, s.renewed, s.right.until, s.right.floor, s.right.lost,
+		s.founding.since,
+	} {
 		h.at(now, t)
 	}
 	v, p, f, o := &s.voter, &s.proposer, &s.fork, &s.founding
-	h.num(int(v.promised), int(v.accepted), int(v.pending), int(p.phase), int(p.ballot), int(p.best), int(p.tries))
+	h.num(int(v.promised), int(v.accepted), int(v.pending), int(p.phase), int(p.ballot),
+		int(p.best), int(p.tries))
 	h.num(int(f.kind), int(f.of), int(o.votedFor), len(o.met))
 	if v.sealed {
 		h.at(now, v.sealedAt)

@@ -151,7 +151,8 @@ func (m *model) stepOne(i int, e Event) {
 		}
 	}
 	for _, c := range fx.Installed {
-		if (c.Previous == Epoch{}) && len(m.newest) > 0 && n.s.config.Epoch.Lineage == Founded(n.s.me.Boot) {
+		if (c.Previous == Epoch{}) && len(m.newest) > 0 && n.s.config.Epoch.Lineage ==
+			Founded(n.s.me.Boot) {
 			m.second = m.second || n.s.me.Boot > 3
 		}
 	}
@@ -181,7 +182,9 @@ func (m *model) holds(l Lineage, b Boot) {
 		}
 	}
 	m.newest = append(m.newest, holding{l, b})
-	slices.SortFunc(m.newest, func(a, b holding) int { return strings.Compare(string(a.lineage), string(b.lineage)) })
+	slices.SortFunc(m.newest, func(a, b holding) int {
+		return strings.Compare(string(a.lineage), string(b.lineage))
+	})
 }
 
 // replaced reports whether another boot has begun to hold what s holds since.
@@ -211,12 +214,15 @@ func (m *model) alone(i int) bool {
 func (m *model) check() {
 	for i := range m.nodes {
 		if m.wrong == "" && m.able(i) && !m.nodes[i].s.Marked() && !m.alone(i) {
-			m.wrong = fmt.Sprintf("%s may decide unmarked, and so may another one, or another one has since", names[i])
+			m.wrong = fmt.Sprintf(
+				"%s may decide unmarked, and so may another one, or another one has since",
+				names[i])
 		}
 		for j := range i {
 			a, b := &m.nodes[i], &m.nodes[j]
 			if a.up && b.up && a.s.stage == StageJoined && b.s.stage == StageJoined &&
-				a.s.config.Epoch == b.s.config.Epoch && !a.s.config.same(b.s.config) && m.wrong == "" {
+				a.s.config.Epoch == b.s.config.Epoch && !a.s.config.same(b.s.config) &&
+				m.wrong == "" {
 				m.wrong = fmt.Sprintf("%v and %v are one epoch", a.s.config, b.s.config)
 			}
 		}

@@ -6,36 +6,40 @@ import "fmt"
 type kind uint32
 
 const (
-	tick     kind = 1 << iota // a tick goes by, and all that run are polled
-	skew                      // the clock of a runs one tick ahead
-	crash                     // the process of a ends
-	notice                    // a sees that the lines of b's boot have ended, and that its address refuses
-	restart                   // a starts anew, as its spare boot
-	freeze                    // a stops; its clock runs on
-	hide                      // a stops, and its clock with it
-	thaw                      // a goes on
-	cutLink                   // what a sends to b is lost
-	slowLink                  // what a sends to b is late
-	heal                      // what a sends to b comes at once
-	late                      // what is late comes
-	twice                     // … and will come again
-	lose                      // … or never
-	read                      // a take: the door of a reads its clock,
-	charge                    // charges,
-	answer                    // and answers
-	filter                    // a is refused at b's address, though b lives
-	shut                      // a closes its door, and its process lives on
-	leave                     // a wishes to leave
-	operator                  // a recovery on a, when most voters are gone
+	tick  kind = 1 << iota // a tick goes by, and all that run are polled
+	skew                   // the clock of a runs one tick ahead
+	crash                  // the process of a ends
+	// a sees that the lines of b's boot have ended, and that its address refuses
+	notice
+	restart  // a starts anew, as its spare boot
+	freeze   // a stops; its clock runs on
+	hide     // a stops, and its clock with it
+	thaw     // a goes on
+	cutLink  // what a sends to b is lost
+	slowLink // what a sends to b is late
+	heal     // what a sends to b comes at once
+	late     // what is late comes
+	twice    // … and will come again
+	lose     // … or never
+	read     // a take: the door of a reads its clock,
+	charge   // charges,
+	answer   // and answers
+	filter   // a is refused at b's address, though b lives
+	shut     // a closes its door, and its process lives on
+	leave    // a wishes to leave
+	operator // a recovery on a, when most voters are gone
 
 	ordinary = tick | notice | restart | thaw | heal | late | lose | read | charge | answer
 	all      = operator<<1 - 1
 )
 
 var verbs = []string{
-	"tick", "clock ahead", "crash", "notices the end of", "restart", "stops", "stops, clock and all", "goes on",
-	"cut to", "slow to", "healed to", "late message", "late message, and again", "late message is lost",
-	"reads the clock", "charges", "answers", "is refused by a filter for", "closes its door", "leaves", "recover",
+	"tick", "clock ahead", "crash", "notices the end of", "restart", "stops",
+	"stops, clock and all", "goes on",
+	"cut to", "slow to", "healed to", "late message", "late message, and again",
+	"late message is lost",
+	"reads the clock", "charges", "answers", "is refused by a filter for", "closes its door",
+	"leaves", "recover",
 }
 
 // move is one of them.
@@ -297,7 +301,8 @@ func (m *model) take(n *machine, i int, k kind) {
 		*d = door{step: 2, until: n.s.right.until, marked: n.s.Marked(), bad: !m.alone(i)}
 	case answer:
 		if d.bad && !d.marked && (now < d.until || !m.p.keeps(ruleLate)) && m.wrong == "" {
-			m.wrong = fmt.Sprintf("%s answers unmarked what it charged while another one might decide", names[i])
+			m.wrong = fmt.Sprintf(
+				"%s answers unmarked what it charged while another one might decide", names[i])
 		}
 		*d = door{}
 	}

@@ -21,10 +21,11 @@ type Params struct {
 	// Copies is what the cluster is founded with, and then in its configuration.
 	Copies Copies
 
-	Lease   time.Duration // how long a renewal is worth, on the clock of the member that sent it
-	Margin  time.Duration // by how much clocks may differ while a lease lasts
-	Renew   time.Duration // between two renewals: a third of Lease
-	Suspect time.Duration // a member that has not renewed for so long may be replaced; Lease at most
+	Lease  time.Duration // how long a renewal is worth, on the clock of the member that sent it
+	Margin time.Duration // by how much clocks may differ while a lease lasts
+	Renew  time.Duration // between two renewals: a third of Lease
+	// a member that has not renewed for so long may be replaced; Lease at most
+	Suspect time.Duration
 	Step    time.Duration // a proposer waits so long for each voter of a lower rank
 	Stop    time.Duration // a node that was not polled for so long was stopped
 	// Mass is how long members must have been silent if several, and more than a third of all, are
@@ -91,38 +92,40 @@ func (p *Params) quiet() time.Duration {
 type rule uint64
 
 const (
-	ruleLineage     rule = 1 << iota // R1: a child has a lineage of its own
-	ruleConcede                      // R1: the loser of two lineages stops, and joins the winner
-	ruleChain                        // R2: installed is the successor of one's own configuration only
-	ruleOneEpoch                     // R3: acknowledgements of one epoch are counted together
-	ruleLearn                        // R3: voters of a new epoch count all members as renewed
-	ruleMargin                       // R3: quiet lasts longer than a lease
-	ruleCanvass                      // R4: voters are asked before they are bound
-	ruleSeal                         // R4: a voter that accepts acknowledges no more
-	ruleQuiet                        // R4: a voter accepts when the evicted have no right any more
-	ruleFinish                       // R4: sealed voters finish the register
-	ruleStopped                      // R4: a voter that was stopped suspects nobody
-	ruleLate                         // R5: an answer that leaves after the right is marked
-	ruleSuspended                    // R5: a stop that the clock has not seen ends the right
-	ruleDrift                        // R5: fast voters do not count
-	ruleBoth                         // R6: gone is a line that ended, and then an address that refuses
-	ruleDoor                         // R6: the right is given up before the door is closed
-	ruleLines                        // R6: the right is given up when lines to most voters end
-	ruleReady                        // R7: voters are those that all members know
-	ruleMass                         // R7: many are evicted after a longer silence only
-	ruleEqual                        // R8: claims and gifts count between equal epochs
-	ruleAll                          // R8: all members answer a claim
-	ruleGift                         // R8: a gift counts when all members have answered the claim
-	ruleCopies                       // R9: older copies are refused after an answer
-	ruleRelay                        // R10: what does not get through goes by way of a voter
-	ruleStepDown                     // R10: an owner that most do not reach gives way
-	ruleSecede                       // R11: a child needs the answers of all
-	ruleVoteOnce                     // R12: a boot votes once
-	ruleFoundedWins                  // R12: nobody founds where somebody answers as founded
-	ruleRival                        // R13: a fork names its rival
-	ruleUndecided                    // R13: a half that has accepted a successor does not fork
-	ruleGrow                         // R13: the losing half admits nobody
-	ruleName                         // property 7: a name in use is refused
+	ruleLineage rule = 1 << iota // R1: a child has a lineage of its own
+	ruleConcede                  // R1: the loser of two lineages stops, and joins the winner
+	// R2: installed is the successor of one's own configuration only
+	ruleChain
+	ruleOneEpoch  // R3: acknowledgements of one epoch are counted together
+	ruleLearn     // R3: voters of a new epoch count all members as renewed
+	ruleMargin    // R3: quiet lasts longer than a lease
+	ruleCanvass   // R4: voters are asked before they are bound
+	ruleSeal      // R4: a voter that accepts acknowledges no more
+	ruleQuiet     // R4: a voter accepts when the evicted have no right any more
+	ruleFinish    // R4: sealed voters finish the register
+	ruleStopped   // R4: a voter that was stopped suspects nobody
+	ruleLate      // R5: an answer that leaves after the right is marked
+	ruleSuspended // R5: a stop that the clock has not seen ends the right
+	ruleDrift     // R5: fast voters do not count
+	// R6: gone is a line that ended, and then an address that refuses
+	ruleBoth
+	ruleDoor        // R6: the right is given up before the door is closed
+	ruleLines       // R6: the right is given up when lines to most voters end
+	ruleReady       // R7: voters are those that all members know
+	ruleMass        // R7: many are evicted after a longer silence only
+	ruleEqual       // R8: claims and gifts count between equal epochs
+	ruleAll         // R8: all members answer a claim
+	ruleGift        // R8: a gift counts when all members have answered the claim
+	ruleCopies      // R9: older copies are refused after an answer
+	ruleRelay       // R10: what does not get through goes by way of a voter
+	ruleStepDown    // R10: an owner that most do not reach gives way
+	ruleSecede      // R11: a child needs the answers of all
+	ruleVoteOnce    // R12: a boot votes once
+	ruleFoundedWins // R12: nobody founds where somebody answers as founded
+	ruleRival       // R13: a fork names its rival
+	ruleUndecided   // R13: a half that has accepted a successor does not fork
+	ruleGrow        // R13: the losing half admits nobody
+	ruleName        // property 7: a name in use is refused
 )
 
 func (p *Params) keeps(r rule) bool { return p.without&r == 0 }

@@ -22,8 +22,16 @@ func TestPartNext(t *testing.T) {
 	}{
 		{"a gift of the epoch", claiming, PartEvent{Kind: PartGift, Epoch: 5, Boot: other}, held},
 		{"an older gift", claiming, PartEvent{Kind: PartGift, Epoch: 4, Boot: other}, claiming},
-		{"a gift of a later epoch", claiming, PartEvent{Kind: PartGift, Epoch: 6, Boot: other}, claiming},
-		{"a gift of what was not claimed", bound, PartEvent{Kind: PartGift, Epoch: 5, Boot: other}, bound},
+		{
+			"a gift of a later epoch", claiming,
+			PartEvent{Kind: PartGift, Epoch: 6, Boot: other},
+			claiming,
+		},
+		{
+			"a gift of what was not claimed", bound,
+			PartEvent{Kind: PartGift, Epoch: 5, Boot: other},
+			bound,
+		},
 		{"a claim", held, PartEvent{Kind: PartClaimed, Epoch: 6, Boot: other}, given},
 		{"an older claim", held, PartEvent{Kind: PartClaimed, Epoch: 4, Boot: other}, held},
 		{
@@ -32,13 +40,25 @@ func TestPartNext(t *testing.T) {
 			PartEvent{Kind: PartTaken, Epoch: 5, Boot: other},
 			Part{Kind: Copied, Epoch: 5},
 		},
-		{"a receipt of another boot", giving, PartEvent{Kind: PartTaken, Epoch: 5, Boot: third}, giving},
+		{
+			"a receipt of another boot", giving,
+			PartEvent{Kind: PartTaken, Epoch: 5, Boot: third},
+			giving,
+		},
 		{"an older receipt", giving, PartEvent{Kind: PartTaken, Epoch: 4, Boot: other}, giving},
 		{"a copy", bound, PartEvent{Kind: PartCopied, Epoch: 6, Boot: third}, fresh},
 		{"an older copy", bound, PartEvent{Kind: PartCopied, Epoch: 4, Boot: third}, bound},
 		{"a copy of what is held", held, PartEvent{Kind: PartCopied, Epoch: 6, Boot: third}, held},
-		{"a copy of what is claimed", claiming, PartEvent{Kind: PartCopied, Epoch: 6, Boot: third}, claiming},
-		{"a copy of what is given", giving, PartEvent{Kind: PartCopied, Epoch: 6, Boot: third}, giving},
+		{
+			"a copy of what is claimed", claiming,
+			PartEvent{Kind: PartCopied, Epoch: 6, Boot: third},
+			claiming,
+		},
+		{
+			"a copy of what is given", giving,
+			PartEvent{Kind: PartCopied, Epoch: 6, Boot: third},
+			giving,
+		},
 		{"all have called it free", claiming, PartEvent{Kind: PartFree}, held},
 		{"they have called free what is none", giving, PartEvent{Kind: PartFree}, giving},
 	} {

@@ -19,7 +19,9 @@ const (
 	Giving               // held until now; given to To in Epoch, and not yet known to be taken
 )
 
-func (k Kind) String() string { return [...]string{"none", "copy", "claiming", "held", "giving"}[k] }
+func (k Kind) String() string {
+	return [...]string{"none", "copy", "claiming", "held", "giving"}[k]
+}
 
 // Copy says whose entries are here, and how good they are.
 type Copy struct {

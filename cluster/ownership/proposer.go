@@ -238,7 +238,8 @@ func (s *State) want(now Instant) *Configuration {
 		case e.leaving || s.unreachable(now, m.Boot):
 			m.Role = RoleLeaving
 		case e.sign == SignLeft: // a farewell is for good
-		case e.stays, e.seen && !s.missedByMost(m.Boot): // it was asked to step down, and is reached again
+		case e.stays, e.seen && !s.missedByMost(m.Boot):
+			// it was asked to step down, and is reached again
 			m.Role = RoleOwner
 		}
 		next.Members = append(next.Members, m)

@@ -46,7 +46,8 @@ func registerWalk(t *testing.T, random *rand.Rand) (decided *Configuration) {
 			s.outbid(m.now)
 			s.out.Sends, s.out.own = nil, nil // what it says to itself may be lost as well
 			for _, v := range s.config.Voters {
-				said = append(said, packet{boot: s.me.Boot, dest: v, m: Prepare{s.config.Epoch, s.proposer.ballot}})
+				said = append(said,
+					packet{boot: s.me.Boot, dest: v, m: Prepare{s.config.Epoch, s.proposer.ballot}})
 			}
 			continue
 		}

@@ -1,5 +1,7 @@
 package ownership
 
+import "slices"
+
 // relayBy sends a message to a member by way of all other voters.
 func (s *State) relayBy(to Boot, m Message) {
 	for _, v := range s.config.Voters {
@@ -26,4 +28,22 @@ func (s *State) relayed(now Instant, via Boot, r Relayed) {
 		s.receiveJoined(now, r.From, r.Inner)
 	}
 	s.out.via, s.out.asker = 0, 0
+}
+
+// descends reports whether this boot has installed e, or what followed it.
+func (s *State) descends(e Epoch) bool {
+	return slices.ContainsFunc(s.chain, func(c *Configuration) bool {
+		return c.Previous == e || c.Epoch == e
+	})
+}
+
+// handOn tells a member of an older epoch what followed.
+func (s *State) handOn(to Boot, e Epoch) {
+	for _, c := range s.chain {
+		if c.Previous == e {
+			s.send(to, Decided{c})
+			return
+		}
+	}
+	s.send(to, Missed{e})
 }

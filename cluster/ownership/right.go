@@ -103,7 +103,8 @@ func (s *State) mayGo() bool {
 // renewAsked acknowledges a renewal, unless this voter has sealed the epoch (R4).
 func (s *State) renewAsked(now Instant, from Boot, m Renew) {
 	e := s.entry(from)
-	if m.Sent >= e.wished { // else it was overtaken on its way, and the sender's mind may have changed
+	// else it was overtaken on its way, and the sender's mind may have changed
+	if m.Sent >= e.wished {
 		if e.wished = m.Sent; m.Leaving != e.leaving {
 			e.leaving, e.stays = m.Leaving, !m.Leaving
 		}

@@ -36,7 +36,8 @@ func TestScenarios(t *testing.T) {
 				}
 				return
 			}
-			t.Errorf("%s prints something else; look at the difference with -update:\n%s", name, got)
+			t.Errorf("%s prints something else; look at the difference with -update:\n%s", name,
+				got)
 		})
 	}
 }
@@ -118,7 +119,8 @@ func (w *world) command(t *testing.T, f []string) {
 		w.step(w.node(args[0]), Recover{})
 	case "cut", "heal": // A,B from C,D
 		w.lossy = true
-		w.sever(strings.ReplaceAll(args[0], ",", " "), strings.ReplaceAll(args[1], ",", " "), verb == "cut")
+		w.sever(strings.ReplaceAll(args[0], ",", " "), strings.ReplaceAll(args[1], ",", " "),
+			verb == "cut")
 	case "unreached": // NAME is not reached by the others named
 		for _, id := range args[1:] {
 			w.step(w.node(id), Unreached{w.node(args[0]).s.me.Boot})

@@ -13,7 +13,8 @@ const (
 	StageOutside   Stage = iota // knows no cluster
 	StageCandidate              // has asked to be admitted
 	StageJoined                 // has installed a configuration that names it
-	StageEnded                  // decides nothing any more; the process goes on as a new boot, or stops
+	// decides nothing any more; the process goes on as a new boot, or stops
+	StageEnded
 )
 
 func (s Stage) String() string { return [...]string{"outside", "candidate", "joined", "ended"}[s] }
@@ -35,7 +36,10 @@ const (
 )
 
 func (e Ending) String() string {
-	return [...]string{"", "evicted", "conceded", "too far behind", "founder gone", "left", "name in use", "closed"}[e]
+	return [...]string{
+		"", "evicted", "conceded", "too far behind", "founder gone", "left",
+		"name in use", "closed",
+	}[e]
 }
 
 // State is all that one boot knows about ownership. It is changed by Step alone, and what comes of
@@ -380,20 +384,4 @@ func (s *State) inEpoch(now Instant, from Boot, m Message) bool {
 		return !s.p.keeps(ruleCopies)
 	}
 	return false
-}
-
-// descends reports whether this boot has installed e, or what followed it.
-func (s *State) descends(e Epoch) bool {
-	return slices.ContainsFunc(s.chain, func(c *Configuration) bool { return c.Previous == e || c.Epoch == e })
-}
-
-// handOn tells a member of an older epoch what followed.
-func (s *State) handOn(to Boot, e Epoch) {
-	for _, c := range s.chain {
-		if c.Previous == e {
-			s.send(to, Decided{c})
-			return
-		}
-	}
-	s.send(to, Missed{e})
 }

@@ -43,7 +43,8 @@ func (c *Configuration) checkSizes() error {
 	case len(c.Members) == 0 || len(c.Members) > MaxMembers:
 		return fmt.Errorf("it has %d members; 1 to %d are accepted", len(c.Members), MaxMembers)
 	case c.Failover != 0 && (c.Failover < MinFailover || c.Failover > MaxFailover):
-		return fmt.Errorf("it has a failover of %v; %v to %v are accepted", c.Failover, MinFailover, MaxFailover)
+		return fmt.Errorf("it has a failover of %v; %v to %v are accepted", c.Failover, MinFailover,
+			MaxFailover)
 	case c.Copies > TwoCopies:
 		return fmt.Errorf("it has a code of copies of %d; 0 to %d are known", c.Copies, TwoCopies)
 	case len(c.Rivals) > MaxMembers:
@@ -60,7 +61,8 @@ func (c *Configuration) checkMembers() error {
 			return fmt.Errorf("members[%d] %w", i, err)
 		}
 		if i > 0 && c.Members[i-1].ID >= c.Members[i].ID {
-			return fmt.Errorf("members[%d] is %q after %q; members are sorted by id, and ids differ",
+			return fmt.Errorf(
+				"members[%d] is %q after %q; members are sorted by id, and ids differ",
 				i, c.Members[i].ID, c.Members[i-1].ID)
 		}
 	}
@@ -105,7 +107,8 @@ func (m *Member) Check() error {
 // Check reports what is wrong with an epoch. The zero epoch is one: before the first.
 func (e Epoch) Check() error {
 	if n := len(e.Lineage); n%8 != 0 || n > MaxLineage || (n == 0) != (e.Number == 0) {
-		return fmt.Errorf("epoch %d has a lineage of %d bytes; 8 for each boot and at most %d are accepted",
+		return fmt.Errorf(
+			"epoch %d has a lineage of %d bytes; 8 for each boot and at most %d are accepted",
 			e.Number, n, MaxLineage)
 	}
 	return nil

@@ -129,7 +129,8 @@ func TestSpansWithoutACollector(t *testing.T) {
 			`http://127.0.0.1:4318`,
 	} {
 		ctx, stop := context.WithTimeout(t.Context(), 10*time.Second) // else it would serve
-		said, err := exec.CommandContext(ctx, built, "serve", "--gossip=off", "--peer=off", "--grpc=off",
+		said, err := exec.CommandContext(ctx, built, "serve", "--gossip=off", "--peer=off",
+			"--grpc=off",
 			"--http=127.0.0.1:0", "--redis=off", flags).CombinedOutput()
 		stop()
 		if err == nil || !strings.Contains(string(said), want) {

@@ -184,17 +184,26 @@ func TestBrokenFiles(t *testing.T) {
 		"clients:\n- {name: a, metrics: true}\n": "give one of token, sha256 and certificate",
 		"clients:\n- {name: a, token: " + shopToken + ", sha256: " + shopHash +
 			", metrics: true}\n": "give one of",
-		"clients:\n- {name: a, token: tiny, metrics: true}\n":                                 "at least 16",
-		"clients:\n- {name: a, sha256: 4ba9, metrics: true}\n":                                "sha256: has 4 characters; the SHA-256 of a token is 64",
-		"clients:\n- {token: " + shopToken + ", metrics: true}\n":                             "name: give 1 to 128",
-		"clients:\n- {name: a, token: " + shopToken + ", check: {}}\n":                        "check: names no limit",
-		"clients:\n- {name: a, token: " + shopToken + ", check: {keys: [x]}}\n":               "check: names no limit",
-		"clients:\n- {name: a, token: " + shopToken + ", check: {limits: ['a*b']}}\n":         `"a*b" is no name`,
-		"clients:\n- {name: a, token: " + shopToken + ", check: {limits: [a], keys: ['']}}\n": "check.keys: an empty prefix",
-		"clients:\n- {name: a, token: " + shopToken + ", refund: true}\n":                     "refund: is for limits",
-		"clients:\n- {name: a, token: " + shopToken + ", admin: all}\n":                       `admin: "all" is neither read nor write`,
-		"clients:\n- {name: a, token: " + shopToken + ", metricks: true}\n":                   "[2:",
-		"clients:\n- {name: a, token: [" + shopToken + "], metrics: true}\n":                  "[2:",
+		"clients:\n- {name: a, token: tiny, metrics: true}\n":  "at least 16",
+		"clients:\n- {name: a, sha256: 4ba9, metrics: true}\n": "sha256: has 4 characters; the SHA-256 of a token is 64",
+		"clients:\n- {token: " + shopToken +
+			", metrics: true}\n": "name: give 1 to 128",
+		"clients:\n- {name: a, token: " + shopToken +
+			", check: {}}\n": "check: names no limit",
+		"clients:\n- {name: a, token: " + shopToken +
+			", check: {keys: [x]}}\n": "check: names no limit",
+		"clients:\n- {name: a, token: " + shopToken +
+			", check: {limits: ['a*b']}}\n": `"a*b" is no name`,
+		"clients:\n- {name: a, token: " + shopToken +
+			", check: {limits: [a], keys: ['']}}\n": "check.keys: an empty prefix",
+		"clients:\n- {name: a, token: " + shopToken +
+			", refund: true}\n": "refund: is for limits",
+		"clients:\n- {name: a, token: " + shopToken +
+			", admin: all}\n": `admin: "all" is neither read nor write`,
+		"clients:\n- {name: a, token: " + shopToken +
+			", metricks: true}\n": "[2:",
+		"clients:\n- {name: a, token: [" + shopToken +
+			"], metrics: true}\n": "[2:",
 		"clients:\n- {name: a, token: " + shopToken + ", metrics: " + shopToken +
 			"}\n": "[2:",
 		"clients:\n- {name: a, token: " + shopToken + ", metrics: true}\n- {name: b, sha256: " +

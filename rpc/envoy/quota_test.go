@@ -307,7 +307,10 @@ func TestQuotaOverTheWire(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	open := func(in *quotav3.RateLimitQuotaUsageReports) (quotav3.RateLimitQuotaService_StreamRateLimitQuotasClient, *quotav3.RateLimitQuotaResponse, error) {
+	open := func(in *quotav3.RateLimitQuotaUsageReports) (
+		quotav3.RateLimitQuotaService_StreamRateLimitQuotasClient, *quotav3.RateLimitQuotaResponse,
+		error,
+	) {
 		stream, err := quotav3.NewRateLimitQuotaServiceClient(
 			conn).StreamRateLimitQuotas(t.Context())
 		if err != nil {

@@ -1,6 +1,6 @@
 // Fifty shows the page of a node as if its cluster had fifty nodes. Every answer is the node's own,
-// but those that list nodes: there the nodes that it knows stand several times, under further names,
-// and share the partitions. Two of them have failed.
+// but those that list nodes: there the nodes that it knows stand several times, under further
+// names, and share the partitions. Two of them have failed.
 //
 //	fifty -node 127.0.0.1:7949 -listen 127.0.0.1:8000
 package main
