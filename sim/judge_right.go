@@ -95,6 +95,13 @@ func (c *right) ends(p *process) limiter.Instant {
 	return max(c.until, acks[len(acks)-c.config.Quorum()].Add(rightLasts))
 }
 
+// leaves reports whether the process leaves: by itself, or since most others miss it. Then it gives
+// up its right, and goes by on_error until it is gone or has come back.
+func (c *right) leaves() bool {
+	m, _ := c.config.Member(c.boot)
+	return m.Role == ownership.RoleLeaving
+}
+
 // hasRight checks that p, which decides, has the right to, and says how many members there are with
 // it. A pair that has parted is one of two voters: one that leaves has no vote, whichever half has
 // taken it along.
@@ -131,7 +138,7 @@ func (j *judge) standing(h *hearing) (onError bool, shares int) {
 	c := j.rightOf(p)
 	over := p.now() - c.ends(p) - limiter.Instant(j.world.now-h.began)
 	cutOff := time.Duration(over) > noticed && c.joined < h.began-rightLasts-noticed &&
-		p.machine.thawed < h.began-noticed && !p.leaving
+		p.machine.thawed < h.began-noticed && !p.leaving && !c.leaves()
 	if cutOff {
 		j.requests.CutOff++
 	}

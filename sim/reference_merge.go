@@ -34,7 +34,23 @@ func (j *judge) keep(a *account, before *process) {
 	if r.strict != nil {
 		st = *r.strict
 	}
+	if back := j.gaveBack(a); back > 0 {
+		st = *st.copy()
+		st.charge(before.now(), a.spec, back)
+	}
 	r.others = append(r.others, ownCount{before, st})
+}
+
+// gaveBack is how much the last to decide has given back since trouble began. A message that nobody
+// has confirmed is sent again as it was, so what it says may be from before that.
+func (j *judge) gaveBack(a *account) (back int64) {
+	since := j.troubles.since(a.reference.last)
+	for _, x := range a.reference.past {
+		if x.at >= since && x.cost < 0 {
+			back = min(a.limit.Capacity(), back-max(x.cost, -everything))
+		}
+	}
+	return back
 }
 
 // merge has the strictest reference, which was carried to p, count what others may have brought
