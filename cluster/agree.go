@@ -43,11 +43,14 @@ type agreement struct {
 	elect  ownership.Electorate // as Elect said
 	lives  uint64               // boots that this process has had before
 	polled limiter.Instant
-	lines  map[uint64]int  // streams that processes have open to this node
-	begun  limiter.Instant // when this boot became a member
-	asked  bool            // … and whether it has been asked to step down
-	seats  map[ownership.Boot]seat
-	ended  map[ownership.Boot]bool // lines
+	// the last stream that a process has opened to this node, while it is open: by boot, which of
+	// all streams it is
+	lines   map[uint64]uint64
+	streams uint64
+	begun   limiter.Instant // when this boot became a member
+	asked   bool            // … and whether it has been asked to step down
+	seats   map[ownership.Boot]seat
+	ended   map[ownership.Boot]bool // lines
 
 	suspended SuspendedClock // nil: the clock sees every stop
 }
@@ -302,7 +305,7 @@ func (a *agreement) isGone(p *peer) {
 	}
 	a.mu.Lock()
 	known := a.ended[m.Boot]
-	lives := a.lines[p.boot] > 0
+	_, lives := a.lines[p.boot]
 	a.ended[m.Boot] = known || !lives
 	a.mu.Unlock()
 	if known || lives {

@@ -85,7 +85,7 @@ func (m Membership) agreeBegins() {
 	a := m.a
 	a.on, a.params = true, ownership.Default()
 	a.seats, a.ended = make(map[ownership.Boot]seat), make(map[ownership.Boot]bool)
-	a.lines = make(map[uint64]int)
+	a.lines = make(map[uint64]uint64)
 	a.suspended, _ = a.clock.(SuspendedClock)
 }
 
@@ -136,25 +136,29 @@ func (m Membership) Entered() bool {
 }
 
 // LineUp notes that the process of some boot has opened a stream to this node. ended must be called
-// at its end: a process is gone if its own streams have ended and its address refuses, and not if a
+// at its end: a process is gone if its own stream has ended and its address refuses, and not if a
 // packet filter refuses for a living one. The end of a stream is often noticed first, so the
-// address is then tried at once.
+// address is then tried at once. Of several streams the last one counts: a process opens another
+// one when it has given the one before up, and what is left of that may hang here for as long as
+// the network was cut, or longer.
 func (m Membership) LineUp(boot uint64) (ended func()) {
 	a := m.a
 	if !a.on {
 		return func() {}
 	}
 	a.mu.Lock()
-	a.lines[boot]++
+	a.streams++
+	this := a.streams
+	a.lines[boot] = this
 	a.mu.Unlock()
 	return func() {
 		a.mu.Lock()
-		if a.lines[boot]--; a.lines[boot] == 0 {
+		last := a.lines[boot] == this
+		if last {
 			delete(a.lines, boot)
 		}
-		up := a.lines[boot] > 0
 		a.mu.Unlock()
-		if r := a.view.Load(); !up && r != nil {
+		if r := a.view.Load(); last && r != nil {
 			for _, p := range r.peers {
 				if p.boot == boot {
 					a.contacts.suspect(a.clock.Now(), p)

@@ -190,4 +190,20 @@ last=$(unnoticed)
 if awk -v t="$last" 'BEGIN {exit t > 2}'; then ok "the minority notices the cut"; else not_ok "the minority decides as if there were no cut ${last} s after it"; fi
 echo "$errors requests failed"
 [ "$errors" = 0 ] && ok "no request failed" || not_ok "$errors requests failed"
+
+# Once more, and soon after the heal all others are killed: what is left of their connections from before the cut hides no
+# death, so the last node knows that it is alone while it has its right, and goes on. It says recover otherwise.
+side b 1
+sleep 4
+side a 1
+until_true 20 settled 1 && ok "node 1 is back after another cut" || not_ok "node 1 stays cut off"
+sleep 1
+for i in $(seq 2 "$nodes"); do kill -9 "$(cat "$dir/$i.pid")"; done
+killed=$(date +%s.%N)
+alone() { all_see 1 1 && settled 1; }
+if until_true 10 alone; then
+	ok "the last node decides alone $(since "$killed") s after all others were killed"
+else
+	not_ok "the last node does not go on alone: $(in_node 1 /readyz)"
+fi
 finish
