@@ -37,6 +37,8 @@ var (
 	dash, backslash, escapedQuote, quote = []byte("-"), []byte(`\`), []byte(`\"`), []byte(`"`)
 )
 
+func (*commonLog) another() logFormat { return &commonLog{} }
+
 // read takes line apart. Its fields live as long as the line does, and until the next one is read.
 func (l *commonLog) read(line []byte) (at time.Time, err error) {
 	client, rest, opened := bytes.Cut(line, []byte(" ["))

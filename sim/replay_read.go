@@ -1,12 +1,11 @@
 package sim
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"slices"
 	"strconv"
 	"time"
@@ -44,6 +43,8 @@ type logFormat interface {
 	// read takes a line apart, and returns when its request came.
 	read(line []byte) (at time.Time, err error)
 	logLine
+	// another reads lines of the same log, beside this one.
+	another() logFormat
 }
 
 // logLine is the line that was read last. What it returns is valid until the next line, and may be
@@ -55,50 +56,30 @@ type logLine interface {
 // keyOf makes of the fields of a line what is kept of it, appended to buf.
 type keyOf func(buf []byte, line logLine) ([]byte, error)
 
-// logReader is how the lines of a log become requests.
+// logReader is how the lines of a log become requests. Each goroutine that parses has its own.
 type logReader struct {
 	format logFormat
 	key    keyOf
 	cost   *pattern
 	skip   bool // lines that cannot be read are counted, and passed over
 
-	known map[string]string // a log has far fewer keys than lines
-	buf   []byte
+	longest int               // bytes of a line, with its end
+	known   map[string]string // a log has far fewer keys than lines
+	buf     []byte
 }
 
 // readAll reads a whole log, and sorts it by time. A line that cannot be read ends it, or is
 // counted and passed over.
 func (r *logReader) readAll(file string, from io.Reader) (all []logged, skipped int, err error) {
-	r.known = make(map[string]string)
-	lines := bufio.NewReaderSize(from, maxLogLine)
-	for n, over := 1, false; !over; n++ {
-		line, err := lines.ReadSlice('\n')
-		long := errors.Is(err, bufio.ErrBufferFull)
-		for errors.Is(err, bufio.ErrBufferFull) {
-			_, err = lines.ReadSlice('\n')
-		}
-		if over = err != nil; over && !errors.Is(err, io.EOF) {
-			return nil, 0, fmt.Errorf("%s: %w", file, err)
-		}
-		if line = bytes.TrimSpace(line); len(line) == 0 {
-			continue
-		}
-		var l logged
-		fault := errLongLine
-		if !long {
-			l, fault = r.line(line)
-		}
-		switch {
-		case fault != nil && !r.skip:
-			return nil, 0, &LogError{file, n, fault.Error()}
-		case fault != nil:
-			skipped++
-		case len(all) == maxLogged:
-			return nil, 0, &LogError{file, n, fmt.Sprintf(
-				"is one request too many; %d are accepted: replay a part of the log", maxLogged)}
-		default:
-			all = append(all, l)
-		}
+	r.longest = maxLogLine
+	return r.parseAndSort(file, from, partSize, runtime.GOMAXPROCS(0))
+}
+
+func (r *logReader) parseAndSort(
+	file string, from io.Reader, size, parsers int,
+) (all []logged, skipped int, err error) {
+	if all, skipped, err = r.parseParts(file, from, size, parsers); err != nil {
+		return nil, 0, err
 	}
 	if len(all) == 0 {
 		return nil, 0, fmt.Errorf("%s: has no request in it (%d bad lines)", file, skipped)

@@ -2,11 +2,13 @@ package main
 
 import (
 	"bufio"
-	"compress/gzip"
 	"fmt"
 	"io"
 	"os"
+	"sync"
 	"time"
+
+	"github.com/klauspost/compress/gzip"
 )
 
 // Help is printed below the verb's line.
@@ -65,7 +67,10 @@ type progress struct {
 	read  int64
 	now   func() time.Time
 	shown time.Time // when it last said something, or began
-	said  bool
+
+	mu   sync.Mutex // a bad line ends the reading of a log while it is read
+	said bool
+	over bool
 }
 
 // progressEvery is how often it does.
@@ -74,7 +79,13 @@ const progressEvery = 200 * time.Millisecond
 func (p *progress) Read(b []byte) (int, error) {
 	n, err := p.from.Read(b)
 	p.read += int64(n)
-	if now := p.now(); now.Sub(p.shown) >= progressEvery {
+	if err != nil {
+		p.clear()
+		return n, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if now := p.now(); now.Sub(p.shown) >= progressEvery && !p.over {
 		p.shown, p.said = now, true
 		if p.size > 0 {
 			mib, all, percent := p.read>>20, p.size>>20, p.read*100/p.size
@@ -83,15 +94,14 @@ func (p *progress) Read(b []byte) (int, error) {
 			fmt.Fprintf(p.to, "\r\x1b[Kreading: %d MiB", p.read>>20)
 		}
 	}
-	if err != nil {
-		p.clear()
-	}
-	return n, err
+	return n, nil
 }
 
 // clear takes the line away, so that the answer stands alone.
 func (p *progress) clear() {
-	if p.said {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.over = true; p.said {
 		fmt.Fprint(p.to, "\r\x1b[K")
 		p.said = false
 	}
