@@ -95,7 +95,11 @@ func KeptSeeds() []uint64 {
 // time, one per worker. progress is called after each with what is known so far; it may be nil, and
 // the calls do not overlap. The sums do not depend on the number of workers.
 func Check(from uint64, n, workers int, progress func(*Summary)) *Summary {
-	keptSeeds := KeptSeeds()
+	return checkAfter(KeptSeeds(), from, n, workers, progress)
+}
+
+// checkAfter is Check with these seeds before all others.
+func checkAfter(keptSeeds []uint64, from uint64, n, workers int, progress func(*Summary)) *Summary {
 	s := &Summary{
 		Kept: len(keptSeeds), From: from, Failed: []uint64{}, Failures: []*Report{},
 		Skies: make(map[string]int), Checks: make(map[string]uint64),
