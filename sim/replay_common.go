@@ -16,7 +16,7 @@ var commonFields = []string{
 // commonLog reads lines as most web servers write them: the Common Log Format, and the Combined
 // one, which has two fields more.
 //
-//	203.0.113.9 - frank [10/Oct/2000:13:55:36 -0700] "GET /a.gif HTTP/1.0" 200 2326 "referer" "agent"
+//	203.0.113.9 - frank [10/Oct/2000:13:55:36 -0700] "GET /a.gif HTTP/1.0" 200 2326 "referer" "me"
 //
 // A log has millions of lines, so one commonLog serves for all of them and allocates nothing: the
 // fields are parts of the line, or of scratch.

@@ -51,6 +51,7 @@ func (r *logReader) parse(text []byte, first, room int) (p inPart) {
 			l, fault = r.line(line)
 		}
 		switch {
+		case errors.Is(fault, errPassedOver):
 		case fault != nil && !r.skip:
 			p.bad, p.fault = n, fault
 			return p

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"penstock/cluster"
@@ -20,7 +22,11 @@ const (
 	maxLogLine = 64 << 10  // bytes
 )
 
-var errLongLine = fmt.Errorf("has more than %d bytes", maxLogLine)
+var (
+	errLongLine = fmt.Errorf("has more than %d bytes", maxLogLine)
+	// a line of a log that has other things in it than requests, as it should
+	errPassedOver = errors.New("is no request")
+)
 
 // LogError says what is wrong with a line of a request log.
 type LogError struct {
@@ -170,18 +176,21 @@ func spreadSeconds(all []logged) {
 
 // Log says how the log of a server is read, with the words of a scenario's traffic.
 type Log struct {
-	Format string // common, also for the combined format; or json, one object in a line
+	// common, also for the combined format; json, one object in a line; envoy, its default text;
+	// redis-cell or redis-incr, what MONITOR of a Redis prints.
+	Format string
 	Time   string // json: the field with the time; default time
 	// What a request counts for, and costs: texts with fields in braces, as in "{ip}". Cost
-	// defaults to 1.
+	// defaults to 1, and to what the command says in logs of a Redis.
 	Key, Cost string
-	Skip      bool // lines that cannot be read are passed over, and counted
+	Beside    string // more of each line, for its reader; "": nothing
+	Skip      bool   // lines that cannot be read are passed over, and counted
 }
 
 // Read calls see with each request of a log, in order of time. An error names the line; what is
 // wrong with l itself is an error too.
 func (l Log) Read(
-	file string, r io.Reader, see func(at time.Time, key string, cost int64),
+	file string, r io.Reader, see func(at time.Time, key, beside string, cost int64),
 ) (skipped int, err error) {
 	known, format, err := l.format()
 	if err != nil {
@@ -195,25 +204,46 @@ func (l Log) Read(
 }
 
 func (l Log) format() (known []string, format logFormat, err error) {
-	switch {
-	case l.Format == "json":
+	switch l.Format {
+	case "json":
 		return nil, &jsonLog{timeField: cmp.Or(l.Time, "time")}, nil
-	case l.Format != "common":
-		return nil, nil, fmt.Errorf("format %.40q is unknown; there is: common, json", l.Format)
-	case l.Time != "":
+	case "common":
+		known, format = commonFields, &commonLog{}
+	case "envoy":
+		known, format = envoyFields, &envoyLog{}
+	case "redis-cell":
+		known, format = cellFields, &monitorLog{cell: true}
+	case "redis-incr":
+		known, format = incrFields, &monitorLog{}
+	default:
+		return nil, nil, fmt.Errorf("format %.40q is unknown; there is: common, json, envoy, "+
+			"redis-cell, redis-incr", l.Format)
+	}
+	if l.Time != "" {
 		return nil, nil, errors.New(
 			"a field for the time belongs to format json; other logs have it at one place")
 	}
-	return commonFields, &commonLog{}, nil
+	return known, format, nil
 }
 
 func (l Log) read(
 	file string, from io.Reader, known []string, format logFormat, key keyOf,
-	see func(time.Time, string, int64),
+	see func(at time.Time, key, beside string, cost int64),
 ) (skipped int, err error) {
-	cost, err := parsePattern(cmp.Or(l.Cost, "1"), known)
+	usual := "1"
+	if slices.Contains(known, "cost") {
+		usual = "{cost}"
+	}
+	cost, err := parsePattern(cmp.Or(l.Cost, usual), known)
 	if err != nil {
 		return 0, fmt.Errorf("cost: %w", err)
+	}
+	if l.Beside != "" {
+		beside, err := parsePattern(l.Beside, known)
+		if err != nil {
+			return 0, err
+		}
+		key = beside.after(key)
 	}
 	r := logReader{format: format, key: key, cost: cost, skip: l.Skip}
 	all, skipped, err := r.readAll(file, from)
@@ -224,7 +254,29 @@ func (l Log) read(
 		spreadSeconds(all)
 	}
 	for i := range all {
-		see(time.Unix(0, all[i].at), all[i].key, all[i].cost)
+		key, beside := all[i].key, ""
+		if l.Beside != "" {
+			end := strings.LastIndexByte(key, separator)
+			key, beside = key[:end], key[end+1:]
+		}
+		see(time.Unix(0, all[i].at), key, beside, all[i].cost)
 	}
 	return skipped, nil
+}
+
+// after keeps the text behind the key.
+func (t *pattern) after(key keyOf) keyOf {
+	return func(buf []byte, line logLine) ([]byte, error) {
+		buf, err := key(buf, line)
+		if err != nil {
+			return buf, err
+		}
+		buf = append(buf, separator)
+		from := len(buf)
+		if buf, err = t.fill(buf, line); err == nil &&
+			bytes.IndexByte(buf[from:], separator) >= 0 {
+			err = fmt.Errorf("%.40q has a byte of 0 in it", buf[from:])
+		}
+		return buf, err
+	}
 }

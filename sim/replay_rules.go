@@ -33,7 +33,7 @@ const mostLoggedRequests = 1 << 17
 // line does not have is left out; lacks are the names of which no line has anything. Key of l is
 // not used.
 func (l Log) ReadAttributes(file string, r io.Reader, names []string, texts map[string]string,
-	see func(at time.Time, of *LoggedRequest, cost int64),
+	see func(at time.Time, of *LoggedRequest, beside string, cost int64),
 ) (skipped int, lacks []string, err error) {
 	known, format, err := l.format()
 	if err != nil {
@@ -63,7 +63,7 @@ func (l Log) ReadAttributes(file string, r io.Reader, names []string, texts map[
 	has := make([]bool, len(names))
 	requests := map[string]*LoggedRequest{}
 	skipped, err = l.read(file, r, known, format, joined,
-		func(at time.Time, key string, cost int64) {
+		func(at time.Time, key, beside string, cost int64) {
 			of := requests[key]
 			if of == nil {
 				of = &LoggedRequest{Attributes: splitAttributes(key, names, has)}
@@ -71,7 +71,7 @@ func (l Log) ReadAttributes(file string, r io.Reader, names []string, texts map[
 					requests[key] = of
 				}
 			}
-			see(at, of, cost)
+			see(at, of, beside, cost)
 		})
 	for i, name := range names {
 		if !has[i] {
@@ -126,15 +126,22 @@ var errNoField = errors.New("a log has no such field")
 func fieldFor(name string, known []string) keyOf {
 	field := name
 	if known != nil && !slices.Contains(known, name) {
-		field = map[string]string{"header:referer": "referer", "header:user-agent": "agent"}[name]
+		field = map[string]string{
+			"header:referer": "referer", "header:user-agent": "agent",
+			"header:x-forwarded-for": "forwarded", "header:x-request-id": "id",
+		}[name]
 	}
-	if field == "" {
+	if field == "" || known != nil && !slices.Contains(known, field) {
 		return func(buf []byte, _ logLine) ([]byte, error) { return buf, errNoField }
 	}
+	proxied := slices.Contains(known, "forwarded") // also ip and host are - where there is none
 	return func(buf []byte, line logLine) ([]byte, error) {
 		v, err := line.field(field)
 		if err == nil && known != nil {
 			v, err = asDoorsTell(field, v)
+		}
+		if err == nil && proxied && bytes.Equal(v, dash) {
+			err = errNoField
 		}
 		return append(buf, v...), err
 	}

@@ -12,7 +12,8 @@ import (
 )
 
 const accessLog = `203.0.113.9 - frank [10/Oct/2025:13:55:36 -0700] "GET /a.gif?x=1 HTTP/1.0" 200 2326
-2001:db8::7 - - [10/Oct/2025:13:55:36 -0700] "POST /login HTTP/1.1" 401 - "https://example.org/\"q\"" "curl/8 \"x\" y"
+2001:db8::7 - - [10/Oct/2025:13:55:36 -0700] "POST /login HTTP/1.1" 401 - ` +
+	`"https://example.org/\"q\"" "curl/8 \"x\" y"
 
 203.0.113.9 - Jane Doe [10/Oct/2025:22:55:38 +0200] "-" 408 0
 198.51.100.1 - - [10/Oct/2025:13:55:37 -0700] "GET / HTTP/1.1" 200 17
@@ -212,7 +213,8 @@ func TestPatterns(t *testing.T) {
 func TestLogIsReplayed(t *testing.T) {
 	scenario := func(more string) *Scenario {
 		text := fmt.Sprintf(
-			"nodes: 3\nlimits: [{name: page, algorithm: fixed_window, limit: 1, per: 1m}]\ntraffic: [{log: access.log, limit: page, key: '{ip}'%s}]\n", more)
+			"nodes: 3\nlimits: [{name: page, algorithm: fixed_window, limit: 1, per: 1m}]\n"+
+				"traffic: [{log: access.log, limit: page, key: '{ip}'%s}]\n", more)
 		s, err := ReadScenario("f", []byte(text), func(name string) (io.ReadCloser, error) {
 			if name != "access.log" {
 				t.Errorf("opens %q", name)
@@ -299,8 +301,14 @@ func FuzzJSONLog(f *testing.F) {
 func FuzzScenario(f *testing.F) {
 	f.Add([]byte(plain))
 	f.Add([]byte(plain +
-		"faults: [{at: 1s, partition: n1 | n2..n3, for: 1s}, {at: 5s, rolling_restart: all}, {at: 6s, clock_step: n2, by: -1h}, {at: 7s, join: n3}]\nclocks: {n2: {ahead: 3h, drift_ppm: -7}}\nlinks: {loss: 1%, delay: 1ms}\nstart: 2026-03-01T00:00:00Z\n"))
-	f.Add([]byte("nodes: 1\nlimits: [{name: a, algorithm: gcra, limit: 1, per: 1s}]\ninline: [a]\ntraffic: [{at: 1s, to: n1 n1+3ms, atomic: true, items: [{limit: a, brought: true, key_hex: 00ff, cost: -3, op: take, id: 3, times: 2}]}]\n"))
+		"faults: [{at: 1s, partition: n1 | n2..n3, for: 1s}, {at: 5s, rolling_restart: all}, " +
+		"{at: 6s, clock_step: n2, by: -1h}, {at: 7s, join: n3}]\n" +
+		"clocks: {n2: {ahead: 3h, drift_ppm: -7}}\nlinks: {loss: 1%, delay: 1ms}\n" +
+		"start: 2026-03-01T00:00:00Z\n"))
+	f.Add([]byte("nodes: 1\nlimits: [{name: a, algorithm: gcra, limit: 1, per: 1s}]\n" +
+		"inline: [a]\ntraffic: [{at: 1s, to: n1 n1+3ms, atomic: true, " +
+		"items: [{limit: a, brought: true, key_hex: 00ff, " +
+		"cost: -3, op: take, id: 3, times: 2}]}]\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		s, err := ReadScenario("f", text, noLogs)
 		if err != nil {

@@ -7,7 +7,8 @@ import (
 )
 
 // importCell makes limits of CL.THROTTLE commands, which bring theirs along: one for each
-// beginning of a key up to its first colon, or for each set of numbers.
+// beginning of a key up to its first colon, or for each set of numbers. A rule gives each beginning
+// its first limit.
 func importCell(d *draft, data []byte) error {
 	number := 0
 	for line := range strings.Lines(string(data)) {
@@ -73,12 +74,17 @@ func (d *draft) cellLimit(line int, key string, numbers []string) error {
 	name, _, found := strings.Cut(key, ":")
 	if !found || name == "" {
 		name = "cl.throttle"
-		d.note(line, "keys without a colon are under the limit %s", name)
+		d.note(line, "keys without a colon are under the limit %s, and under no rule", name)
 	}
 	for i := 2; ; i++ { // one beginning with several sets of numbers has several limits
 		l := d.named(name)
 		if l == nil {
 			d.limit(draftLimit{name: name, fields: fields})
+			if i == 2 && name != "cl.throttle" && !strings.Contains(name, "*") {
+				d.rules = append(d.rules, draftRule{
+					[]field{{"key", text(name + ":*")}}, []field{{name, "{key}"}},
+				})
+			}
 			return nil
 		}
 		if flow(l.fields) == flow(fields) {
@@ -86,6 +92,7 @@ func (d *draft) cellLimit(line int, key string, numbers []string) error {
 		}
 		base, _, _ := strings.Cut(name, "#")
 		name = fmt.Sprintf("%s#%d", base, i)
-		d.note(line, "%s: keys that begin so have other numbers here: limit %s", base, name)
+		d.note(line, "%s: keys that begin so have other numbers here: limit %s, under no rule",
+			base, name)
 	}
 }

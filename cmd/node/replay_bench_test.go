@@ -50,7 +50,8 @@ func BenchmarkReplay(b *testing.B) {
 		b.Fatal(err)
 	}
 	byLimit := func(log sim.Log, from *openedLog) error {
-		_, err := replayLog(log, decideAlone(set.Limits["api"], 64<<20), from, &timeline{})
+		_, err := replayLog(log, decideAlone(set.Limits["api"], 64<<20), from, &timeline{},
+			nil)
 		return err
 	}
 	byRules := func(log sim.Log, from *openedLog) error {

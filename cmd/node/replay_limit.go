@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"penstock/limiter"
@@ -15,15 +16,16 @@ import (
 
 type policyReplayVerb struct {
 	limitsFile
-	Name   string `arg:"" name:"name" complete:"file" help:"Name of the limit that every request falls under; without it, what the rules of the files say."`
-	Log    string `arg:"" optional:"" complete:"file" help:"A web server's log, or JSON lines."`
-	Key    string `help:"What a request counts for under the limit: a text with fields of the log in braces. Default: {ip}."`
-	Cost   string `default:"1" help:"What a request costs, likewise."`
-	Format string `default:"common" enum:"common,json" help:"common (also combined) or json."`
-	Time   string `help:"json: the field with the time. Default: time."`
-	Skip   bool   `help:"Skip lines that cannot be read, and count them."`
-	Memory size   `default:"256MiB" help:"Budget of the table of counters."`
-	HTML   string `name:"html" type:"path" placeholder:"FILE" help:"Write the answer as a page as well, with plots."`
+	Name    string `arg:"" name:"name" complete:"file" help:"Name of the limit that every request falls under; without it, what the rules of the files say."`
+	Log     string `arg:"" optional:"" complete:"file" help:"A web server's log, or another of --format."`
+	Key     string `help:"What a request counts for under the limit: a text with fields of the log in braces. Default: {ip}, and {key} in logs of a Redis."`
+	Cost    string `help:"What a request costs, likewise. Default: 1, and {cost} in logs of a Redis."`
+	Format  string `default:"common" enum:"common,json,envoy,redis-cell,redis-incr" help:"common (also combined), json, envoy (its default text), redis-cell or redis-incr (MONITOR's output, of CL.THROTTLE or of INCR and INCRBY)."`
+	Time    string `help:"json: the field with the time. Default: time."`
+	Refused string `placeholder:"TEXT=VALUE" help:"What lines of refused requests have; the answer then says what changes. Default: envoy: {status}=429; redis-cell: what it has decided by the numbers of its commands."`
+	Skip    bool   `help:"Skip lines that cannot be read, and count them."`
+	Memory  size   `default:"256MiB" help:"Budget of the table of counters."`
+	HTML    string `name:"html" type:"path" placeholder:"FILE" help:"Write the answer as a page as well, with plots."`
 
 	Attribute map[string]string `short:"a" mapsep:"none" placeholder:"NAME=TEXT" help:"For rules: what of a request is an attribute, a text with fields of the log in braces, as in user={auth.sub}. Default: the field of that name."`
 	output
@@ -42,6 +44,7 @@ type replayed struct {
 	Most       []deniedKey `json:"most_denied"` // ten at most
 	// of a limit with a parent: how many each level has refused
 	RefusedBy []refusedBy `json:"refused_by,omitempty"`
+	Changed   *changed    `json:"changed,omitempty"`
 }
 
 type refusedBy struct {
@@ -75,15 +78,12 @@ func (v *policyReplayVerb) Run(sh shell) error {
 		return err
 	}
 	defer file.close()
-	switch {
-	case l.ClientTime:
-		return fmt.Errorf("limit %q goes by its clients' clocks, which a log does not know", l.Name)
-	case l.Algorithm == limiter.Concurrency:
-		return fmt.Errorf("limit %q counts what is under way, and a log does not say when a "+
-			"request was done", l.Name)
+	if err := replayable(l); err != nil {
+		return err
 	}
-	log := sim.Log{
-		Format: v.Format, Time: v.Time, Key: cmp.Or(v.Key, "{ip}"), Cost: v.Cost, Skip: v.Skip,
+	log, change, err := v.log()
+	if err != nil {
+		return err
 	}
 	decide := decideAlone(l, int64(v.Memory))
 	if len(above) > 0 {
@@ -92,14 +92,16 @@ func (v *policyReplayVerb) Run(sh shell) error {
 		}
 	}
 	var line timeline
-	out, err := replayLog(log, decide, file, &line)
+	out, err := replayLog(log, decide, file, &line, change)
 	if err != nil {
 		return err
 	}
 	if len(above) == 0 { // it is the only one
 		out.RefusedBy = nil
 	}
-	page := replayPage{log: file.name, limit: l.Name, headline: out.headline()}
+	page := replayPage{
+		log: file.name, limit: l.Name, headline: out.headline(), changed: out.Changed,
+	}
 	if rows := out.table(); rows != nil {
 		page.tables = append(page.tables, rows)
 	}
@@ -107,6 +109,31 @@ func (v *policyReplayVerb) Run(sh shell) error {
 		return err
 	}
 	return v.print(sh.out, out, func(w io.Writer) error { return out.write(w) })
+}
+
+// replayable says why a log cannot be decided on under l.
+func replayable(l *limiter.Limit) error {
+	switch {
+	case l.ClientTime:
+		return fmt.Errorf("limit %q goes by its clients' clocks, which a log does not know", l.Name)
+	case l.Algorithm == limiter.Concurrency:
+		return fmt.Errorf("limit %q counts what is under way, and a log does not say when a "+
+			"request was done", l.Name)
+	}
+	return nil
+}
+
+// log says how the log is read, and what changes by it.
+func (v *policyReplayVerb) log() (log sim.Log, change *changed, err error) {
+	usual := "{ip}"
+	if strings.HasPrefix(v.Format, "redis") {
+		usual = "{key}"
+	}
+	log = sim.Log{
+		Format: v.Format, Time: v.Time, Key: cmp.Or(v.Key, usual), Cost: v.Cost, Skip: v.Skip,
+	}
+	log.Beside, change, err = v.changes()
+	return log, change, err
 }
 
 // decideAlone decides under a limit without a parent.
@@ -136,12 +163,13 @@ type decideLogged func(at limiter.Instant, key string, cost int64) (ruling, erro
 
 // replayLog decides on all requests of a log, at their times.
 func replayLog(
-	log sim.Log, decide decideLogged, file *openedLog, line *timeline,
+	log sim.Log, decide decideLogged, file *openedLog, line *timeline, change *changed,
 ) (out replayed, err error) {
 	keys := map[string]*deniedKey{}
 	refused := map[string]int64{}
 	var wrong error
-	out.Skipped, err = log.Read(file.name, file, func(at time.Time, key string, cost int64) {
+	out.Changed = change
+	see := func(at time.Time, key, beside string, cost int64) {
 		k := keys[key]
 		if k == nil {
 			k = &deniedKey{Key: key}
@@ -149,6 +177,9 @@ func replayLog(
 		}
 		out.Requests++
 		r, err := decide(limiter.Instant(at.UnixNano()), key, cost)
+		if err == nil {
+			err = change.count(at, beside, cost, r.refuses != "")
+		}
 		if err != nil {
 			wrong = cmp.Or(wrong, err)
 			return
@@ -167,34 +198,41 @@ func replayLog(
 		}
 		out.Allowed++
 		k.Allowed++
-	})
+	}
+	out.Skipped, err = log.Read(file.name, file, see)
 	if err = cmp.Or(err, wrong); err != nil {
 		return out, err
 	}
 	for _, by := range slices.Sorted(maps.Keys(refused)) {
 		out.RefusedBy = append(out.RefusedBy, refusedBy{by, refused[by]})
 	}
-	out.Keys, out.Most = len(keys), []deniedKey{}
+	out.sum(keys)
+	return out, nil
+}
+
+// sum counts the keys, and has those denied most in front.
+func (r *replayed) sum(keys map[string]*deniedKey) {
+	r.Keys, r.Most = len(keys), []deniedKey{}
 	for _, k := range keys {
 		if k.Denied > 0 {
-			out.KeysDenied++
+			r.KeysDenied++
 		}
 		if k.Denied+k.Delayed > 0 {
-			out.Most = append(out.Most, *k)
+			r.Most = append(r.Most, *k)
 		}
 	}
-	slices.SortFunc(out.Most,
+	slices.SortFunc(r.Most,
 		func(a, b deniedKey) int {
 			return cmp.Or(cmp.Compare(b.Denied, a.Denied), cmp.Compare(b.Delayed, a.Delayed),
 				cmp.Compare(a.Key, b.Key),
 			)
 		})
-	out.Most = out.Most[:min(10, len(out.Most))]
-	return out, nil
+	r.Most = r.Most[:min(10, len(r.Most))]
 }
 
 func (r *replayed) write(w io.Writer) error {
 	fmt.Fprintln(w, r.headline())
+	r.Changed.write(w)
 	writeDelayed(w, r.Delayed, r.Longest)
 	if r.Skipped > 0 {
 		fmt.Fprintf(w, "%s lines could not be read\n", thousands(int64(r.Skipped)))

@@ -12,6 +12,7 @@ import (
 type replayPage struct {
 	log, limit string // the limit is empty if rules decide
 	headline   string
+	changed    *changed     // what the log says itself; nil: nothing
 	tables     [][][]string // each with its heads in the first row
 }
 
@@ -24,9 +25,13 @@ func (v *policyReplayVerb) writePage(p replayPage, line *timeline) error {
 	if p.limit != "" {
 		by = fmt.Sprintf("limit %s of %s", p.limit, filepath.Base(v.Limits))
 	}
+	about := fmt.Sprintf("What %s would have decided. %s.", by, p.headline)
+	if p.changed != nil {
+		about += fmt.Sprintf(" %s.", p.changed)
+	}
 	return writeFile(v.HTML, sim.ReplayPage{
 		Title:  p.log + ", replayed",
-		About:  fmt.Sprintf("What %s would have decided. %s.", by, p.headline),
+		About:  about,
 		From:   line.from,
 		Step:   line.step(),
 		Counts: line.counts,

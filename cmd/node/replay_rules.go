@@ -33,6 +33,8 @@ type replayedRules struct {
 	Limits []replayedPart `json:"limits"`
 	Rules  []replayedPart `json:"rules"`       // that some request matched
 	Most   []replayedKey  `json:"most_denied"` // ten at most
+	// what the log says itself; nil: nothing
+	Changed *changed `json:"changed,omitempty"`
 }
 
 // replayedPart is a limit, or a rule.
@@ -82,18 +84,24 @@ func (v *policyReplayVerb) byRules(sh shell) error {
 		return fmt.Errorf("%w; without a log after it, %q is one, for the rules", err, v.Name)
 	}
 	defer file.close()
-	log := sim.Log{Format: v.Format, Time: v.Time, Cost: v.Cost, Skip: v.Skip}
+	log, change, err := v.log()
+	if err != nil {
+		return err
+	}
 	r, err := newRulesReplay(set, int64(v.Memory))
 	if err != nil {
 		return err
 	}
+	r.out.Changed = change
 	r.out.Skipped, r.out.Lacks, err = log.ReadAttributes(file.name, file, set.Rules.Attributes(),
 		v.Attribute, r.see)
-	if err != nil {
+	if err = cmp.Or(err, r.wrong); err != nil {
 		return err
 	}
 	out := r.sum()
-	page := replayPage{log: file.name, headline: out.headline(), tables: out.tables()}
+	page := replayPage{
+		log: file.name, headline: out.headline(), changed: out.Changed, tables: out.tables(),
+	}
 	if err := v.writePage(page, &r.line); err != nil {
 		return err
 	}
@@ -110,6 +118,7 @@ type rulesReplay struct {
 	rules  map[string]*replayedPart
 	keys   map[[2]string]*replayedKey
 	line   timeline
+	wrong  error // what the log says itself cannot be told
 }
 
 func newRulesReplay(set *policy.Set, memory int64) (*rulesReplay, error) {
@@ -169,7 +178,7 @@ func (r *rulesReplay) match(of *sim.LoggedRequest) *loggedMatch {
 	return m
 }
 
-func (r *rulesReplay) see(at time.Time, of *sim.LoggedRequest, cost int64) {
+func (r *rulesReplay) see(at time.Time, of *sim.LoggedRequest, beside string, cost int64) {
 	r.clock.now = limiter.Instant(at.UnixNano())
 	r.out.Requests++
 	m := r.match(of)
@@ -180,6 +189,8 @@ func (r *rulesReplay) see(at time.Time, of *sim.LoggedRequest, cost int64) {
 		}
 		err = r.node.Check(m.request, m.decisions)
 	}
+	denied := err == nil && m.deny()
+	r.wrong = cmp.Or(r.wrong, r.out.Changed.count(at, beside, cost, denied))
 	if err != nil {
 		r.out.InError++
 		r.out.Error = cmp.Or(r.out.Error, err.Error())
@@ -324,6 +335,7 @@ func sorted(parts map[string]*replayedPart) []replayedPart {
 
 func (r *replayedRules) write(w io.Writer) error {
 	fmt.Fprintln(w, r.headline())
+	r.Changed.write(w)
 	if r.Unmatched+r.Unlimited > 0 {
 		fmt.Fprintf(w, "of those allowed, no rule matches %s, and %s fall under an "+
 			"unlimited rule\n", thousands(r.Unmatched), thousands(r.Unlimited))
