@@ -504,7 +504,7 @@ var modules = map[string]struct{ rooms, reason string }{
 		reason: "files are watched where they are read: limits, and certificates",
 	},
 	"go.opentelemetry.io/otel": {
-		rooms: "rpc/trace cmd/node",
+		rooms: "rpc/trace rpc/rpctest cmd/node",
 		reason: "spans are made between a door and the node, and sent by cmd/node: the node " +
 			"carries ids along, and knows no library",
 	},

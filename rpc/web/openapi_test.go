@@ -28,6 +28,7 @@ import (
 	"penstock/rpc/notation"
 	"penstock/rpc/page"
 	"penstock/rpc/rpctest"
+	"penstock/rpc/trace"
 )
 
 // What the file of OpenAPI says, as far as it is held against the handlers.
@@ -50,7 +51,7 @@ type (
 		}
 		Responses map[string]apiResponse
 	}
-	apiParameter struct{ Name string }
+	apiParameter struct{ Name, In string }
 	apiResponse  struct {
 		Ref     string `json:"$ref"`
 		Content map[string]struct{ Schema apiSchema }
@@ -119,14 +120,16 @@ func (api *openAPI) response(r apiResponse) apiResponse {
 	return r
 }
 
-// names are those of an operation's parameters.
-func (api *openAPI) names(o *apiOperation) (names []string) {
+// names are those of an operation's parameters that stand there: query or header.
+func (api *openAPI) names(o *apiOperation, in string) (names []string) {
 	for _, p := range o.Parameters {
-		name := p.Name
+		of := p.apiParameter
 		if ref, found := strings.CutPrefix(p.Ref, "#/components/parameters/"); found {
-			name = api.Components.Parameters[ref].Name
+			of = api.Components.Parameters[ref]
 		}
-		names = append(names, name)
+		if of.In == in {
+			names = append(names, of.Name)
+		}
 	}
 	slices.Sort(names)
 	return names
@@ -259,7 +262,8 @@ func TestOpenAPIHasWhatTheHandlersHave(t *testing.T) {
 	h := New(Config{Node: rpctest.Alone(t, rpctest.Specs...), Admin: true})
 	for name, o := range operations {
 		_, path, _ := strings.Cut(name, " ")
-		if len(o.Parameters) == 0 || !strings.HasPrefix(name, "GET") {
+		want := api.names(o, "query")
+		if len(want) == 0 || !strings.HasPrefix(name, "GET") {
 			continue
 		}
 		_, body := rpctest.Page(h, "GET", path+"?nonsense=1", "")
@@ -267,7 +271,7 @@ func TestOpenAPIHasWhatTheHandlersHave(t *testing.T) {
 		list, _, _ = strings.Cut(list, `"`)
 		got := strings.Split(list, ", ")
 		slices.Sort(got)
-		if want := api.names(o); !found || !slices.Equal(got, want) {
+		if !found || !slices.Equal(got, want) {
 			t.Errorf("%s takes %q; the file says %q", name, got, want)
 		}
 	}
@@ -321,9 +325,10 @@ func TestOpenAPISaysWhatIsAnswered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	traced := &rpctest.ClientTraces{}
 	config := Config{
 		Node: rpctest.Alone(t, rpctest.Specs...), Admin: true, Version: "v9",
-		Started: time.Now(),
+		Started: time.Now(), Trace: trace.New(traced),
 	}
 	rpctest.SetRules(t, config.Node, rules.Rule{
 		Name:  "posts",
@@ -520,7 +525,9 @@ func TestOpenAPISaysWhatIsAnswered(t *testing.T) {
 		for i := 0; i < len(c.header); i += 2 {
 			r.Header.Set(c.header[i], c.header[i+1])
 		}
+		r.Header.Set("Traceparent", rpctest.ClientTrace)
 		rw := httptest.NewRecorder()
+		traced.Of = c.operation
 		c.h.ServeHTTP(rw, r)
 		where := fmt.Sprintf("%s%s %.50s: %d", c.operation, c.query, c.body, rw.Code)
 		o := operations[c.operation]
@@ -553,6 +560,10 @@ func TestOpenAPISaysWhatIsAnswered(t *testing.T) {
 		}
 	}
 	for name, o := range operations {
+		said := slices.Contains(api.names(o, "header"), "traceparent")
+		if said != slices.Contains(traced.Seen, name) {
+			t.Errorf("%s reads traceparent: %v; the file says %v", name, !said, said)
+		}
 		for code := range o.Responses {
 			// which is a door of its own: rpc/envoy tries it
 			if !answered[name+" "+code] && name != "POST /json" {

@@ -1,0 +1,37 @@
+package rpctest
+
+import (
+	"context"
+	"strings"
+
+	otel "go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+)
+
+// ClientTrace is the header traceparent of a client with a sampled trace.
+const ClientTrace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+// ClientTraces notes which operations make spans of ClientTrace.
+type ClientTraces struct {
+	noop.TracerProvider
+	Of   string // the operation that is asked
+	Seen []string
+}
+
+// Tracer is that of all spans.
+func (c *ClientTraces) Tracer(string, ...otel.TracerOption) otel.Tracer { return tracer{of: c} }
+
+type tracer struct {
+	noop.Tracer
+	of *ClientTraces
+}
+
+// Start begins a span.
+func (t tracer) Start(
+	ctx context.Context, name string, options ...otel.SpanStartOption,
+) (context.Context, otel.Span) {
+	if strings.Contains(ClientTrace, otel.SpanContextFromContext(ctx).TraceID().String()) {
+		t.of.Seen = append(t.of.Seen, t.of.Of)
+	}
+	return t.Tracer.Start(ctx, name, options...)
+}
