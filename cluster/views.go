@@ -75,6 +75,7 @@ func (n *Node) reviewLocked(now limiter.Instant) {
 	if roll.joined() && roll.config != n.views.reviewed {
 		n.parts.bereave(n.views.reviewed, roll.config)
 		n.parts.succeed(n.views.before, roll)
+		n.claims.impasse.installed(roll.config, roll.boot)
 		n.views.reviewed, n.views.before = roll.config, nil
 	}
 	members := n.views.membersLocked(v, old, roll)
