@@ -26,18 +26,8 @@ func TestDocuments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	documents := []string{"README.md"}
-	for _, pattern := range []string{"docs/*.md", "docs/coming-from/*.md", "examples/*/README.md"} {
-		found, err := filepath.Glob(filepath.Join(root, pattern))
-		if err != nil || len(found) == 0 {
-			t.Fatalf("%s: %v, %d files", pattern, err, len(found))
-		}
-		for _, path := range found {
-			name, _ := filepath.Rel(root, path)
-			documents = append(documents, name)
-		}
-	}
 	notRun, ran := 0, 0
+	documents := documentsOf(t, root)
 	for _, name := range documents {
 		steps, marked := readDocument(t, filepath.Join(root, name))
 		notRun += marked
@@ -51,6 +41,23 @@ func TestDocuments(t *testing.T) {
 		t.Errorf("%d blocks are marked as not run; want %d at most", notRun, mostNotRun)
 	}
 	t.Logf("%d commands and files of %d documents, %d blocks not run", ran, len(documents), notRun)
+}
+
+// documentsOf are the documents below root.
+func documentsOf(t *testing.T, root string) []string {
+	t.Helper()
+	documents := []string{"README.md"}
+	for _, pattern := range []string{"docs/*.md", "docs/coming-from/*.md", "examples/*/README.md"} {
+		found, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil || len(found) == 0 {
+			t.Fatalf("%s: %v, %d files", pattern, err, len(found))
+		}
+		for _, path := range found {
+			name, _ := filepath.Rel(root, path)
+			documents = append(documents, name)
+		}
+	}
+	return documents
 }
 
 // step is one thing that a reader does.
