@@ -99,7 +99,6 @@ var arrows = map[string]string{
 
 	"rpc/admin -> cluster":      "operators ask the node how it is",
 	"rpc/admin -> limiter":      "… and what its limits and keys are",
-	"rpc/admin -> ring":         "… and which partition a key is in",
 	"rpc/admin -> proto":        "the messages of penstock.v1.Admin",
 	"rpc/admin -> rpc/access":   "each method needs a right",
 	"rpc/admin -> rpc/audit":    "what operators change is recorded",

@@ -42,6 +42,7 @@ type agreement struct {
 	state  *ownership.State
 	elect  ownership.Electorate // as Elect said
 	lives  uint64               // boots that this process has had before
+	secret Secret               // of the cluster, or of the one that this node may found
 	polled limiter.Instant
 	// the last stream that a process has opened to this node, while it is open: by boot, which of
 	// all streams it is
@@ -156,6 +157,7 @@ func (a *agreement) stepLocked(
 		a.begun = now
 	}
 	if installed {
+		a.secret = a.state.Config().Secret
 		a.prune(now)
 		if m, found := a.state.Config().Member(a.state.Boot()); found {
 			a.asked = m.Role == ownership.RoleLeaving && !a.leaves.Load()

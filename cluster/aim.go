@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"penstock/limiter"
-	"penstock/ring"
 )
 
 // aim is where to ask for an item that this node does not hold: the owner, or its heir if the owner
@@ -34,7 +33,7 @@ func (fw *forwarder) aim(now limiter.Instant, view *route, r *batch, it *flight,
 		}
 		return nobodyYet
 	case view.peers[t].gone():
-		if t = view.heir(ring.Partition(it.hash)); t == view.Self { // unless others hear the owner
+		if t = view.heir(view.Partition(it.hash)); t == view.Self { // unless others hear the owner
 			if t = view.Find(fw.parts.whereabouts(view, it.hash)); t >= 0 && view.peers[t].gone() {
 				return nobodyYet
 			}
@@ -43,7 +42,7 @@ func (fw *forwarder) aim(now limiter.Instant, view *route, r *batch, it *flight,
 		}
 	case view.peers[t].Open(now):
 		silent := t
-		if t = view.heir(ring.Partition(it.hash)); t == view.Self {
+		if t = view.heir(view.Partition(it.hash)); t == view.Self {
 			t = view.elsewhereThan(silent, hop) // another member may reach it
 		}
 	}

@@ -6,7 +6,6 @@ import (
 
 	"penstock/cluster/ownership"
 	"penstock/limiter"
-	"penstock/ring"
 )
 
 // When a holder and the member that has its copy are gone at once, the next holder begins with
@@ -111,11 +110,11 @@ func (h *holdings) hearLacking(now limiter.Instant, m *Move) {
 
 // forgetful reports whether what was admitted under a limit before this node began to hold the key
 // may be forgotten and still count.
-func (h *holdings) forgetful(now limiter.Instant, it *flight) bool {
-	if !h.bereft.Load() || it.Limit.Unlimited {
+func (ps *partitions) forgetful(now limiter.Instant, it *flight) bool {
+	if !ps.bereft.Load() || it.Limit.Unlimited {
 		return false
 	}
-	began := h.bereftAt[ring.Partition(it.hash)].Load()
+	began := ps.bereftAt[ps.partition(it.hash)].Load()
 	return began != 0 && now < limiter.Instant(began).Add(remembers(it.Limit))
 }
 

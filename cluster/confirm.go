@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"penstock/limiter"
-	"penstock/ring"
 )
 
 // A limit with synchronous replication is answered when the heir of its key has a copy of what was
@@ -133,7 +132,7 @@ func (cf *confirmer) copiesOf(now limiter.Instant, list []charged) (calls []Call
 	defer cf.parts.mu.Unlock()
 	callOf := make(map[*peer]int)
 	for i := range list {
-		pt := &cf.parts.list[ring.Partition(list[i].item.hash)]
+		pt := &cf.parts.list[cf.partition(list[i].item.hash)]
 		for k, p := range [2]*peer{pt.to, pt.second.to} {
 			switch at, known := callOf[p]; {
 			case p == nil:

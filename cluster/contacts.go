@@ -126,6 +126,7 @@ func (ct *contacts) note(sent, now limiter.Instant, p *peer, c *Call) {
 	case c.Err != nil && now > c.Deadline.Add(tickEvery): // this node was stopped itself
 		p.Fail(now)
 	case c.Err == nil:
+		ct.learnPlaces(c)
 		p.answered(sent, now, c.Answer.CutOff)
 		p.Succeed()
 		if was := p.leaves.Load(); was != c.Answer.Leaving {
@@ -153,6 +154,20 @@ func (ct *contacts) note(sent, now limiter.Instant, p *peer, c *Call) {
 		p.miss(sent)
 		p.Fail(now)
 	}
+}
+
+// learnPlaces has an agent learn from an answer under which secret the members place keys. Members
+// know it from their configuration.
+func (ct *contacts) learnPlaces(c *Call) {
+	v := ct.view.Load()
+	if ct.right.on || v == nil || c.Ask.RingHash == 0 || c.Answer.RingHash == 0 ||
+		c.Answer.RingHash == c.Ask.RingHash || c.Answer.Secret == v.Secret {
+		return
+	}
+	ct.parts.mu.Lock()
+	ct.agreed.views.secret = c.Answer.Secret
+	ct.parts.mu.Unlock()
+	ct.agreed.followers.agreedAnew(ct.clock.Now())
 }
 
 // staysAfterAll has what p should hold be given to it, which was not while it was leaving.

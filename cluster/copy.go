@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"penstock/limiter"
-	"penstock/ring"
 )
 
 // Copies travel in messages to one peer, one after the other: the next is made when the one before
@@ -66,7 +65,7 @@ func (cp *copier) collectLocked(now limiter.Instant) {
 	cp.parts.passes++
 	each := func(hash uint64, f func(*outbox)) {
 		if cp.parts.list != nil {
-			cp.eachCopy(ring.Partition(hash), f)
+			cp.eachCopy(cp.partition(hash), f)
 		}
 	}
 	cp.holder.book.Changed(func() {
@@ -245,7 +244,7 @@ func (cp *copier) composeLocked(now limiter.Instant, r *route, p *peer) *Move {
 		}
 	}
 	m.Begin, m.End, o.begun, o.ended = o.begun, o.ended, nil, nil
-	o.dropEnded(m.End)
+	o.dropEnded(m.End, cp.partition)
 	o.at = now
 	m.Entries = o.takeEntries(now)
 	o.settled = m.addHolds(o.at, o.settled)

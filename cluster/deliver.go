@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"penstock/limiter"
-	"penstock/ring"
 )
 
 // Deliver is the peer's door: it answers an Ask from memory. It waits only where Ask.Waits says
@@ -54,6 +53,9 @@ func (n *Node) DeliverInto(a *Ask, answer *Answer) {
 	if view != nil {
 		answer.RingHash, answer.CutOff = view.RingHash(), n.right.minority.Load()
 		answer.Leaving = view.Me().State == StateLeaving
+		if a.RingHash != 0 && a.RingHash != answer.RingHash {
+			answer.Secret = view.Secret
+		}
 	}
 	if status == StatusDone && a.Atomic && len(items) > 0 {
 		n.forwarder.answerAll(now, view, items, answer)
@@ -163,7 +165,7 @@ func (fw *forwarder) disown(now limiter.Instant, view *route, hash uint64, out *
 	fw.stats.Disowned.Add(1)
 	*out = AnswerItem{Status: StatusNotOwner, Owner: fw.parts.whereabouts(view, hash)}
 	if o := view.Owner(hash); o >= 0 && o != view.Self && view.Me().Role == RoleMember &&
-		view.heir(ring.Partition(hash)) == view.Self {
+		view.heir(view.Partition(hash)) == view.Self {
 		fw.contacts.suspect(now, view.peers[o])
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"penstock/cluster/charges"
 	"penstock/cluster/dedup"
 	"penstock/limiter"
-	"penstock/ring"
 )
 
 // holder decides from memory on the keys of the partitions that this node holds.
@@ -55,7 +54,7 @@ func (hd *holder) decide(now limiter.Instant, it *flight, out *limiter.Decision)
 		act()
 		return
 	}
-	if it.again = hd.recent.OnceAlone(now, it.ID, ring.Partition(it.hash), out, act); it.again {
+	if it.again = hd.recent.OnceAlone(now, it.ID, hd.partition(it.hash), out, act); it.again {
 		hd.stats.Repeated.Add(1)
 		hd.seesReleased(it, out)
 	}

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"penstock/limiter"
-	"penstock/ring"
 )
 
 // decideAllHere decides on items that stand or fall together if this node holds all their keys, and
@@ -41,7 +40,7 @@ func (hd *holder) decideAll(now limiter.Instant, items []flight, out []limiter.D
 		return take()
 	}
 	open := true
-	if hd.recent.Once(now, items[0].ID, ring.Partition(items[0].hash), out,
+	if hd.recent.Once(now, items[0].ID, hd.partition(items[0].hash), out,
 		func() bool { open = take(); return open }) {
 		hd.stats.Repeated.Add(1)
 	}

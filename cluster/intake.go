@@ -93,7 +93,7 @@ func (ik *intake) mergeLocked(now limiter.Instant, m *Move, a *MoveAnswer) {
 	for i := range m.Entries {
 		e := &m.Entries[i]
 		if len(a.Refused) == 0 ||
-			!slices.Contains(a.Refused, uint16(ring.Partition(limiter.Hash(e.Key)))) {
+			!slices.Contains(a.Refused, uint16(ik.partition(limiter.Hash(e.Key)))) {
 			ik.importLocked(now, m, e, false)
 		}
 	}
@@ -189,7 +189,7 @@ func (ik *intake) applyLocked(r *route, now limiter.Instant, m *Move, a *MoveAns
 	for i := range m.Entries {
 		// An old copy, lent to the holder before this node, makes nothing better that is held here
 		// already.
-		if p := uint16(ring.Partition(limiter.Hash(m.Entries[i].Key))); in.begun[p] ||
+		if p := uint16(ik.partition(limiter.Hash(m.Entries[i].Key))); in.begun[p] ||
 			!ik.parts.held[p].Load() {
 			ik.importLocked(now, m, &m.Entries[i], true)
 		}
@@ -286,7 +286,7 @@ func (ik *intake) takeGiftLocked(r *route, m *Move) (refused []uint16) {
 // importLocked takes one entry over: in the place of what was known, if that is an earlier copy
 // from the same holder and what comes is in order, or merged with it.
 func (ik *intake) importLocked(now limiter.Instant, m *Move, e *limiter.Entry, inOrder bool) {
-	p := ring.Partition(limiter.Hash(e.Key))
+	p := ik.partition(limiter.Hash(e.Key))
 	pt := &ik.parts.list[p]
 	replace := inOrder && pt.state < partHeld && pt.copyOf == m.From && pt.pure
 	if pt.copyOf == 0 {

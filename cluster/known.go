@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"penstock/limiter"
-	"penstock/ring"
 )
 
 // Known is what a claimer has of partitions that another boot held: whole copies, with all that the
@@ -55,7 +54,7 @@ func (cl *claimer) sufficesLocked(m *Move) map[uint16]bool {
 
 // passed notes that the copy of the key with this hash has what m says of it.
 func (ik *intake) passed(m *Move, hash uint64) {
-	if pt := &ik.parts.list[ring.Partition(hash)]; pt.copyOf == m.From {
+	if pt := &ik.parts.list[ik.partition(hash)]; pt.copyOf == m.From {
 		pt.pass = max(pt.pass, m.Pass)
 	}
 }

@@ -5,7 +5,6 @@ import (
 
 	"penstock/cluster/lease"
 	"penstock/limiter"
-	"penstock/ring"
 )
 
 // How a node spends, asks for and grants leases. Package lease keeps those that it has; here stands
@@ -40,7 +39,7 @@ func (lc *local) decideLeased(now limiter.Instant, it *flight, out *Decision) bo
 	learned := false
 	if it.ID == (ID{}) {
 		take()
-	} else if lc.holder.recent.Once(now, it.ID, ring.Partition(it.hash), answer[:], take) {
+	} else if lc.holder.recent.Once(now, it.ID, lc.partition(it.hash), answer[:], take) {
 		lc.stats.Repeated.Add(1)
 		decided = true
 		// it came with a gift: the former holder has decided that

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"penstock/limiter"
-	"penstock/ring"
 )
 
 // lookLocked goes on looking through the table for what is to be copied to p, until a message is
@@ -21,7 +20,7 @@ func (cp *copier) lookLocked(now limiter.Instant, p *peer) {
 		}
 	}
 	wanted := func(hash uint64) bool {
-		i := ring.Partition(hash)
+		i := cp.partition(hash)
 		pt := &cp.parts.list[i]
 		s := pt.slotOf(p, pt.state == partHeld)
 		return s != nil && s.copied == copyBegun

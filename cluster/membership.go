@@ -27,10 +27,17 @@ type Trust struct {
 	// Copies is how many heirs keep a copy of each partition, if this node founds the cluster; the
 	// zero value is one heir (ownership.CopiesOf).
 	Copies ownership.Copies
+	// Secret is mixed into the hashes of keys, if this node founds the cluster and all nodes that
+	// it knows understand that: so nobody outside can choose keys of one owner. Let it be drawn at
+	// random; 0 is none.
+	Secret Secret
 	// Zone is where this node is: copies are kept in another zone where there is one. At most
 	// MaxZone bytes; empty: it does not say.
 	Zone string
 }
+
+// Secret is mixed into the hashes of keys (Trust).
+type Secret = ownership.Secret
 
 // CopiesOf is what Trust says of a number of heirs, 0 to MostCopies.
 func CopiesOf(heirs int) ownership.Copies { return ownership.CopiesOf(heirs) }
@@ -62,6 +69,7 @@ func (m Membership) Agree(t Trust) {
 	a.trust = t
 	a.params = a.params.With(t.Failover)
 	a.params.Copies = t.Copies
+	a.secret = t.Secret
 	a.zone = t.Zone
 	a.state = ownership.New(&a.params, a.asMember(), ownership.Electorate{}, 0)
 	a.publish(a.clock.Now())
@@ -89,6 +97,15 @@ func (m Membership) agreeBegins() {
 	a.suspended, _ = a.clock.(SuspendedClock)
 }
 
+// Keep has the node found a cluster, if it does, under the secret that it has from a file.
+func (m Membership) Keep(s Secret) {
+	m.a.mu.Lock()
+	defer m.a.mu.Unlock()
+	if s != 0 {
+		m.a.secret = s
+	}
+}
+
 // Elect names the nodes that found a cluster with this one, if there is none yet: size, of which a
 // majority has to be there, and by now those of these ids are known, this node's among them. Of two
 // clusters that meet, the one with the smaller stamp goes on: let it be the time, so that a node
@@ -112,6 +129,9 @@ func (m Membership) electAnew() {
 	a.mu.Lock()
 	e := a.elect
 	e.Others, e.Members = nil, nil
+	if v.understandsSecret() {
+		e.Secret = a.secret
+	}
 	for i := range v.Members {
 		m := &v.Members[i]
 		if i == v.Self || m.Role != RoleMember {

@@ -54,6 +54,8 @@ type Answer struct {
 	Owners []Member
 	Move   *MoveAnswer // to a Move, unless the answerer does not know its sender
 	Words  *Words      // in answer to Words
+	// that the answerer places keys under, if its RingHash is not the Ask's
+	Secret Secret
 
 	Epoch ownership.Epoch // of the answerer
 
@@ -92,6 +94,7 @@ type AnswerItem struct {
 type Move struct {
 	From, To uint64 // boots of the sender and of the receiver
 	ID       string // of the sender
+	Secret   Secret // in a file alone: that its cluster placed keys under
 	Addr     string // of a claim and a sign of life: its peer address, if the receiver lacks that
 	Term     uint64 // of the claim or the gift, or the highest that the sender has heard of
 

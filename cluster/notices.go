@@ -6,7 +6,6 @@ import (
 
 	"penstock/cluster/denial"
 	"penstock/limiter"
-	"penstock/ring"
 )
 
 // How an owner tells the nodes that remember its denials when one ends before its time (package
@@ -109,20 +108,21 @@ func (nt *notices) partLocked(r *route) {
 		return
 	}
 	hashes := nt.watches.Hashes(func(hash uint64) bool {
-		return !r.Owns(hash) || !nt.parts.held[ring.Partition(hash)].Load()
+		return !r.Owns(hash) || !nt.parts.held[r.Partition(hash)].Load()
 	})
 	if len(hashes) == 0 {
 		return
 	}
-	for _, hash := range hashes {
-		nt.copier.parting[uint16(ring.Partition(hash))]++
+	parting := make([]uint16, len(hashes))
+	for i, hash := range hashes {
+		parting[i] = uint16(r.Partition(hash))
+		nt.copier.parting[parting[i]]++
 	}
 	nt.clock.AfterFunc(0, func() {
 		nt.tellOf(nt.clock.Now().Add(DefaultDeadline), hashes, 0)
 		nt.parts.mu.Lock()
 		defer nt.parts.mu.Unlock()
-		for _, hash := range hashes {
-			p := uint16(ring.Partition(hash))
+		for _, p := range parting {
 			if nt.copier.parting[p]--; nt.copier.parting[p] == 0 {
 				delete(nt.copier.parting, p)
 				nt.copier.dueLocked(&nt.parts.list[p])

@@ -7,7 +7,6 @@ import (
 
 	"penstock/cluster/ownership"
 	"penstock/limiter"
-	"penstock/ring"
 )
 
 // outbox is what is to be said to one peer about partitions. Guarded by partitions.mu.
@@ -98,13 +97,13 @@ func (o *outbox) begin(i uint16) {
 
 // dropEnded drops what waits of partitions that the peer keeps no more: it forgets them, and what
 // came after that would begin another copy, which nobody ends.
-func (o *outbox) dropEnded(list []uint16) {
+func (o *outbox) dropEnded(list []uint16, partition func(hash uint64) int) {
 	if len(list) == 0 || len(o.pending) == 0 {
 		return
 	}
 	ended := memberOf(list)
 	o.pending = slices.DeleteFunc(o.pending, func(e waitingEntry) bool {
-		return ended(uint16(ring.Partition(limiter.Hash(e.Key))))
+		return ended(uint16(partition(limiter.Hash(e.Key))))
 	})
 }
 

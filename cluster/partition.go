@@ -119,12 +119,12 @@ type partitions struct {
 	holdings
 }
 
-func (ps *partitions) holds(hash uint64) bool { return ps.held[ring.Partition(hash)].Load() }
+func (ps *partitions) holds(hash uint64) bool { return ps.held[ps.partition(hash)].Load() }
 
 // HoldsPartition is Node.HoldsPartition.
 func (ps *partitions) HoldsPartition(p int) bool { return ps.held[p].Load() }
 
-func (ps *partitions) keeps(hash uint64) bool { return ps.kept[ring.Partition(hash)].Load() }
+func (ps *partitions) keeps(hash uint64) bool { return ps.kept[ps.partition(hash)].Load() }
 
 // Held is Node.Held.
 func (ps *partitions) Held() int {
@@ -274,7 +274,7 @@ func (ps *partitions) whereabouts(view *route, hash uint64) string {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	if ps.list != nil {
-		if hint := ps.list[ring.Partition(hash)].hint; hint != "" && hint != ps.id &&
+		if hint := ps.list[ps.partition(hash)].hint; hint != "" && hint != ps.id &&
 			view.reaches(hint) {
 			return hint
 		}

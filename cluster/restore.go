@@ -50,7 +50,7 @@ func (rs *restorer) Restore(
 			continue
 		}
 		taken++
-		rs.parts.kept[ring.Partition(limiter.Hash(e.Key))].Store(true)
+		rs.parts.kept[rs.partition(limiter.Hash(e.Key))].Store(true)
 	}
 	for i := range holds {
 		h := holds[i].on(then)
@@ -58,7 +58,7 @@ func (rs *restorer) Restore(
 			continue
 		}
 		taken++
-		rs.parts.kept[ring.Partition(limiter.Hash(h.Key))].Store(true)
+		rs.parts.kept[rs.partition(limiter.Hash(h.Key))].Store(true)
 		if age > limiter.HoldRemembered-restoreLate {
 			rs.storedAt = then
 		}
@@ -91,14 +91,19 @@ func (rs *restorer) adoptLocked(role Role) {
 		switch {
 		case !rs.parts.kept[p].Load():
 		case role == RoleMember:
-			pt := &rs.parts.list[p]
-			pt.copyOf, pt.restored, pt.whole = rs.boot, true, true
-			rs.parts.enterLocked(p, partCopied)
-			rs.restored = true
+			rs.adoptOneLocked(p, true)
 		default:
 			rs.parts.kept[p].Store(false)
 		}
 	}
+}
+
+// adoptOneLocked makes what is known of a partition a copy that came from a file.
+func (rs *restorer) adoptOneLocked(p int, whole bool) {
+	pt := &rs.parts.list[p]
+	pt.copyOf, pt.restored, pt.whole = rs.boot, true, whole
+	rs.parts.enterLocked(p, partCopied)
+	rs.restored = true
 }
 
 // returnLocked begins to send what was restored to the holders, unless it is at it. A holder merges
@@ -165,7 +170,7 @@ func (rs *restorer) sendAll(r *returning) bool {
 	if !rs.sendTo(r, &Move{Copying: Copying{Lent: all}}) {
 		return false
 	}
-	wanted := func(hash uint64) bool { return r.mine[ring.Partition(hash)] }
+	wanted := func(hash uint64) bool { return r.mine[rs.partition(hash)] }
 	var entries []limiter.Entry
 	for i := range rs.holder.table.Parts() {
 		r.at = rs.clock.Now()
@@ -176,7 +181,7 @@ func (rs *restorer) sendAll(r *returning) bool {
 			most := 0
 			for size := 0; most < min(len(entries), copiesAtOnce) && size < copyBytes; most++ {
 				size += len(entries[most].Key) + len(entries[most].State)
-				m.Lent = append(m.Lent, uint16(ring.Partition(limiter.Hash(entries[most].Key))))
+				m.Lent = append(m.Lent, uint16(rs.partition(limiter.Hash(entries[most].Key))))
 			}
 			if m.Entries = entries[:most]; !rs.sendTo(r, m) {
 				return false
@@ -188,7 +193,7 @@ func (rs *restorer) sendAll(r *returning) bool {
 	for holds := rs.stored(wanted); len(holds) > 0; {
 		m := &Move{Copying: Copying{Holds: holds[:min(len(holds), copiesAtOnce)]}}
 		for i := range m.Holds {
-			m.Lent = append(m.Lent, uint16(ring.Partition(limiter.Hash(m.Holds[i].Key))))
+			m.Lent = append(m.Lent, uint16(rs.partition(limiter.Hash(m.Holds[i].Key))))
 		}
 		if !rs.sendTo(r, m) {
 			return false

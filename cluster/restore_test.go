@@ -31,9 +31,15 @@ func (w *world) save(id string) (d disk) {
 // restart puts a node that knows nothing but what is on its disk in the place of one that is gone.
 func (w *world) restart(id string, boot uint64, limits Limits, d disk) {
 	w.t.Helper()
+	w.restartUnder(0, id, boot, limits, d)
+}
+
+// restartUnder is restart of a node that draws a secret.
+func (w *world) restartUnder(secret Secret, id string, boot uint64, limits Limits, d disk) {
+	w.t.Helper()
 	n := w.create(id, boot)
 	n.SetLimits(limits)
-	n.Membership().Agree(Trust{})
+	n.Membership().Agree(Trust{Secret: secret})
 	if taken := n.restorer.Restore(time.Duration(w.now-d.at), d.entries,
 		d.holds); taken != len(d.entries)+len(d.holds) {
 		w.t.Errorf("%s: %d of %d entries and %d holds are restored", id, taken, len(d.entries),

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"penstock/limiter"
+	"penstock/ring"
 )
 
 // self is what all parts of a node know: which start of which node it is, how it reaches the world,
@@ -33,6 +34,14 @@ func (s *self) ID() string { return s.id }
 
 // Boot is what tells this start of the node from all others.
 func (s *self) Boot() uint64 { return s.boot }
+
+// partition is the partition of the key with this hash, by the View of the moment.
+func (s *self) partition(hash uint64) int {
+	if r := s.view.Load(); r != nil {
+		return r.Partition(hash)
+	}
+	return ring.Partition(hash)
+}
 
 // peerAddr is where others reach this node, as its View has it.
 func (s *self) peerAddr() string {

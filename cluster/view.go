@@ -68,8 +68,9 @@ const (
 	FeatureRelay Features = 1 << iota // sends on what its asker cannot bring itself (Ask.Relay)
 	// keeps holds: reservations, permits, leases, takes of several owners
 	FeatureHolds
+	FeatureSecret // places keys under the secret of its cluster
 
-	OwnFeatures = FeatureRelay | FeatureHolds // of this release
+	OwnFeatures = FeatureRelay | FeatureHolds | FeatureSecret // of this release
 )
 
 // Names are the features that this release knows, for people.
@@ -80,6 +81,9 @@ func (f Features) Names() (names []string) {
 	if f&FeatureHolds != 0 {
 		names = append(names, "holds")
 	}
+	if f&FeatureSecret != 0 {
+		names = append(names, "secret")
+	}
 	return names
 }
 
@@ -89,8 +93,11 @@ type View struct {
 	Self    int        // index of this node in Members
 	Members []Member   // sorted by ID, all states and roles
 	Ring    *ring.Ring // of the ACTIVE members; nil if there is none
+	// Secret is that of the cluster, as far as this node knows it: keys lie under it. See Under.
+	Secret Secret
 
-	owners []int // index in Ring.Members → index in Members
+	hash   uint64 // of Ring and Secret
+	owners []int  // index in Ring.Members → index in Members
 	// this node's index in Ring.Members, or -1: compared with an owner to know "is it me"
 	mine int
 }
@@ -134,20 +141,39 @@ func NewViewOn(
 	if err != nil {
 		return nil, fmt.Errorf("cluster: view of %q: %w", self, err)
 	}
-	v.Ring = r
+	v.Ring, v.hash = r, r.Hash()
 	return v, nil
+}
+
+// Under is the same View with keys that lie under a secret.
+func (v *View) Under(s Secret) *View {
+	if v.Secret == s {
+		return v
+	}
+	under := *v
+	under.Secret = s
+	if v.Ring != nil {
+		under.hash = v.Ring.HashUnder(uint64(s))
+	}
+	return &under
 }
 
 // Me is this node's own entry.
 func (v *View) Me() Member { return v.Members[v.Self] }
 
-// RingHash identifies the ring; two nodes with the same hash agree on every owner. 0 = no ring.
-func (v *View) RingHash() uint64 {
-	if v.Ring == nil {
-		return 0
-	}
-	return v.Ring.Hash()
+// RingHash identifies the ring and the secret; two nodes with the same hash agree on every owner.
+// 0 = no ring.
+func (v *View) RingHash() uint64 { return v.hash }
+
+// understandsSecret reports whether all other members place keys under a secret.
+func (v *View) understandsSecret() bool {
+	return !slices.ContainsFunc(v.Members, func(m Member) bool {
+		return m.ID != v.Me().ID && m.Role == RoleMember && m.Features&FeatureSecret == 0
+	})
 }
+
+// Partition is the partition of the key with this hash.
+func (v *View) Partition(hash uint64) int { return ring.PartitionUnder(uint64(v.Secret), hash) }
 
 // Owner is the index in Members of the owner of the key with this hash, or -1 if there are no
 // owners.
@@ -155,12 +181,12 @@ func (v *View) Owner(hash uint64) int {
 	if v.Ring == nil {
 		return -1
 	}
-	return v.owners[v.Ring.Owner(ring.Partition(hash))]
+	return v.owners[v.Ring.Owner(v.Partition(hash))]
 }
 
 // Owns reports whether this node owns the key with this hash.
 func (v *View) Owns(hash uint64) bool {
-	return v.mine >= 0 && v.Ring.Owner(ring.Partition(hash)) == v.mine
+	return v.mine >= 0 && v.Ring.Owner(v.Partition(hash)) == v.mine
 }
 
 // owner is the index in Members of the owner of a partition. There must be a Ring.

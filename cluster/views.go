@@ -16,6 +16,7 @@ type views struct {
 	hinted   atomic.Pointer[View]     // the members that gossip names
 	reviewed *ownership.Configuration // that the View was made of last
 	rings    func(ids []string) (*ring.Ring, error)
+	secret   Secret // that keys lie under, as far as is known
 
 	// before are the processes that gossip has called ACTIVE while this node was no member.
 	before []uint64
@@ -40,13 +41,11 @@ func (vs *views) noteLocked(v *View) {
 func (n *Node) SetView(v *View) {
 	n.parts.mu.Lock()
 	now := n.clock.Now()
-	if !n.right.on {
-		n.setViewLocked(now, v)
-	} else {
+	if n.right.on {
 		n.views.noteLocked(v)
-		n.views.hinted.Store(v)
-		n.reviewLocked(now)
 	}
+	n.views.hinted.Store(v)
+	n.reviewLocked(now)
 	n.parts.mu.Unlock()
 	n.Membership().electAnew()
 	switch leaving := v.Me().State == StateLeaving; {
@@ -71,12 +70,19 @@ func (n *Node) reviewLocked(now limiter.Instant) {
 	if v == nil {
 		return
 	}
+	if !n.right.on {
+		n.setViewLocked(now, v.Under(n.views.secret))
+		return
+	}
 	roll := n.right.roll.Load()
 	if roll.joined() && roll.config != n.views.reviewed {
 		n.parts.bereave(n.views.reviewed, roll.config)
 		n.parts.succeed(n.views.before, roll)
 		n.claims.impasse.installed(roll.config, roll.boot)
 		n.views.reviewed, n.views.before = roll.config, nil
+	}
+	if roll != nil && roll.config != nil {
+		n.views.secret = roll.config.Secret
 	}
 	members := n.views.membersLocked(v, old, roll)
 	if !slices.Equal(members, v.Members) {
@@ -91,7 +97,8 @@ func (n *Node) reviewLocked(now limiter.Instant) {
 		}
 		v = agreed
 	}
-	if old == nil || !slices.Equal(old.Members, v.Members) {
+	v = v.Under(n.views.secret)
+	if old == nil || old.Secret != v.Secret || !slices.Equal(old.Members, v.Members) {
 		n.setViewLocked(now, v)
 	} else {
 		old.beginLives(now, roll)
@@ -161,6 +168,10 @@ func (n *Node) setViewLocked(now limiter.Instant, v *View) {
 	n.copier.outboxes = slices.DeleteFunc(n.copier.outboxes,
 		func(p *peer) bool { return !r.has(p) })
 	n.intake.partFormerLocked(now, r, old)
+	if n.restorer.movesLocked(old, v) {
+		n.fenceLocked() // what was held, was held by the secret of before
+		n.restorer.moveLocked(r)
+	}
 	n.view.Store(r)
 	n.notices.partLocked(r)
 	if n.parts.list == nil && v.Me().Role == RoleMember {

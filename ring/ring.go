@@ -1,7 +1,7 @@
 // Package ring says which node owns which key. Follow one key:
 //
 //  1. The key's hash picks one of 4093 partitions: Partition(hash) is a remainder, the same on
-//     every node and for ever.
+//     every node and for ever. A cluster with a Secret mixes that into the hash before.
 //  2. The Ring has a flat table with one owner per partition. New fills it once, from nothing but
 //     the sorted ids of the members. So nodes that know the same members agree on every owner
 //     without asking each other.

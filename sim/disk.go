@@ -6,7 +6,6 @@ import (
 
 	"penstock/cluster"
 	"penstock/limiter"
-	"penstock/ring"
 )
 
 // Machines with a disk. What a node knows it writes down every few seconds and when it has said
@@ -132,7 +131,7 @@ func (j *judge) comesBack(f *file) {
 // key's partition by somebody, or if anybody has gone down since p began.
 func (j *judge) unsaved(a *account, before, p *process) int64 {
 	f, r := p.restored, &a.reference
-	if f != nil && !f.of[a] && j.waitsForDisk(p, before.machine, ring.Partition(a.hash)) {
+	if f != nil && !f.of[a] && j.waitsForDisk(p, before.machine, j.world.plan.partition(a.hash)) {
 		f = before.machine.disk
 		if q := before.machine.process; q != nil {
 			f = q.restored

@@ -6,7 +6,6 @@ import (
 
 	"penstock/cluster"
 	"penstock/limiter"
-	"penstock/ring"
 )
 
 // decideAlone has the reference decide what the node decided without an owner, at the end of the
@@ -104,7 +103,7 @@ func (j *judge) repeats(p *process, m *answered, it *cluster.Item, got limiter.D
 	case own != nil || len(m.decisions) != 1:
 		return false
 	}
-	return j.recalled[ring.Partition(limiter.Hash(it.Key))] >= m.now &&
+	return j.recalled[j.world.plan.partition(limiter.Hash(it.Key))] >= m.now &&
 		j.world.now < m.now+memory+j.carriage() && m.decisions[0] == got
 }
 
@@ -150,7 +149,7 @@ func (j *judge) holderIsUnheardOf(h *hearing, a *account) bool {
 	if f := &j.world.faults; f.Leaves+f.Restarts+f.Rolls == 0 {
 		return false
 	}
-	k := ring.Partition(a.hash)
+	k := j.world.plan.partition(a.hash)
 	for _, m := range j.world.machines {
 		if q := m.process; q != nil && q.node.HoldsPartition(k) {
 			return !slices.ContainsFunc(h.view.Members, func(x cluster.Member) bool {
@@ -165,7 +164,7 @@ func (j *judge) holderIsUnheardOf(h *hearing, a *account) bool {
 // to another during the visit, and the client had left less time than a check waits for that and
 // then needs to ask, all of which but the eighth for the way back is over.
 func (j *judge) hurried(h *hearing, a *account) bool {
-	k, p := ring.Partition(a.hash), h.process
+	k, p := j.world.plan.partition(a.hash), h.process
 	moving := j.gifts[k] >= h.began || j.claims[k] >= h.began || !j.ownerHolds(p, a, k) ||
 		!slices.ContainsFunc(j.world.machines, func(m *machine) bool {
 			return m.process != nil && m.process.node.HoldsPartition(k)

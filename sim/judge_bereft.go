@@ -83,7 +83,7 @@ func (j *judge) loses(machine int) {
 // bereft reports whether d, which is degraded, is the answer of a node that has taken over what was
 // lost with all its copies, and says so as long as it has to.
 func (j *judge) bereft(h *hearing, account *account, d *cluster.Decision, slow time.Duration) bool {
-	lost := j.presence.bereft.at[ring.Partition(limiter.Hash(account.key))]
+	lost := j.presence.bereft.at[j.world.plan.partition(limiter.Hash(account.key))]
 	return lost != 0 && d.Source <= cluster.SourceForwarded && d.Owner != "" &&
 		d.Bound == account.limit.Capacity() &&
 		h.began < lost+silentWithin+slow+forgets(account.spec)

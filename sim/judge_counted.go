@@ -9,7 +9,6 @@ import (
 	"penstock/cluster"
 	"penstock/cluster/ownership"
 	"penstock/limiter"
-	"penstock/ring"
 )
 
 // What a cluster has forgotten is counted, key by key. The judge keeps one naive state per key of
@@ -146,7 +145,7 @@ func (j *judge) counts(p *process, it *asked, got limiter.Decision) {
 		c.whole.charge(now, s, it.cost)
 	}
 	if it.cost > 0 && charged > 0 {
-		at, was := j.tied[ring.Partition(a.hash)]
+		at, was := j.tied[j.world.plan.partition(a.hash)]
 		tied := it.doubt && was && at == w.now
 		c.charges = append(c.charges, perishable{w.now, p, charged, tied})
 		c.prune(w.now - forgets(s))

@@ -26,7 +26,7 @@ func (j *judge) mayDecide(p *process, a *account, doubt bool) {
 	if !p.node.Holds(a.hash) {
 		j.fail(owned, "%s decides on %s without holding it", p.machine.id, keyText(a.key))
 	}
-	k := ring.Partition(a.hash)
+	k := j.world.plan.partition(a.hash)
 	of := j.hasRight(p, a)
 	j.allowed.of[anyDecision]++
 	if doubt && of == 2 || of == 1 {
@@ -87,7 +87,7 @@ func (j *judge) looksAround(p *process, a *account) bool {
 	if j.deciders == nil {
 		j.deciders = make([]decider, ring.Partitions)
 	}
-	d := &j.deciders[ring.Partition(a.hash)]
+	d := &j.deciders[j.world.plan.partition(a.hash)]
 	if d.process == p && j.world.now < d.looked+10*time.Millisecond {
 		return false
 	}

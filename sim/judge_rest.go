@@ -5,7 +5,6 @@ import (
 
 	"penstock/cluster"
 	"penstock/limiter"
-	"penstock/ring"
 )
 
 // atRest looks once more at everything when nothing more happens: nobody may wait, and what tables
@@ -55,7 +54,7 @@ func (j *judge) audit(p *process) {
 	now, table := p.now(), p.node.Table()
 	held := j.counters(p)
 	for _, a := range j.order {
-		if !p.node.HoldsPartition(ring.Partition(a.hash)) {
+		if !p.node.HoldsPartition(j.world.plan.partition(a.hash)) {
 			continue
 		}
 		j.checked[kept]++

@@ -6,7 +6,6 @@ import (
 
 	"penstock/cluster"
 	"penstock/limiter"
-	"penstock/ring"
 )
 
 // memory is how long a node must recognise a take that it has answered.
@@ -129,7 +128,7 @@ func (j *judge) remembered(p *process, a *answered, id cluster.ID, items []asked
 		return own.decisions
 	}
 	// else it may have come back with the partition, and live longer
-	if a.by == p && j.recalled[ring.Partition(items[0].account.hash)] < a.now {
+	if a.by == p && j.recalled[j.world.plan.partition(items[0].account.hash)] < a.now {
 		return nil
 	}
 	// What was answered elsewhere came along, unless it was lost; and it may live a little longer
@@ -167,7 +166,7 @@ func (j *judge) remember(p *process, before *answered, of *account, id cluster.I
 			j.fail(once, "%s charges take %s again, which %s has charged and told it of",
 				p.machine.id, idText(id), before.by.machine.id)
 		case before.by.dead && !before.by.departed,
-			j.claims[ring.Partition(of.hash)] >= before.now && j.world.plan.sky != calm:
+			j.claims[j.world.plan.partition(of.hash)] >= before.now && j.world.plan.sky != calm:
 		case j.outlived(before, p) && (id.Origin == clientOrigin || j.thawed(before.now)):
 		default:
 			j.fail(once, "%s charges take %s, which %s has charged before", p.machine.id,

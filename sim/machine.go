@@ -105,7 +105,8 @@ func (m *machine) boot() {
 		} else {
 			ids := m.world.electorate(m)
 			node.Membership().Agree(cluster.Trust{
-				Copies: m.world.plan.copies, Zone: m.world.plan.machines[m.index].zone,
+				Copies: m.world.plan.copies, Secret: m.world.plan.secret,
+				Zone: m.world.plan.machines[m.index].zone,
 			})
 			node.Membership().Elect(len(ids), ids, 0)
 		}
@@ -153,7 +154,7 @@ func (w *world) found() {
 	}
 	if len(members) > 0 {
 		w.founded = ownership.First(members)
-		w.founded.Copies = w.plan.copies
+		w.founded.Copies, w.founded.Secret = w.plan.copies, w.plan.secret
 	}
 }
 

@@ -29,6 +29,7 @@ type plan struct {
 	faults   []fault       // by time
 
 	copies ownership.Copies // that the cluster is founded with
+	secret ownership.Secret // that keys are placed under
 
 	distances []distance // of machines that lie apart
 
@@ -91,13 +92,16 @@ type fault struct {
 	by   time.Duration // of steps: by how much somebody sets the wall clock
 }
 
+// partition is the partition of the key with this hash.
+func (p *plan) partition(hash uint64) int { return ring.PartitionUnder(uint64(p.secret), hash) }
+
 // firstOwner is the id of the machine that owns key when the world begins; empty if none does.
 func (p *plan) firstOwner(key string) string {
 	r := p.firstRing()
 	if r == nil {
 		return ""
 	}
-	return r.Members()[r.Owner(ring.Partition(limiter.Hash(key)))]
+	return r.Members()[r.Owner(p.partition(limiter.Hash(key)))]
 }
 
 // firstRing is the ring when the world begins; nil if nobody owns anything.

@@ -7,7 +7,6 @@ import (
 	"penstock/cluster"
 	"penstock/cluster/ownership"
 	"penstock/limiter"
-	"penstock/ring"
 )
 
 // copyFaults are found in worlds with two copies, from CopySeeds on.
@@ -22,7 +21,7 @@ func copyFaults() []planted {
 					if v.Ring == nil {
 						return false
 					}
-					i, ok := v.Ring.SecondHeir(ring.Partition(limiter.Hash(e.Key)))
+					i, ok := v.Ring.SecondHeir(v.Partition(limiter.Hash(e.Key)))
 					o := v.Owner(limiter.Hash(e.Key))
 					return ok && v.Ring.Members()[i] == p.machine.id && o >= 0 &&
 						v.Members[o].ID == m.ID

@@ -7,7 +7,6 @@ import (
 	"penstock/cluster"
 	"penstock/cluster/ownership"
 	"penstock/limiter"
-	"penstock/ring"
 )
 
 // What becomes of a reference when its key changes hands.
@@ -22,7 +21,7 @@ func (j *judge) bring(a *account, p *process) {
 		r.goBlind(p, j.backBy, forgets(a.spec))
 	}
 	switch {
-	case before == nil, before == p && j.gifts[ring.Partition(a.hash)] <= r.last &&
+	case before == nil, before == p && j.gifts[j.world.plan.partition(a.hash)] <= r.last &&
 		p.node.Stats().Fenced.Load() == r.fences:
 	default:
 		j.allowed.of[anyMove]++
@@ -67,7 +66,7 @@ func (j *judge) carry(a *account, from, p *process) {
 	}
 	// Others may have held it in between, and decided nothing: then it was laid on their clocks as
 	// well, whoever goes on.
-	laid := j.laid[ring.Partition(a.hash)].beside(from, p) >= r.last
+	laid := j.laid[j.world.plan.partition(a.hash)].beside(from, p) >= r.last
 	late := j.carriage()
 	if onTheClock(s) && (s.Calendar == 0 && apart != 0 || laid) {
 		late += s.Per // windows come to lie on a boundary of another clock
@@ -204,7 +203,7 @@ func (r *reference) drop(lost int64) {
 // decide, who was the last. Nothing is, if each since then was given the partition by the one
 // before, or before has it still; and else what no heir has a copy of.
 func (j *judge) lost(a *account, before, p *process) int64 {
-	r, k := &a.reference, ring.Partition(a.hash)
+	r, k := &a.reference, j.world.plan.partition(a.hash)
 	if j.world.plan.sky == calm || j.claims[k] < r.last && j.holders[k] == p {
 		return 0
 	}
@@ -266,7 +265,7 @@ func (j *judge) strike(p *process, last time.Duration) (at time.Duration, clean 
 // yet.
 func (j *judge) givenBack(a *account) (refunds int64) {
 	moved := j.world.now
-	if gift := j.gifts[ring.Partition(a.hash)]; gift > a.reference.last {
+	if gift := j.gifts[j.world.plan.partition(a.hash)]; gift > a.reference.last {
 		moved = gift
 	}
 	if j.world.plan.sky == outage {

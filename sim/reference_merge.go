@@ -6,7 +6,6 @@ import (
 
 	"penstock/cluster"
 	"penstock/limiter"
-	"penstock/ring"
 )
 
 // Two nodes that cannot hear each other may both decide for a key for a while, and each then goes
@@ -22,7 +21,7 @@ type ownCount struct {
 
 // keep notes what the last to decide has, unless it has just given it away.
 func (j *judge) keep(a *account, before *process) {
-	r, k := &a.reference, ring.Partition(a.hash)
+	r, k := &a.reference, j.world.plan.partition(a.hash)
 	if j.world.plan.sky == calm {
 		return
 	}
@@ -88,7 +87,7 @@ func (j *judge) meets(from, p *process, m *cluster.Move) {
 		r, at := &a.reference, p.now()
 		k := slices.IndexFunc(r.others, func(x ownCount) bool { return x.process == from })
 		if k < 0 && !from.node.Holds(a.hash) &&
-			!slices.Contains(m.Gift, uint16(ring.Partition(a.hash))) {
+			!slices.Contains(m.Gift, uint16(j.world.plan.partition(a.hash))) {
 			continue
 		}
 		if r.strict == nil {

@@ -7,7 +7,6 @@ import (
 
 	"penstock/cluster"
 	"penstock/limiter"
-	"penstock/ring"
 )
 
 // Limits in trees have a judge of their own, and worlds of their own (TreeSeeds). It goes by what
@@ -331,7 +330,7 @@ func (t *treeJudge) audit(p *process) {
 		return true
 	})
 	for _, l := range t.order {
-		if !l.whole() || !p.node.HoldsPartition(ring.Partition(limiter.Hash(l.key))) {
+		if !l.whole() || !p.node.HoldsPartition(j.world.plan.partition(limiter.Hash(l.key))) {
 			continue
 		}
 		j.checked[kept]++

@@ -247,7 +247,7 @@ func (w *world) owner(key string) *machine {
 	if w.first == nil {
 		return nil
 	}
-	return w.byID[w.first.Members()[w.first.Owner(ring.Partition(limiter.Hash(key)))]]
+	return w.byID[w.first.Members()[w.first.Owner(w.plan.partition(limiter.Hash(key)))]]
 }
 
 // strike has a fault happen. What does not apply any more (a machine that is down cannot freeze) is

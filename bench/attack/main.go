@@ -69,11 +69,15 @@ func run() error {
 	}
 	table := head
 	var failed []string
-	for _, a := range append(attacks, forged...) {
+	for i, a := range slices.Concat(overloads, attacks, forged) {
 		if names != nil && !slices.Contains(names, a.name) {
 			continue
 		}
-		row, err := try(program, dir, a, *length)
+		processors := runtime.NumCPU()
+		if i < len(overloads) {
+			processors = 1
+		}
+		row, err := try(program, dir, a, processors, *length)
 		if err != nil {
 			failed = append(failed, fmt.Sprintf("%s: %v", a.name, err))
 		}
@@ -96,8 +100,10 @@ const head = "| attack | resident MiB: before, peak, after | descriptors | gorou
 	"|\n|---|---|---|---|---|---|---|---|\n"
 
 // try runs one attack against a fresh node.
-func try(program, dir string, a attack, length time.Duration) (row string, err error) {
-	v, err := start(program, dir)
+func try(
+	program, dir string, a attack, processors int, length time.Duration,
+) (row string, err error) {
+	v, err := start(program, dir, processors)
 	if err != nil {
 		return "", err
 	}
@@ -126,7 +132,7 @@ func try(program, dir string, a attack, length time.Duration) (row string, err e
 	row = fmt.Sprintf(
 		"| %s: %s | %d, %d, %d | %d, %d, %d | %d, %d, %d | %.1f, %.1f | %d of %d | %d | %s |",
 		a.name,
-		a.what,
+		a.what+v.said,
 		before.resident,
 		peak.resident,
 		after.resident,

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -20,10 +21,13 @@ import (
 type victim struct {
 	cmd                             *exec.Cmd
 	gossip, peer, grpc, http, redis string
+
+	said       string       // by the attack, about itself
+	overloaded atomic.Int64 // answers that said so
 }
 
 // start starts a node with a member's doors, a gossip key, and one limit.
-func start(program, dir string) (*victim, error) {
+func start(program, dir string, processors int) (*victim, error) {
 	v := new(victim)
 	if err := v.choose(); err != nil {
 		return nil, err
@@ -65,6 +69,7 @@ func start(program, dir string) (*victim, error) {
 		"error",
 	)
 	v.cmd.Stderr = os.Stderr
+	v.cmd.Env = append(os.Environ(), fmt.Sprintf("GOMAXPROCS=%d", processors))
 	return v, v.await()
 }
 

@@ -88,6 +88,9 @@ type Configuration struct {
 	Failover time.Duration
 	// Copies says how many heirs keep a copy of each partition, as its founder has said.
 	Copies Copies
+	// Secret is mixed into the hashes of keys, as its founder has drawn it. All configurations that
+	// descend from one have the same; 0 is none.
+	Secret Secret
 }
 
 // Copies says how many heirs keep a copy of a partition.

@@ -59,6 +59,9 @@ type Electorate struct {
 	// Stamp is the root of the lineage that this boot founds: of two clusters that meet, the
 	// smaller one wins. 0 stands for the boot.
 	Stamp Boot
+	// Secret is that of a cluster which this boot founds; 0 as long as some of those that would
+	// found it are not known to understand one.
+	Secret Secret
 }
 
 // Of is the electorate of these ids. Of none, the boot founds alone.

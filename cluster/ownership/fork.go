@@ -178,7 +178,7 @@ func (s *State) installChild(now Instant) {
 	child := &Configuration{
 		Epoch:    Epoch{c.Epoch.Lineage, c.Epoch.Number + 1},
 		Previous: c.Epoch,
-		Failover: c.Failover, Copies: c.Copies,
+		Failover: c.Failover, Copies: c.Copies, Secret: c.Secret,
 	}
 	if s.p.keeps(ruleLineage) {
 		child.Epoch.Lineage = c.Epoch.Lineage.Child(s.me.Boot)

@@ -225,7 +225,7 @@ func (s *State) foundWith(now Instant, members []Member) {
 	}
 	c := &Configuration{
 		Epoch: Epoch{Founded(root), 1}, Members: members, Failover: s.p.Failover,
-		Copies: s.p.Copies,
+		Copies: s.p.Copies, Secret: s.origin.elect.Secret,
 	}
 	c.Voters = chooseVoters(nil, members, func(Boot) bool { return true })
 	for _, m := range members {

@@ -227,6 +227,7 @@ func (s *State) want(now Instant) *Configuration {
 	next := &Configuration{
 		Epoch:    Epoch{c.Epoch.Lineage, c.Epoch.Number + 1},
 		Previous: c.Epoch, Rivals: s.rivalsLeft(now), Failover: c.Failover, Copies: c.Copies,
+		Secret: c.Secret,
 	}
 	for _, m := range c.Members {
 		if s.evictable(now, m.Boot) && len(c.Members) > 1 {

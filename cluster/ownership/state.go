@@ -110,6 +110,7 @@ func (s *State) Next(b Boot) *State {
 	}
 	n.stage, n.config = StageCandidate, s.config
 	e := &n.origin.elect
+	e.Secret = s.config.Secret // if all others are gone, it founds a cluster after all
 	e.Others = slices.Clone(e.Others)
 	for _, m := range s.config.Members {
 		if !e.greets(m.ID) {

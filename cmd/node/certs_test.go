@@ -79,8 +79,8 @@ func TestCertificateIsOneNodes(t *testing.T) {
 	n1 := serveProcess(t, "n1", with("n1")...)
 	n2 := serveProcess(t, "n2", with("n2", "--join", n1.gossip)...)
 	agent := serveProcess(t, "shop-7", with("agent", "--join", n1.gossip, "--role", "agent")...)
+	key := keysOwnedBy(t, n1, 2+1, "n2", 1)[0] // with the agent
 	eventually(t, "n1 and n2 see each other", func() error {
-		key := keysOwnedBy(t, "n2", 1, "n1", "n2")[0]
 		for _, p := range []*process{n1, agent} {
 			if a, err := checkAt(p, "big", key); err != nil || a.Degraded || a.Owner != "n2" {
 				return os.ErrNotExist

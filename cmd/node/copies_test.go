@@ -58,8 +58,7 @@ func replicated(heirs int, nodes ...*process) error {
 func charged(t *testing.T, nodes []*process) (keys []string) {
 	t.Helper()
 	for i := range nodes {
-		keys = append(keys, keysOwnedBy(t, fmt.Sprintf("n%d", i+1), 40, "n1", "n2", "n3", "n4",
-			"n5")...)
+		keys = append(keys, keysOwnedBy(t, nodes[0], 5, fmt.Sprintf("n%d", i+1), 40)...)
 	}
 	for i, key := range keys {
 		if a, err := checkAt(nodes[i%5], "big", key+"&cost=7"); err != nil || a.Degraded {

@@ -41,10 +41,11 @@ type dataDir struct {
 
 	failed atomic.Uint64 // times that save could not
 
-	mu      sync.Mutex // guards below, and makes files one at a time
-	saved   uint64     // changes of the node when the file was begun
-	others  []string   // the other nodes that it names
-	damaged bool       // the file is to be written again, even without changes
+	mu      sync.Mutex     // guards below, and makes files one at a time
+	saved   uint64         // changes of the node when the file was begun
+	others  []string       // the other nodes that it names
+	secret  cluster.Secret // of the cluster, as the file has it
+	damaged bool           // the file is to be written again, even without changes
 }
 
 // openDataDir makes the directory if need be, and takes it.
@@ -88,6 +89,7 @@ func (d *dataDir) restore(node *cluster.Node) error {
 		if m.ID != "" {
 			others = append(others, strings.Clone(m.ID))
 		}
+		node.Membership().Keep(m.Secret)
 		taken := node.Restore(age, m.Entries, m.Holds)
 		entries, broken = entries+taken, broken+len(m.Entries)+len(m.Holds)-taken
 	})
@@ -119,7 +121,11 @@ func (d *dataDir) save(node *cluster.Node, clock *clock.Clock) (err error) {
 		}
 	}()
 	changes, others := node.Stats().Changes(), node.Others()
-	if changes == d.saved && slices.Equal(others, d.others) && !d.damaged {
+	secret := cluster.Secret(0)
+	if v := node.View(); v != nil {
+		secret = v.Secret
+	}
+	if changes == d.saved && slices.Equal(others, d.others) && secret == d.secret && !d.damaged {
 		return nil
 	}
 	name := filepath.Join(d.path, countersFile)
@@ -128,7 +134,7 @@ func (d *dataDir) save(node *cluster.Node, clock *clock.Clock) (err error) {
 		return err
 	}
 	began := time.Now()
-	entries, err := peer.WriteSnapshot(f, others, node.Table(), node.Book(), clock)
+	entries, err := peer.WriteSnapshot(f, others, secret, node.Table(), node.Book(), clock)
 	if err == nil {
 		err = f.Sync()
 	}
@@ -138,7 +144,7 @@ func (d *dataDir) save(node *cluster.Node, clock *clock.Clock) (err error) {
 	if err = os.Rename(f.Name(), name); err != nil {
 		return err
 	}
-	d.saved, d.others, d.damaged = changes, others, false
+	d.saved, d.others, d.secret, d.damaged = changes, others, secret, false
 	d.log.Debug("counters saved", "entries", entries, "took", time.Since(began))
 	return syncDir(d.path)
 }

@@ -159,6 +159,26 @@ func (k *kept) onDisk() int {
 	return len(found)
 }
 
+// secret is what the files have; 0: they do not agree.
+func (k *kept) secret() (secret cluster.Secret) {
+	for i, dir := range k.dirs {
+		f, err := os.Open(filepath.Join(dir, countersFile))
+		if err != nil {
+			k.t.Fatal(err)
+		}
+		own := cluster.Secret(0)
+		err = peer.ReadSnapshot(f, func(_ time.Time, m *cluster.Move) { own += m.Secret })
+		if f.Close(); err != nil {
+			k.t.Error(err)
+		}
+		if i > 0 && own != secret {
+			return 0
+		}
+		secret = own
+	}
+	return secret
+}
+
 // Promise (--data-dir): counters survive a restart of every node. A clean stop forgets nothing,
 // kill -9 nothing that is older than the file.
 func TestCountersSurviveARestartOfEveryNode(t *testing.T) {
@@ -172,6 +192,7 @@ func TestCountersSurviveARestartOfEveryNode(t *testing.T) {
 		k.wantCharged("after the first start")
 	}
 	k.stop(syscall.SIGTERM) // at once: what was charged is on the disk of one node only
+	secret := k.secret()
 	if n := k.onDisk(); n != keptKeys {
 		t.Errorf("after a clean stop %d of %d keys are on a disk", n, keptKeys)
 	}
@@ -184,6 +205,10 @@ func TestCountersSurviveARestartOfEveryNode(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 	}
 	k.stop(syscall.SIGKILL)
+	if again := k.secret(); secret == 0 || again != secret {
+		t.Errorf("the cluster began under the secret %d, and goes on under %d", uint64(secret),
+			uint64(again))
+	}
 
 	k.start()
 	for i, left := range k.ask(0) {

@@ -97,9 +97,10 @@ func TestForgedFramesDoNotEndTakeovers(t *testing.T) {
 			}
 		}
 	}
+	keys := keysOwnedBy(t, nodes[0], 3, "n3", 10)
 	nodes[2].cmd.Process.Kill()
 	<-nodes[2].exited
-	for _, key := range keysOwnedBy(t, "n3", 10, "n1", "n2", "n3") {
+	for _, key := range keys {
 		eventually(t, "a key of n3 has a new owner", func() error {
 			for _, p := range nodes[:2] {
 				if a, err := checkAt(p, "big", key); err != nil || a.Degraded {

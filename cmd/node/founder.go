@@ -10,7 +10,9 @@ import (
 
 // trust is what the flags say about the cluster.
 func (s *settings) trust() cluster.Trust {
-	t := cluster.Trust{Failover: s.Failover, DoubtRefused: !s.TrustRefused}
+	t := cluster.Trust{
+		Failover: s.Failover, DoubtRefused: !s.TrustRefused, Secret: cluster.Secret(newBoot()),
+	}
 	if s.Copies != nil {
 		t.Copies = cluster.CopiesOf(*s.Copies)
 	}

@@ -28,7 +28,7 @@ func TestLeasedClientsWhileNodesFail(t *testing.T) {
 	for i := range 3 {
 		c.add(i)
 	}
-	key := keysOwnedBy(t, "n2", 1, "n1", "n2", "n3")[0]
+	key := keysOwnedBy(t, c.nodes[0], 3, "n2", 1)[0]
 	var clients []*client.Client
 	for i := range 6 {
 		var targets []string

@@ -62,7 +62,7 @@ func TestLeasedHotKey(t *testing.T) {
 		c.add(i)
 	}
 	clients := *c.clients.Load()
-	key := keysOwnedBy(t, *leasedOwner, 1, "n1", "n2", "n3")[0]
+	key := keysOwnedBy(t, c.nodes[0], 3, *leasedOwner, 1)[0]
 	by := map[penstockv1.Source]*atomic.Int64{}
 	for s := range penstockv1.Source_name {
 		by[penstockv1.Source(s)] = new(atomic.Int64)

@@ -155,7 +155,7 @@ func TestMajorityIsLost(t *testing.T) {
 		!strings.Contains(out, "nothing to recover") {
 		t.Errorf("recover with a majority: %d, %s", code, out)
 	}
-	key := keysOwnedBy(t, "n1", 1, "n1", "n2", "n3")[0]
+	key := keysOwnedBy(t, n1, 3, "n1", 1)[0]
 	if a, err := checkAt(n1, "big", key); err != nil || a.Degraded {
 		t.Fatalf("%+v, %v", a, err)
 	}
@@ -208,7 +208,7 @@ func TestFailover(t *testing.T) {
 	n2 := serveProcess(t, "n2", "--limits", limits, "--join", n1.gossip, "--failover", "300ms")
 	n3 := serveProcess(t, "n3", "--limits", limits, "--join", n1.gossip, "--failover", "300ms")
 	eventually(t, "all three agree", func() error { return oneCluster(n1, n2, n3) })
-	keys := keysOwnedBy(t, "n3", 5, "n1", "n2", "n3")
+	keys := keysOwnedBy(t, n1, 3, "n3", 5)
 	for _, key := range keys {
 		if a, err := checkAt(n1, "big", key+"&cost=3"); err != nil || a.Degraded {
 			t.Fatalf("%+v, %v", a, err)
@@ -252,8 +252,8 @@ func TestOwnerAndHeirAreKilled(t *testing.T) {
 	n4 := serveProcess(t, "n4", "--limits", limits, "--join", n2.gossip)
 	n5 := serveProcess(t, "n5", "--limits", limits, "--join", n3.gossip)
 	eventually(t, "all five agree", func() error { return oneCluster(n1, n2, n3, n4, n5) })
-	keys := keysOwnedBy(t, "n4", 60, "n1", "n2", "n3", "n4", "n5")
-	keys = append(keys, keysOwnedBy(t, "n1", 20, "n1", "n2", "n3", "n4", "n5")...)
+	keys := keysOwnedBy(t, n1, 5, "n4", 60)
+	keys = append(keys, keysOwnedBy(t, n1, 5, "n1", 20)...)
 	for _, key := range keys {
 		if a, err := checkAt(n1, "big", key+"&cost=7"); err != nil || a.Degraded {
 			t.Fatalf("%+v, %v", a, err)

@@ -48,7 +48,7 @@ func TestNameInUseIsRefused(t *testing.T) {
 	n1, n2, n3 := trio(t, limits)
 	stop, charged := make(chan struct{}), 0
 	var load sync.WaitGroup
-	key := keysOwnedBy(t, "n2", 1, "n1", "n2", "n3")[0]
+	key := keysOwnedBy(t, n1, 3, "n2", 1)[0]
 	load.Go(func() {
 		for {
 			select {

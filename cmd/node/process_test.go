@@ -17,9 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"penstock/limiter"
 	penstockv1 "penstock/proto/penstock/v1"
-	"penstock/ring"
 	"penstock/rpc/client"
 )
 
@@ -341,7 +339,7 @@ func TestKilledNode(t *testing.T) {
 	)
 	nodes := serveCluster(t, 3)
 	survivor := dial(t, nodes[0])
-	keys := keysOwnedBy(t, "n3", 20, "n1", "n2", "n3")
+	keys := keysOwnedBy(t, nodes[0], 3, "n3", 20)
 	if place, err := adminOf(survivor).Ring(t.Context(),
 		&penstockv1.RingRequest{Key: []byte(keys[0])}); err != nil || place.Owner != "n3" {
 		t.Fatalf("the key %q belongs to %v (%v); this test expects n3", keys[0], place, err)
@@ -397,16 +395,19 @@ func TestKilledNode(t *testing.T) {
 		time.Since(killed).Round(time.Millisecond))
 }
 
-// keysOwnedBy makes n keys that the ring of members gives to owner.
-func keysOwnedBy(t *testing.T, owner string, n int, members ...string) (keys []string) {
+// keysOwnedBy makes n keys that are owner's, as a node of so many members says: the cluster has a
+// secret, so nobody else can know.
+func keysOwnedBy(t *testing.T, at *process, members int, owner string, n int) (keys []string) {
 	t.Helper()
-	r, err := ring.New(members)
-	if err != nil {
-		t.Fatal(err)
-	}
+	waitForMembers(t, at, members)
+	a := adminOf(dial(t, at))
 	for i := 0; len(keys) < n; i++ {
 		key := fmt.Sprintf("key-%d", i)
-		if r.Members()[r.Owner(ring.Partition(limiter.Hash(key)))] == owner {
+		place, err := a.Ring(t.Context(), &penstockv1.RingRequest{Key: []byte(key)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if place.Owner == owner {
 			keys = append(keys, key)
 		}
 	}

@@ -177,7 +177,7 @@ func TestSecretsAreRotatedUnderLoad(t *testing.T) {
 	t.Logf("%d requests, %d failed or degraded", asked.Load(), wrong.Load())
 	for i, p := range append(r.nodes, n4) {
 		for _, owner := range []string{"n1", "n4"} {
-			key := keysOwnedBy(t, owner, 1, "n1", "n2", "n3", "n4")[0]
+			key := keysOwnedBy(t, p, 4, owner, 1)[0]
 			if a, err := checkAt(p, "big", fmt.Sprint(key)); err != nil || a.Degraded ||
 				a.Owner != owner {
 				t.Errorf("node %d asks %s: %+v, %v", i+1, owner, a, err)

@@ -115,6 +115,18 @@ func TestSecretsAreShownNowhere(t *testing.T) {
 			t.Errorf("the test has not come so far that a node said %s", must)
 		}
 	}
+	places := nodes[1].node.View().Secret
+	if places == 0 || places != nodes[0].node.View().Secret {
+		t.Error("the nodes have no secret in common under which keys are placed")
+	}
+	for _, form := range []string{
+		fmt.Sprint(uint64(places)), fmt.Sprintf("%x", uint64(places)),
+		fmt.Sprintf("%X", uint64(places)),
+	} {
+		if at := strings.Index(text, form); at >= 0 {
+			t.Errorf("the secret of places is shown: %s", text[max(0, at-200):at+len(form)])
+		}
+	}
 	for what, secret := range secrets {
 		for _, form := range forms(secret) {
 			if at := strings.Index(text, form); at >= 0 {

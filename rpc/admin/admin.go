@@ -10,7 +10,6 @@ import (
 	"penstock/cluster"
 	"penstock/limiter"
 	penstockv1 "penstock/proto/penstock/v1"
-	"penstock/ring"
 	"penstock/rpc/audit"
 	"penstock/rpc/catalog"
 	"penstock/rpc/door"
@@ -116,7 +115,7 @@ type Place struct {
 // Locate finds where a key lives.
 func Locate(v *cluster.View, key string) Place {
 	hash := limiter.Hash(key)
-	p := Place{Partition: ring.Partition(hash)}
+	p := Place{Partition: v.Partition(hash)}
 	if v.Ring == nil {
 		return p
 	}

@@ -50,7 +50,7 @@ const (
 	answerTag, answerRingHash, answerOutcomes, answerError = 1, 2, 3, 4
 	answerMove, answerOwners, answerCutOff, answerLeaving  = 5, 6, 7, 8
 
-	answerWords, answerEpoch = 10, 11
+	answerWords, answerEpoch, answerSecret = 10, 11, 12
 
 	ownerID, ownerBoot, ownerAddr, ownerFeatures = 1, 2, 3, 4
 

@@ -16,7 +16,7 @@ import (
 func appendAnswer(b []byte, tag uint64, a *cluster.Answer) []byte {
 	size := wire.SizeUint(tag) + wire.SizeFixed(a.RingHash) + wire.SizeBool(a.CutOff) +
 		wire.SizeBool(a.Leaving) +
-		sizeWords(a.Words) + sizeEpoch(a.Epoch)
+		sizeWords(a.Words) + sizeEpoch(a.Epoch) + wire.SizeFixed(uint64(a.Secret))
 	for i := range a.Items {
 		size += wire.SizeBytes(outcomeSize(&a.Items[i]))
 	}
@@ -46,7 +46,8 @@ func appendAnswer(b []byte, tag uint64, a *cluster.Answer) []byte {
 	b = wire.AppendBool(b, answerCutOff, a.CutOff)
 	b = wire.AppendBool(b, answerLeaving, a.Leaving)
 	b = appendWords(b, answerWords, a.Words)
-	return appendEpoch(b, answerEpoch, a.Epoch)
+	b = appendEpoch(b, answerEpoch, a.Epoch)
+	return wire.AppendFixed(b, answerSecret, uint64(a.Secret))
 }
 
 func ownerSize(m *cluster.Member) int {
@@ -156,7 +157,7 @@ func readAnswer(b []byte, items int,
 			a.CutOff = f.Value != 0
 		case answerLeaving:
 			a.Leaving = f.Value != 0
-		case answerWords, answerEpoch:
+		case answerWords, answerEpoch, answerSecret:
 			if err := readAgreed(a, &f, memo); err != nil {
 				return nil, "", err
 			}
@@ -191,6 +192,10 @@ func addOwner(a *cluster.Answer, b []byte, items int) error {
 
 // readAgreed reads a field of an answer that is about what members agree on.
 func readAgreed(a *cluster.Answer, f *wire.Fields, memo *lineageMemo) (err error) {
+	if f.Num == answerSecret {
+		a.Secret = cluster.Secret(f.Value)
+		return nil
+	}
 	if f.Num == answerEpoch {
 		a.Epoch, err = memo.readEpoch(f.Bytes)
 		return err

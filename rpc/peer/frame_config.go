@@ -17,7 +17,11 @@ const (
 	epochLineage, epochNumber = 1, 2
 
 	configEpoch, configPrevious, configMembers, configVoters = 1, 2, 3, 4
-	configRivals, configFailover, configCopies               = 5, 6, 7
+	configRivals, configFailover, configCopies, configSecret = 5, 6, 7, 8
+
+	// copiesUnderSecret is added to the code of copies where there is a secret: releases that know
+	// no secrets refuse such a code.
+	copiesUnderSecret = 4
 
 	memberID, memberBoot, memberRole, memberZone = 1, 2, 3, 4
 )
@@ -51,7 +55,12 @@ func appendConfig(b []byte, c *ownership.Configuration) []byte {
 		b = appendMember(b, configRivals, &c.Rivals[i])
 	}
 	b = wire.AppendUint(b, configFailover, uint64(c.Failover.Milliseconds()))
-	b = wire.AppendUint(b, configCopies, uint64(c.Copies))
+	copies := uint64(c.Copies)
+	if c.Secret != 0 {
+		copies += copiesUnderSecret
+	}
+	b = wire.AppendUint(b, configCopies, copies)
+	b = wire.AppendFixed(b, configSecret, uint64(c.Secret))
 	return endMessage(b, begin)
 }
 
@@ -122,7 +131,12 @@ func readConfig(b []byte) (*ownership.Configuration, error) {
 			c.Failover = time.Duration(min(f.Value, 1<<32)) * time.Millisecond
 		case configCopies:
 			c.Copies = ownership.Copies(min(f.Value, 1<<8-1))
+		case configSecret:
+			c.Secret = ownership.Secret(f.Value)
 		}
+	}
+	if c.Secret != 0 { // without the code of one, Check refuses it
+		c.Copies -= copiesUnderSecret
 	}
 	if err = errors.Join(err, f.Err); err == nil {
 		err = c.Check()

@@ -9,14 +9,14 @@ import (
 	"penstock/rpc/wire"
 )
 
-// Field numbers of peer.proto for what tells the newer one of two copies.
+// Field numbers of peer.proto for what tells the newer one of two copies, and of a secret.
 const (
-	movePass, moveComplete, moveKnown = 24, 25, 26
+	movePass, moveComplete, moveKnown, moveSecret = 24, 25, 26, 27
 
 	knownOf, knownPass, knownWhole = 1, 2, 3
 )
 
-// appendMarks writes how far the copies of m are.
+// appendMarks writes how far the copies of m are, and the secret of a file.
 func appendMarks(b []byte, m *cluster.Move) []byte {
 	b = wire.AppendBool(wire.AppendUint(b, movePass, m.Pass), moveComplete, m.Complete)
 	for i := range m.Known {
@@ -25,7 +25,7 @@ func appendMarks(b []byte, m *cluster.Move) []byte {
 			knownOf, k.Of), knownPass, k.Pass)
 		b = appendPartitions(marks, knownWhole, k.Whole)
 	}
-	return b
+	return wire.AppendFixed(b, moveSecret, uint64(m.Secret))
 }
 
 func marksSize(m *cluster.Move) int {
@@ -33,7 +33,7 @@ func marksSize(m *cluster.Move) int {
 	for i := range m.Known {
 		size += longTag(wire.SizeBytes(knownSize(&m.Known[i])))
 	}
-	return size
+	return size + longTag(wire.SizeFixed(uint64(m.Secret)))
 }
 
 func knownSize(k *cluster.Known) int {
@@ -51,6 +51,8 @@ func readMark(m *cluster.Move, num protowire.Number, f *wire.Fields) (err error)
 		var k cluster.Known
 		k, err = readKnown(wire.Fields{Rest: f.Bytes})
 		m.Known = append(m.Known, k)
+	case moveSecret:
+		m.Secret = cluster.Secret(f.Value)
 	}
 	return err
 }

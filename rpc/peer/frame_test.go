@@ -193,6 +193,8 @@ func drawMove(t *rapid.T, limits []*limiter.Limit) *cluster.Move {
 		ID:   rapid.StringN(0, 9, 9).Draw(t, "id"),
 		Term: rapid.Uint64().Draw(t, "term"),
 
+		Secret: cluster.Secret(rapid.Uint64().Draw(t, "secret")),
+
 		Claiming: cluster.Claiming{Claim: drawPartitions(t, "claim")},
 		Copying: cluster.Copying{
 			Sequence: rapid.Uint64().Draw(t, "sequence"),
@@ -472,6 +474,7 @@ func TestRepliesAreProtobuf(t *testing.T) {
 		want := &cluster.Answer{
 			RingHash: rapid.Uint64().Draw(t, "ring"), CutOff: rapid.Bool().Draw(t, "cut off"),
 			Leaving: rapid.Bool().Draw(t, "leaving"),
+			Secret:  cluster.Secret(rapid.Uint64().Draw(t, "secret")),
 		}
 		for range rapid.IntRange(0, 5).Draw(t, "outcomes") {
 			want.Items = append(want.Items, cluster.AnswerItem{
@@ -541,7 +544,8 @@ func TestRepliesAreProtobuf(t *testing.T) {
 			case refusal == "no":
 			case got.RingHash != want.RingHash || !slices.Equal(got.Items, want.Items),
 				!slices.Equal(got.Owners, want.Owners), !reflect.DeepEqual(got.Move, want.Move),
-				got.Epoch != want.Epoch, !reflect.DeepEqual(got.Words, want.Words):
+				got.Epoch != want.Epoch, got.Secret != want.Secret,
+				!reflect.DeepEqual(got.Words, want.Words):
 				t.Fatalf("got %+v\nwant %+v", got, want)
 			}
 		}); err != nil {

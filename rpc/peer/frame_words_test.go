@@ -176,6 +176,7 @@ func drawConfig(t *rapid.T) *ownership.Configuration {
 		c.Failover = time.Duration(rapid.Int64Range(300, 60_000).Draw(t, "ms")) * time.Millisecond
 	}
 	c.Copies = ownership.Copies(rapid.IntRange(0, int(ownership.TwoCopies)).Draw(t, "copies"))
+	c.Secret = ownership.Secret(rapid.Uint64Range(0, 3).Draw(t, "secret"))
 	return c
 }
 
@@ -307,6 +308,28 @@ func theirConfig(change func(c *peerv1.Configuration)) *peerv1.Said {
 	return &peerv1.Said{Kind: uint32(saidDecided), Config: c}
 }
 
+// Promise: a release that knows no secrets refuses a configuration with one, instead of looking for
+// keys elsewhere than all others: it knows the codes of copies 0 to 2. And a configuration without
+// a secret is written as such a release writes it.
+func TestOlderReleasesRefuseASecret(t *testing.T) {
+	for copies := range ownership.TwoCopies + 1 {
+		for _, secret := range []ownership.Secret{0, 7} {
+			c := largeConfig(3)
+			c.Copies, c.Secret = copies, secret
+			var said peerv1.Said
+			if err := proto.Unmarshal(appendConfig(nil, c), &said); err != nil {
+				t.Fatal(err)
+			}
+			old := said.Config
+			if known := old.Copies <= 2; known != (secret == 0) ||
+				old.Secret != uint64(secret) || known && old.Copies != uint32(copies) {
+				t.Errorf("copies %d with a secret %t are the code %d", copies, secret != 0,
+					old.Copies)
+			}
+		}
+	}
+}
+
 // Promise: hostile or malformed words: a clear error that names the field, and nothing is taken in.
 func TestBrokenWordsAreRefused(t *testing.T) {
 	epoch := &peerv1.Epoch{Lineage: make([]byte, 8), Number: 1}
@@ -414,6 +437,16 @@ func TestBrokenWordsAreRefused(t *testing.T) {
 			"no failover",
 			theirWords(theirConfig(func(c *peerv1.Configuration) { c.Failover = 299 })),
 			"a failover of 299ms",
+		},
+		{
+			"a code of copies for a secret, and none",
+			theirWords(theirConfig(func(c *peerv1.Configuration) { c.Copies = 5 })),
+			"code of copies of 5",
+		},
+		{
+			"a secret without its code",
+			theirWords(theirConfig(func(c *peerv1.Configuration) { c.Copies, c.Secret = 1, 7 })),
+			"code of copies of 253",
 		},
 		{
 			"copies", theirWords(theirConfig(func(c *peerv1.Configuration) { c.Copies = 3 })),

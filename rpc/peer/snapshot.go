@@ -26,7 +26,8 @@ import (
 // Integers are little endian. A frame is one of proto/penstock/peer/v1/peer.proto, and its only ask
 // carries copies of entries or holds, as nodes send them to each other; their instants are relative
 // to that wall clock. So what a release reads from another node it reads from a file, and what it
-// does not know it skips. The first records have neither: each names a member, by its sign of life.
+// does not know it skips. The first records have neither: each names a member, by its sign of life,
+// and one has the secret of the cluster.
 // The last record's frame is empty: without it the file is cut off.
 const (
 	snapshotTitle  = "penstock counters 1\n"
@@ -51,8 +52,8 @@ var ErrForeign = errors.New("this is not a file of counters that this release ca
 // nobody waits for w, which may take its time. Others are named in it: nodes that know something as
 // well, and may have been stopped too. Holds come before entries: of one that is settled meanwhile
 // the charge may be in the file too, but never neither. It returns the number of entries and holds.
-func WriteSnapshot(w io.Writer, others []string, table *limiter.Table, book *limiter.Ledger,
-	clock *clock.Clock,
+func WriteSnapshot(w io.Writer, others []string, secret cluster.Secret, table *limiter.Table,
+	book *limiter.Ledger, clock *clock.Clock,
 ) (entries int, err error) {
 	out := bufio.NewWriterSize(w, 1<<16)
 	if _, err := out.WriteString(snapshotTitle); err != nil {
@@ -75,8 +76,8 @@ func WriteSnapshot(w io.Writer, others []string, table *limiter.Table, book *lim
 		return errors.Join(err1, err2)
 	}
 	wall, now := time.Now(), clock.Now()
-	for _, id := range others {
-		if err := record(wall, &cluster.Move{ID: id}); err != nil {
+	for _, m := range aboutCluster(others, secret) {
+		if err := record(wall, &m); err != nil {
 			return 0, err
 		}
 	}
@@ -109,8 +110,20 @@ func WriteSnapshot(w io.Writer, others []string, table *limiter.Table, book *lim
 	return entries, errors.Join(record(time.Now(), nil), out.Flush())
 }
 
+// aboutCluster are the first records.
+func aboutCluster(others []string, secret cluster.Secret) (records []cluster.Move) {
+	for _, id := range others {
+		records = append(records, cluster.Move{ID: id})
+	}
+	if secret != 0 {
+		records = append(records, cluster.Move{Secret: secret})
+	}
+	return records
+}
+
 // ReadSnapshot hands what r has to take, record by record, with the wall clock's time at which it
-// was so: Entries, Holds, or the ID of a member. What take gets is good until it returns. An error
+// was so: Entries, Holds, the ID of a member, or the Secret. What take gets is good until it
+// returns. An error
 // says from where on r cannot be read; what was handed over before that is in order. It wraps
 // ErrForeign if nothing of r is for this program.
 func ReadSnapshot(r io.Reader, take func(written time.Time, m *cluster.Move)) error {

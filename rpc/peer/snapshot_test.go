@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,7 +21,7 @@ import (
 func snapshotOf(t testing.TB, table *limiter.Table) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if _, err := WriteSnapshot(&b, nil, table, limiter.NewLedger(table, nil),
+	if _, err := WriteSnapshot(&b, nil, 0, table, limiter.NewLedger(table, nil),
 		clock.New()); err != nil {
 		t.Fatal(err)
 	}
@@ -118,13 +119,19 @@ func TestSnapshotOfHolds(t *testing.T) {
 	}
 	book.Settle(now, limiter.HoldID{Origin: 1, Sequence: 7}, hash, "", 2)
 	var b bytes.Buffer
-	if n, err := WriteSnapshot(&b, nil, table, book, clock); err != nil || n != holds+1 {
+	if n, err := WriteSnapshot(&b, []string{"n2"}, 77, table, book,
+		clock); err != nil || n != holds+1 {
 		// and the entry of what was charged
 		t.Fatalf("%d are written, %v", n, err)
 	}
 	records, seen := 0, map[uint64]bool{}
+	var about []any
 	err := ReadSnapshot(&b, func(_ time.Time, m *cluster.Move) {
 		list := m.Holds
+		if m.Secret != 0 || m.ID != "" {
+			about = append(about, m.ID, uint64(m.Secret))
+			return
+		}
 		records++
 		for _, h := range list {
 			want := limiter.Hold{
@@ -143,6 +150,9 @@ func TestSnapshotOfHolds(t *testing.T) {
 	})
 	if err != nil || len(seen) != holds || records != 4 {
 		t.Errorf("%d holds in %d records, %v", len(seen), records, err)
+	}
+	if want := []any{"n2", uint64(0), "", uint64(77)}; !slices.Equal(about, want) {
+		t.Errorf("a member and a secret come back as %v", about)
 	}
 }
 
@@ -198,7 +208,7 @@ func (f *full) Write(b []byte) (int, error) {
 func TestSnapshotSaysThatTheDiskIsFull(t *testing.T) {
 	table := chargedTable(t, 3000)
 	for _, room := range []int{0, 100_000} {
-		if _, err := WriteSnapshot(&full{room}, nil, table, limiter.NewLedger(table, nil),
+		if _, err := WriteSnapshot(&full{room}, nil, 0, table, limiter.NewLedger(table, nil),
 			clock.New()); !errors.Is(err, io.ErrShortWrite) {
 			t.Errorf("with room for %d bytes: %v", room, err)
 		}

@@ -445,7 +445,9 @@ type Move struct {
 	// With this message the receiver has got all that is copied to it and was found until that pass.
 	Complete bool `protobuf:"varint,25,opt,name=complete,proto3" json:"complete,omitempty"`
 	// Of a claim: the whole copies that the sender has.
-	Known         []*Known `protobuf:"bytes,26,rep,name=known,proto3" json:"known,omitempty"`
+	Known []*Known `protobuf:"bytes,26,rep,name=known,proto3" json:"known,omitempty"`
+	// In a file alone: the secret that keys lie under.
+	Secret        uint64 `protobuf:"fixed64,27,opt,name=secret,proto3" json:"secret,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -639,6 +641,13 @@ func (x *Move) GetKnown() []*Known {
 		return x.Known
 	}
 	return nil
+}
+
+func (x *Move) GetSecret() uint64 {
+	if x != nil {
+		return x.Secret
+	}
+	return 0
 }
 
 // Known says what a claimer has of partitions that another boot held. A member that knows no more of them need not lend its copies.
@@ -1047,8 +1056,11 @@ type Configuration struct {
 	Rivals []*Member `protobuf:"bytes,5,rep,name=rivals,proto3" json:"rivals,omitempty"`
 	// How long a silent member is waited for, in milliseconds, 300 to 60000; 0 is a second.
 	Failover uint64 `protobuf:"varint,6,opt,name=failover,proto3" json:"failover,omitempty"`
-	// How many heirs keep a copy of each partition: 0 stands for one, 1 for none, 2 for two.
-	Copies        uint32 `protobuf:"varint,7,opt,name=copies,proto3" json:"copies,omitempty"`
+	// How many heirs keep a copy of each partition: 0 stands for one, 1 for none, 2 for two. With a secret, 4 is added: so
+	// a release that knows no secrets refuses the configuration, instead of looking for keys elsewhere than others do.
+	Copies uint32 `protobuf:"varint,7,opt,name=copies,proto3" json:"copies,omitempty"`
+	// Mixed into the hashes of keys; 0: none. All configurations that descend from one have the same.
+	Secret        uint64 `protobuf:"fixed64,8,opt,name=secret,proto3" json:"secret,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1128,6 +1140,13 @@ func (x *Configuration) GetFailover() uint64 {
 func (x *Configuration) GetCopies() uint32 {
 	if x != nil {
 		return x.Copies
+	}
+	return 0
+}
+
+func (x *Configuration) GetSecret() uint64 {
+	if x != nil {
+		return x.Secret
 	}
 	return 0
 }
@@ -1917,7 +1936,9 @@ type Answer struct {
 	// In answer to the ask's words.
 	Words *Words `protobuf:"bytes,10,opt,name=words,proto3" json:"words,omitempty"`
 	// Of the answerer.
-	Epoch         *Epoch `protobuf:"bytes,11,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Epoch *Epoch `protobuf:"bytes,11,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// That the answerer places keys under, if its ring_hash is not the ask's: so agents learn it.
+	Secret        uint64 `protobuf:"fixed64,12,opt,name=secret,proto3" json:"secret,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2020,6 +2041,13 @@ func (x *Answer) GetEpoch() *Epoch {
 		return x.Epoch
 	}
 	return nil
+}
+
+func (x *Answer) GetSecret() uint64 {
+	if x != nil {
+		return x.Secret
+	}
+	return 0
 }
 
 // Owner is a member, as far as one needs to know it to ask it.
@@ -2392,7 +2420,7 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\x06forget\x18\n" +
 	" \x03(\x06R\x06forget\x12-\n" +
 	"\x05words\x18\v \x01(\v2\x17.penstock.peer.v1.WordsR\x05words\x12\x14\n" +
-	"\x05trace\x18\f \x01(\fR\x05trace\"\xb0\x05\n" +
+	"\x05trace\x18\f \x01(\fR\x05trace\"\xc8\x05\n" +
 	"\x04Move\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\x06R\x04from\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\x06R\x02to\x12\x0e\n" +
@@ -2417,7 +2445,8 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\x05whole\x18\x17 \x03(\rR\x05whole\x12\x12\n" +
 	"\x04pass\x18\x18 \x01(\x04R\x04pass\x12\x1a\n" +
 	"\bcomplete\x18\x19 \x01(\bR\bcomplete\x12-\n" +
-	"\x05known\x18\x1a \x03(\v2\x17.penstock.peer.v1.KnownR\x05knownJ\x04\b\x0f\x10\x10J\x04\b\x10\x10\x11J\x04\b\x11\x10\x12\"A\n" +
+	"\x05known\x18\x1a \x03(\v2\x17.penstock.peer.v1.KnownR\x05known\x12\x16\n" +
+	"\x06secret\x18\x1b \x01(\x06R\x06secretJ\x04\b\x0f\x10\x10J\x04\b\x10\x10\x11J\x04\b\x11\x10\x12\"A\n" +
 	"\x05Known\x12\x0e\n" +
 	"\x02of\x18\x01 \x01(\x06R\x02of\x12\x12\n" +
 	"\x04pass\x18\x02 \x01(\x04R\x04pass\x12\x14\n" +
@@ -2452,7 +2481,7 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\x05inner\x18\x11 \x01(\v2\x16.penstock.peer.v1.SaidR\x05inner\"9\n" +
 	"\x05Epoch\x12\x18\n" +
 	"\alineage\x18\x01 \x01(\fR\alineage\x12\x16\n" +
-	"\x06number\x18\x02 \x01(\x04R\x06number\"\xa5\x02\n" +
+	"\x06number\x18\x02 \x01(\x04R\x06number\"\xbd\x02\n" +
 	"\rConfiguration\x12-\n" +
 	"\x05epoch\x18\x01 \x01(\v2\x17.penstock.peer.v1.EpochR\x05epoch\x123\n" +
 	"\bprevious\x18\x02 \x01(\v2\x17.penstock.peer.v1.EpochR\bprevious\x122\n" +
@@ -2460,7 +2489,8 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\x06voters\x18\x04 \x03(\x06R\x06voters\x120\n" +
 	"\x06rivals\x18\x05 \x03(\v2\x18.penstock.peer.v1.MemberR\x06rivals\x12\x1a\n" +
 	"\bfailover\x18\x06 \x01(\x04R\bfailover\x12\x16\n" +
-	"\x06copies\x18\a \x01(\rR\x06copies\"T\n" +
+	"\x06copies\x18\a \x01(\rR\x06copies\x12\x16\n" +
+	"\x06secret\x18\b \x01(\x06R\x06secret\"T\n" +
 	"\x06Member\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x12\n" +
 	"\x04boot\x18\x02 \x01(\x06R\x04boot\x12\x12\n" +
@@ -2526,7 +2556,7 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\x06holder\x18\x04 \x01(\fR\x06holder\x12\x16\n" +
 	"\x06charge\x18\x06 \x01(\bR\x06chargeJ\x04\b\x05\x10\x06\";\n" +
 	"\x05Reply\x122\n" +
-	"\aanswers\x18\x01 \x03(\v2\x18.penstock.peer.v1.AnswerR\aanswers\"\xfe\x02\n" +
+	"\aanswers\x18\x01 \x03(\v2\x18.penstock.peer.v1.AnswerR\aanswers\"\x96\x03\n" +
 	"\x06Answer\x12\x10\n" +
 	"\x03tag\x18\x01 \x01(\x04R\x03tag\x12\x1b\n" +
 	"\tring_hash\x18\x02 \x01(\x06R\bringHash\x125\n" +
@@ -2538,7 +2568,8 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\aleaving\x18\b \x01(\bR\aleaving\x12-\n" +
 	"\x05words\x18\n" +
 	" \x01(\v2\x17.penstock.peer.v1.WordsR\x05words\x12-\n" +
-	"\x05epoch\x18\v \x01(\v2\x17.penstock.peer.v1.EpochR\x05epochJ\x04\b\t\x10\n" +
+	"\x05epoch\x18\v \x01(\v2\x17.penstock.peer.v1.EpochR\x05epoch\x12\x16\n" +
+	"\x06secret\x18\f \x01(\x06R\x06secretJ\x04\b\t\x10\n" +
 	"\"d\n" +
 	"\x05Owner\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x12\n" +

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// overloads are attacks on a node that has one processor: so the attacker, which has the others,
+// can ask more often than the node can answer.
+var overloads = []attack{
+	{
+		"overload",
+		"a client that asks 3 times as often as a node of one processor can answer, over 1000 " +
+			"connections",
+		overload,
+	},
+}
+
+const overloadAt = 1000 // connections
+
+// overload finds out how often the node can answer, and then asks 3 times as often. It returns how
+// often it should have asked.
+func overload(ctx context.Context, v *victim) int64 {
+	const trial = time.Second
+	soon, cancel := context.WithTimeout(ctx, trial)
+	capacity := float64(pace(soon, v, 64, 0)) / trial.Seconds()
+	cancel()
+	began := time.Now()
+	wanted := 3 * capacity
+	answered := pace(ctx, v, overloadAt, time.Duration(float64(time.Second)*overloadAt/wanted))
+	lasted := time.Since(began).Seconds()
+	v.said = fmt.Sprintf(" (capacity %.0f/s, offered %.0f/s, answered %.0f/s, OVERLOADED %.0f/s)",
+		capacity, wanted, float64(answered)/lasted, float64(v.overloaded.Load())/lasted)
+	return int64(wanted * lasted)
+}
+
+// pace has n connections ask one request after the other, each of them at most once in every, and
+// returns how many were answered.
+func pace(ctx context.Context, v *victim, n int, every time.Duration) int64 {
+	var answered atomic.Int64
+	var wg sync.WaitGroup
+	v.overloaded.Store(0)
+	for i := range n {
+		wg.Go(func() {
+			next := time.Now().Add(every * time.Duration(i) / time.Duration(n))
+			for ctx.Err() == nil {
+				askPaced(ctx, v, &next, every, &answered)
+			}
+		})
+	}
+	wg.Wait()
+	return answered.Load()
+}
+
+// askPaced asks over one connection until that ends.
+func askPaced(ctx context.Context, v *victim, next *time.Time, every time.Duration,
+	answered *atomic.Int64,
+) {
+	c := dial(ctx, "tcp", v.http)
+	if c == nil {
+		time.Sleep(10 * time.Millisecond)
+		return
+	}
+	defer c.Close()
+	in := bufio.NewReaderSize(c, 2<<10)
+	for {
+		time.Sleep(time.Until(*next))
+		// what it could not ask in time is lost, as the requests of callers are that gave up
+		if *next = next.Add(every); time.Since(*next) > time.Second {
+			*next = time.Now()
+		}
+		if _, err := io.WriteString(c, "GET /v1/check?limit=demo&key=greedy HTTP/1.1\r\n"+
+			"Host: localhost\r\n\r\n"); err != nil {
+			return
+		}
+		answer, err := http.ReadResponse(in, nil)
+		if err != nil {
+			return
+		}
+		_, _ = io.Copy(io.Discard, answer.Body)
+		answered.Add(1)
+		if answer.StatusCode == http.StatusTooManyRequests {
+			v.overloaded.Add(1)
+		}
+	}
+}
