@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-const accessLog = `203.0.113.9 - frank [10/Oct/2025:13:55:36 -0700] "GET /a.gif?x=1 HTTP/1.0" 200 2326
+const accessLog = `203.0.113.9 - frank [10/Oct/2025:13:55:36 -0700] ` +
+	`"GET /a.gif?x=1 HTTP/1.0" 200 2326
 2001:db8::7 - - [10/Oct/2025:13:55:36 -0700] "POST /login HTTP/1.1" 401 - ` +
 	`"https://example.org/\"q\"" "curl/8 \"x\" y"
 
