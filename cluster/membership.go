@@ -8,6 +8,7 @@ import (
 	"unicode"
 
 	"penstock/cluster/ownership"
+	"penstock/limiter"
 )
 
 // Membership is a node's part in the list of members that they agree on.
@@ -154,6 +155,9 @@ func (m Membership) electAnew() {
 func (m Membership) Entered() bool {
 	return m.a.entered.Load() && m.a.Agreed() != nil && m.a.Deciding()
 }
+
+// Until is when the node's right to decide ends, by its clock, if nothing renews it.
+func (m Membership) Until() limiter.Instant { return limiter.Instant(m.a.until.Load()) }
 
 // LineUp notes that the process of some boot has opened a stream to this node. ended must be called
 // at its end: a process is gone if its own stream has ended and its address refuses, and not if a

@@ -146,6 +146,7 @@ func (ps *partitions) enterLocked(p int, to partState) {
 		ps.given.Add(1)
 	}
 	if held := to == partHeld; ps.held[p].Swap(held) != held {
+		ps.stats.Shifted.Add(1)
 		if held {
 			ps.n.Add(1)
 		} else {

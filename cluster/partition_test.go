@@ -8,7 +8,7 @@ func TestStatesOfAPartition(t *testing.T) {
 	all := []partState{partNone, partCopied, partHeld, partGiving}
 	for _, from := range all {
 		for _, to := range all {
-			ps := partitions{list: make([]part, 1)}
+			ps := partitions{self: new(self), list: make([]part, 1)}
 			ps.enterLocked(0, partHeld) // from which there is a way to all but none
 			if from == partNone {
 				ps.enterLocked(0, partCopied)

@@ -54,6 +54,7 @@ type Stats struct {
 	Received  atomic.Uint64 // held because the former holder has given them
 	Given     atomic.Uint64 // given to others
 	TakenOver atomic.Uint64 // of Claimed: the holder was gone, and had given a copy here
+	Shifted   atomic.Uint64 // times that this node began or ceased to decide for a partition
 	// times that this node has stopped deciding, because it was stopped or cut off
 	Fenced atomic.Uint64
 

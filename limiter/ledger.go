@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -21,6 +22,8 @@ type Ledger struct {
 	settled  []HoldID // not open any more, oldest first
 	changed  []*Hold
 	tracking bool
+
+	changes atomic.Uint64 // of what Get, On and Each tell; see Changes
 }
 
 // holders are all holders, all of a limit, or one of them.
@@ -156,6 +159,7 @@ func (b *Ledger) Extend(
 	d = b.table.Peek(now, h.Limit, h.Key, h.hash, 0)
 	if d.Hold = h.State; h.State == HoldOpen && !d.Closed && h.Deadline < now.Add(ttl) {
 		h.Deadline, h.stored = now.Add(ttl), false
+		b.changes.Add(1)
 		b.tellLocked(h)
 	}
 	return d
@@ -194,12 +198,14 @@ func (b *Ledger) closeLocked(now Instant, h *Hold, state HoldState, used int64) 
 
 // endLocked makes h a hold that is not open any more, and is remembered for a while.
 func (b *Ledger) endLocked(now Instant, h *Hold, state HoldState) {
+	b.changes.Add(1)
 	b.countLocked(h, -1)
 	h.State, h.forget = state, now.Add(HoldRemembered)
 	b.settled = append(b.settled, h.ID)
 }
 
 func (b *Ledger) addLocked(h *Hold) {
+	b.changes.Add(1)
 	b.holds[h.ID] = h
 	if h.State == HoldOpen {
 		b.countLocked(h, 1)
@@ -259,6 +265,7 @@ func (b *Ledger) forgetLocked(now Instant) {
 			break
 		}
 		if h != nil && h.State != HoldOpen {
+			b.changes.Add(1)
 			delete(b.holds, h.ID)
 		}
 		b.settled = b.settled[1:]
@@ -286,8 +293,12 @@ func (b *Ledger) dropLocked(h *Hold) {
 		b.countLocked(h, -1)
 		b.table.adjustReserved(h.Limit, h.Key, h.hash, -h.Units)
 	}
+	b.changes.Add(1)
 	delete(b.holds, h.ID)
 }
+
+// Changes grows with every change of a hold: so two equal counts say that nothing has changed.
+func (b *Ledger) Changes() uint64 { return b.changes.Load() }
 
 // Get is a copy of the hold of that id, as far as one is open, or remembered.
 func (b *Ledger) Get(id HoldID) (h Hold, found bool) {

@@ -108,6 +108,7 @@ func (b *Ledger) merge(now Instant, h *Hold, stored bool) (taken bool) {
 	case h.State != HoldOpen:
 		b.endedElsewhereLocked(now, own, h)
 	case h.Deadline > own.Deadline:
+		b.changes.Add(1)
 		own.Deadline = h.Deadline // due finds it when the old one comes
 	}
 	return true

@@ -94,6 +94,7 @@ func (p *process) look() {
 	w.trace.add(happening{at: w.now, kind: looks, node: p.machine, seq: v.RingHash()})
 	w.faults.Views++
 	p.node.SetView(v)
+	p.states()
 }
 
 // view is the View of p. Most machines mostly know the same, and share it.
@@ -274,6 +275,7 @@ func (m *machine) depart(p *process) {
 		p.departed = true
 		w.tell(p, cluster.StateLeaving, false)
 		p.node.Stop()
+		p.states()
 		if w.plan.machines[m.index].disk {
 			p.save()
 		}

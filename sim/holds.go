@@ -217,7 +217,7 @@ func (j *judge) opens(p *process, it *heldAsk, got limiter.Decision) {
 		units = got.Drained
 	}
 	granted := got.Hold == limiter.HoldOpen && units > 0
-	if h, found := p.node.Book().Get(limiter.HoldID(it.id)); granted && found &&
+	if h, found := p.stated.ledger.get(it.id); granted && found &&
 		h.State != limiter.HoldOpen && a.held.find(it.id) == nil {
 		// what it answered when it opened that for itself, which nobody saw, and which is over
 		return
@@ -237,7 +237,7 @@ func (j *judge) opens(p *process, it *heldAsk, got limiter.Decision) {
 	x := &holding{id: it.id, account: a, units: units, release: !it.hold.Charge &&
 		a.spec.Unsettled == limiter.UnsettledRelease || a.spec.Algorithm == limiter.Concurrency}
 	x.until = p.time.when(now.Add(it.hold.TTL))
-	if h, found := p.node.Book().Get(limiter.HoldID(it.id)); unseen && found {
+	if h, found := p.stated.ledger.get(it.id); unseen && found {
 		x.until = min(x.until, p.time.when(h.Deadline)) // its time runs since it was opened
 	}
 	if it.op == cluster.OpReserve {
@@ -396,8 +396,11 @@ func (j *judge) closes(p *process, x *holding, used int64) {
 	}
 	// charged: what there was no room for is not, and how much room there was is known in between
 	surely := used
-	full := (r.isBlind() || j.inDoubt(a)) && p.node.Table().Peek(now, a.limit, a.key, a.hash,
-		0).Remaining == 0
+	full := false
+	if r.isBlind() || j.inDoubt(a) {
+		h, _ := p.stated.ledger.get(x.id)
+		full = h.exhausted
+	}
 	if full && r.strict == nil {
 		r.strict = r.loose.copy()
 	}

@@ -17,7 +17,7 @@ func (j *judge) looksAtHolds(p *process) {
 	}
 	for i := 0; i < len(j.books.open); i++ { // backwards would see them in another order
 		x := j.books.open[i]
-		if a := x.account; p.node.Holds(a.hash) {
+		if a := x.account; p.saysItDecides(a.hash) {
 			j.bring(a, p)
 			j.meetHold(p, x)
 			if x.ended {
@@ -42,7 +42,7 @@ func (j *judge) meetHold(p *process, x *holding) {
 	if slices.Contains(j.books.batch, x.id) {
 		return
 	}
-	h, found := p.node.Book().Get(limiter.HoldID(x.id))
+	h, found := p.stated.ledger.get(x.id)
 	switch {
 	case !found && (x.lost || j.inDoubt(a)):
 		if b := a.held.borrowed[x.node]; b != nil {
@@ -92,7 +92,7 @@ func (j *judge) adopts(p *process, a *account) (found bool) {
 	if j.world.plan.quiet() { // nobody who decides ever has to ask
 		return false
 	}
-	for _, h := range p.node.Book().On(a.limit, a.key) {
+	for _, h := range p.stated.ledger.open(a.spec.Name, a.key) {
 		id := cluster.ID(h.ID)
 		m := j.world.byID[h.Holder]
 		if a.held.find(id) != nil || m == nil || m.process == nil || j.books.over[id] {
@@ -150,12 +150,12 @@ func (j *judge) runOut() {
 			continue
 		}
 		for _, a := range j.order {
-			if a.held == nil || !p.node.Holds(a.hash) {
+			if a.held == nil || !p.saysItDecides(a.hash) {
 				continue
 			}
 			j.checked[aside]++
 			j.meetHolds(p, a)
-			if list := p.node.Book().On(a.limit, a.key); len(list) > 0 {
+			if list := p.stated.ledger.open(a.spec.Name, a.key); len(list) > 0 {
 				j.fail(aside, "in the end %s still has hold %s of %d of %s under %s", p.machine.id,
 					idText(cluster.ID(list[0].ID)), list[0].Units, keyText(a.key), a.spec.Name)
 			}

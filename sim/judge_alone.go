@@ -151,7 +151,7 @@ func (j *judge) holderIsUnheardOf(h *hearing, a *account) bool {
 	}
 	k := j.world.plan.partition(a.hash)
 	for _, m := range j.world.machines {
-		if q := m.process; q != nil && q.node.HoldsPartition(k) {
+		if q := m.process; q != nil && q.stated.decidesFor(k) {
 			return !slices.ContainsFunc(h.view.Members, func(x cluster.Member) bool {
 				return x.Boot == q.boot
 			})
@@ -167,7 +167,7 @@ func (j *judge) hurried(h *hearing, a *account) bool {
 	k, p := j.world.plan.partition(a.hash), h.process
 	moving := j.gifts[k] >= h.began || j.claims[k] >= h.began || !j.ownerHolds(p, a, k) ||
 		!slices.ContainsFunc(j.world.machines, func(m *machine) bool {
-			return m.process != nil && m.process.node.HoldsPartition(k)
+			return m.process != nil && m.process.stated.decidesFor(k)
 		})
 	left := time.Duration(h.question.Deadline - p.now())
 	return moving && h.request.patience < waitsFor+2*j.world.plan.weather.far &&
@@ -213,13 +213,13 @@ func (j *judge) tooShort(h *hearing, ways int) bool {
 // ownerHolds reports whether the owner of a in the eyes of p holds its partition k: who does not
 // names who does, and asking that one takes a round trip more.
 func (j *judge) ownerHolds(p *process, a *account, k int) bool {
-	v := p.node.View()
+	v := p.stated.view
 	o := v.Owner(a.hash)
 	if o < 0 {
 		return false
 	}
 	m := j.world.byID[v.Members[o].ID]
-	return m != nil && m.process != nil && m.process.node.HoldsPartition(k)
+	return m != nil && m.process != nil && m.process.stated.decidesFor(k)
 }
 
 // waitsFor is how long a check waits for a handover, if its client does.

@@ -39,7 +39,7 @@ func (j *judge) opened(h *hearing, p *process, r *request, q *cluster.Request,
 ) {
 	*h = hearing{
 		process: p, request: r, question: q, out: out, began: j.world.now,
-		view: p.node.View(), decided: h.decided[:0], retried: h.retried[:0],
+		view: p.stated.view, decided: h.decided[:0], retried: h.retried[:0],
 	}
 	j.requests.Visits++
 	for i := range r.items {

@@ -75,7 +75,7 @@ func (j *judge) dies(p *process) {
 }
 
 // gaveAll reports whether p leaves, and has nothing any more that it could tell.
-func (p *process) gaveAll() bool { return p.leaving && p.node.Held() == 0 }
+func (p *process) gaveAll() bool { return p.leaving && p.stated.held == 0 }
 
 // linesChange notes that a line was cut or mended. Many mostly are at once, so what follows from it
 // is worked out when something else happens.

@@ -23,7 +23,7 @@ type tenure struct {
 // answers with less than the full promise.
 func (j *judge) mayDecide(p *process, a *account, doubt bool) {
 	j.checked[owned]++
-	if !p.node.Holds(a.hash) {
+	if !p.saysItDecides(a.hash) {
 		j.fail(owned, "%s decides on %s without holding it", p.machine.id, keyText(a.key))
 	}
 	k := j.world.plan.partition(a.hash)
@@ -50,7 +50,7 @@ func (j *judge) mayDecide(p *process, a *account, doubt bool) {
 		return
 	}
 	for _, m := range j.world.machines {
-		if q := m.process; q == nil || q == p || m.frozen || !q.node.Holds(a.hash) {
+		if q := m.process; q == nil || q == p || m.frozen || !q.saysItDecides(a.hash) {
 			continue
 		} else if of <= 2 {
 			j.allowed.used[bothOfPair]++
@@ -74,7 +74,7 @@ func (j *judge) holdsNow(k int, p *process) {
 
 // beginnings is how often p has begun to hold a partition.
 func beginnings(p *process) uint64 {
-	return p.node.Stats().Claimed.Load() + p.node.Stats().Received.Load()
+	return p.stated.begun
 }
 
 // looksAround reports whether it is time to look at who else holds the key of a. In a small world
@@ -122,20 +122,20 @@ func (j *judge) converged(last bool) bool {
 		case p == nil:
 		case first == nil:
 			first = p
-		case !slices.EqualFunc(p.node.View().Members, first.node.View().Members, sameMember):
+		case !slices.EqualFunc(p.stated.view.Members, first.stated.view.Members, sameMember):
 			return last && j.apart("%s and %s see different members: %v, and %v", first.machine.id,
-				p.machine.id, first.node.View().Members, p.node.View().Members)
+				p.machine.id, first.stated.view.Members, p.stated.view.Members)
 		}
 	}
-	if first == nil || first.node.View().Ring == nil {
+	if first == nil || first.stated.view.Ring == nil {
 		return true
 	}
 	j.checked[agreed]++
-	v := first.node.View()
+	v := first.stated.view
 	for k := range ring.Partitions {
 		owner := v.Ring.Members()[v.Ring.Owner(k)]
 		for _, m := range w.machines {
-			if m.process != nil && m.process.node.HoldsPartition(k) != (m.id == owner) {
+			if m.process != nil && m.process.stated.decidesFor(k) != (m.id == owner) {
 				return last && j.apart("partition %d is %s's, and it is %t that %s holds it", k,
 					owner, m.id != owner, m.id)
 			}

@@ -27,34 +27,31 @@ func (j *judge) atRest() {
 	}
 }
 
-// counters are what the table of p holds for an account. The right to decide runs out when all
-// timers have stopped, so the table itself would answer for nothing.
+// counters are what p has said that its table holds for an account. The right to decide runs out
+// when all timers have stopped, so the table itself would answer for nothing.
 func (j *judge) counters(p *process) func(*account) limiter.Decision {
 	now, found := p.now(), make(map[*account]limiter.Decision)
-	p.node.Table().Each(now, func(l *limiter.Limit, key string, _ []int64,
-		d limiter.Decision,
-	) bool {
-		if a := j.accounts[l.Name][key]; a != nil {
-			found[a] = d
+	for i := range p.counters {
+		c := &p.counters[i]
+		if a := j.accounts[c.limit][c.key]; a != nil {
+			found[a] = c.decision
 		}
-		return true
-	})
-	empty := limiter.NewTable(limiter.TableConfig{Bytes: 1 << 16})
+	}
 	return func(a *account) limiter.Decision {
 		if d, has := found[a]; has {
 			return d
 		}
-		return empty.Peek(now, a.limit, a.key, a.hash, 0)
+		return new(naiveState).peek(now, a.spec, 0)
 	}
 }
 
 // audit compares the table of p with the reference: what p decides for has to be there; and nothing
 // else may be.
 func (j *judge) audit(p *process) {
-	now, table := p.now(), p.node.Table()
+	now := p.now()
 	held := j.counters(p)
 	for _, a := range j.order {
-		if !p.node.HoldsPartition(j.world.plan.partition(a.hash)) {
+		if !p.stated.decidesFor(j.world.plan.partition(a.hash)) {
 			continue
 		}
 		j.checked[kept]++
@@ -88,15 +85,16 @@ func (j *judge) audit(p *process) {
 			p.machine.id, keyText(a.key), a.spec.Name, decisionText(got), decisionText(loose))
 		return
 	}
-	table.Each(now, func(l *limiter.Limit, key string, _ []int64, d limiter.Decision) bool {
+	for i := range p.counters {
+		c := &p.counters[i]
 		j.checked[kept]++
-		name, _, _ := strings.Cut(l.Name, "\x00") // a share's name goes on after the limit's
-		a := j.accounts[name][key]
-		if a == nil {
-			j.fail(kept, "the table of %s holds for %s under %q, which nobody has charged there:\n  %s", p.machine.id, keyText(key), l.Name, decisionText(d))
+		name, _, _ := strings.Cut(c.limit, "\x00") // a share's name goes on after the limit's
+		if a := j.accounts[name][c.key]; a == nil {
+			j.fail(kept, "the table of %s holds for %s under %q, which nobody has charged there:\n  %s",
+				p.machine.id, keyText(c.key), c.limit, decisionText(c.decision))
+			return
 		}
-		return j.failure == nil
-	})
+	}
 }
 
 // restless says that the world goes on and on.

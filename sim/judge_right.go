@@ -49,7 +49,7 @@ func (j *judge) isTold(p *process, w *cluster.Words) {
 
 // rightOf is what is known of p by now.
 func (j *judge) rightOf(p *process) *right {
-	c, config := p.right, p.node.Agreed()
+	c, config := p.right, p.stated.agreed
 	if c == nil {
 		c = &right{
 			acked:  make(map[ownership.Epoch]map[ownership.Boot]limiter.Instant),
@@ -106,7 +106,7 @@ func (c *right) leaves() bool {
 // it. A pair that has parted is one of two voters: one that leaves has no vote, whichever half has
 // taken it along.
 func (j *judge) hasRight(p *process, a *account) (members int) {
-	config := p.node.Agreed()
+	config := p.stated.agreed
 	if config == nil {
 		j.fail(owned, "%s decides on %s, and is a member of no configuration", p.machine.id,
 			keyText(a.key))
@@ -130,8 +130,8 @@ func (j *judge) hasRight(p *process, a *account) (members int) {
 // tell from outside which of the two it is. shares is in how many it must split a limit at least.
 func (j *judge) standing(h *hearing) (onError bool, shares int) {
 	p := h.process
-	active := min(h.view.Active(), p.node.View().Active())
-	config := p.node.Agreed()
+	active := min(h.view.Active(), p.stated.view.Active())
+	config := p.stated.agreed
 	if p.machine.role == cluster.RoleAgent || config == nil {
 		return true, min(active, 1)
 	}

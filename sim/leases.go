@@ -87,7 +87,7 @@ func (j *judge) mayLend(p *process, a *account, b *borrowed) bool {
 // does now, and at p itself, which may be giving it away.
 func (j *judge) adoptAll(p *process, a *account) {
 	for _, m := range j.world.machines {
-		if m.process != nil && (m.process == p || m.process.node.Holds(a.hash)) {
+		if m.process != nil && (m.process == p || m.process.saysItDecides(a.hash)) {
 			j.adopts(m.process, a)
 		}
 	}

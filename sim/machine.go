@@ -46,6 +46,8 @@ type process struct {
 	fading   []fading   // when what it charged may be forgotten, likewise
 	received map[limiter.Spec]*limiter.Limit
 	latest   map[*limiter.Limit]*limiter.Limit // some of received, by what came
+	stated   statement                         // what the node has said of itself last
+	counters []counter                         // that it has in the end
 	dead     bool
 	departed bool          // dead, and has left nothing behind
 	leaving  bool          // it says goodbye
@@ -121,6 +123,7 @@ func (m *machine) boot() {
 		p.keepSaving()
 	}
 	node.Start()
+	p.states()
 }
 
 // electorate are the machines that found a cluster with m, if there is none: those that are there,

@@ -298,9 +298,11 @@ func (d *delivery) happen() {
 	} else {
 		answer = p.door.Deliver(ask)
 	}
+	p.states()
 	w.judge.delivered(l.from, p, &l.ask, d.deadline, answer)
 	if ask.Waits() || p.node.MustNotify(ask, answer) {
 		p.node.Confirm(ask, answer)
+		p.states()
 		w.judge.confirmed(p, &l.ask, answer)
 	}
 	erase()

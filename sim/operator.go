@@ -23,7 +23,8 @@ func (w *world) recovers() {
 		if len(agreed.Lost()) == 0 || w.hasMost(m.process.node.Agreed()) {
 			continue
 		}
-		if w.recovered = agreed.Recover() == nil; w.recovered {
+		w.recovered = agreed.Recover() == nil
+		if m.process.states(); w.recovered {
 			w.judge.allowed.used[byOperator]++
 			w.agreeBy = w.now + agreesWithin
 		}

@@ -22,7 +22,7 @@ func (j *judge) bring(a *account, p *process) {
 	}
 	switch {
 	case before == nil, before == p && j.gifts[j.world.plan.partition(a.hash)] <= r.last &&
-		p.node.Stats().Fenced.Load() == r.fences:
+		p.stated.fenced == r.fences:
 	default:
 		j.allowed.of[anyMove]++
 		st, lost, counted := j.found(a, p)
@@ -51,7 +51,7 @@ func (j *judge) bring(a *account, p *process) {
 			r.goBlind(p, now, forgets(a.spec))
 		}
 	}
-	r.last, r.fences = now, p.node.Stats().Fenced.Load()
+	r.last, r.fences = now, p.stated.fenced
 }
 
 // carry lays the reference on the clock of p.
@@ -223,7 +223,7 @@ func (j *judge) unheard(a *account, before *process) int64 {
 	r, now := &a.reference, j.world.now
 	since, clean := j.strike(before, r.last)
 	if !clean || j.world.plan.copies == ownership.NoCopies ||
-		before.node.View().Active() < 2 || // it had no heir
+		before.stated.view.Active() < 2 || // it had no heir
 		refusalsCount(a.spec) { // nobody knows what of these
 		return a.limit.Capacity()
 	}
@@ -294,7 +294,7 @@ func (j *judge) moved(from, p *process, m *cluster.Move) {
 	}
 	for _, g := range m.Gift {
 		j.gifts[g], j.givers[g] = j.world.now, from
-		if p.node.HoldsPartition(int(g)) {
+		if p.stated.decidesFor(int(g)) {
 			// who gives it has taken it over, and decided nothing since
 			if j.holders[g] != from && j.holders[g] != p && j.holders[g] != nil {
 				j.claims[g] = j.world.now

@@ -26,7 +26,7 @@ func (j *judge) keep(a *account, before *process) {
 		return
 	}
 	r.others = slices.DeleteFunc(r.others, func(x ownCount) bool { return x.process == before })
-	if j.givers[k] == before && j.gifts[k] > r.last && !before.node.Holds(a.hash) {
+	if j.givers[k] == before && j.gifts[k] > r.last && !before.saysItDecides(a.hash) {
 		return
 	}
 	st := r.loose
@@ -81,12 +81,12 @@ func (j *judge) meets(from, p *process, m *cluster.Move) {
 	}
 	for i := range m.Entries {
 		a := j.accounts[m.Entries[i].Limit.Name][m.Entries[i].Key]
-		if a == nil || a.reference.by != p || !p.node.Holds(a.hash) {
+		if a == nil || a.reference.by != p || !p.saysItDecides(a.hash) {
 			continue
 		}
 		r, at := &a.reference, p.now()
 		k := slices.IndexFunc(r.others, func(x ownCount) bool { return x.process == from })
-		if k < 0 && !from.node.Holds(a.hash) &&
+		if k < 0 && !from.saysItDecides(a.hash) &&
 			!slices.Contains(m.Gift, uint16(j.world.plan.partition(a.hash))) {
 			continue
 		}

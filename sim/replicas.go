@@ -50,7 +50,7 @@ func (j *judge) decidesReplica(p *process, a *account, it *cluster.Item, d *clus
 ) {
 	r, now, s := a.replica, p.now(), a.spec
 	j.checked[marked]++
-	if bound := int64(len(p.node.View().Members)-1) * a.limit.Capacity(); d.Bound != bound ||
+	if bound := int64(len(p.stated.view.Members)-1) * a.limit.Capacity(); d.Bound != bound ||
 		d.Degraded {
 		j.fail(marked, "%s decides on %s under %s, which is replicated, and states a bound of %d where it is %d", p.machine.id, keyText(a.key), s.Name, d.Bound, bound)
 	}

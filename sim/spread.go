@@ -105,7 +105,7 @@ func (j *judge) setsAside(p *process, it *asked, got limiter.Decision) {
 	if j.granted.allowed(id) { // it was asked once more
 		return
 	}
-	if h, found := p.node.Book().Get(limiter.HoldID(it.id)); got.Allowed && found &&
+	if h, found := p.stated.ledger.get(it.id); got.Allowed && found &&
 		h.State != limiter.HoldOpen {
 		// what it answered to itself, before it tried again under another id, which nobody saw, and
 		// which is over

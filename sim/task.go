@@ -91,6 +91,7 @@ func (ts *tasks) last(p *process, job happens) {
 // left notes that a task of p is done or waits for the first time.
 func (ts *tasks) left(p *process) {
 	ts.running = nil
+	p.states()
 	j := p.machine.world.judge // a node may have settled something with itself
 	j.settling(nil, nil)
 	j.looksAtHolds(p)
@@ -130,6 +131,7 @@ func (ts *tasks) wait() {
 		panic("sim: Network.Call in a job that was said never to wait")
 	}
 	if t.hearing != nil {
+		t.process.states()
 		t.process.machine.world.judge.observe(t.hearing)
 	}
 	ts.waiting++

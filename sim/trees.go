@@ -2,7 +2,6 @@ package sim
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"penstock/cluster"
@@ -323,14 +322,12 @@ func (t *treeJudge) lone(f fault) bool {
 func (t *treeJudge) audit(p *process) {
 	j := t.judge
 	counted := make(map[naiveKey]limiter.Decision)
-	p.node.Table().Each(p.now(), func(
-		l *limiter.Limit, key string, _ []int64, d limiter.Decision,
-	) bool {
-		counted[naiveKey{l.Name, strings.Clone(key)}] = d
-		return true
-	})
+	for i := range p.counters {
+		c := &p.counters[i]
+		counted[naiveKey{c.limit, c.key}] = c.decision
+	}
 	for _, l := range t.order {
-		if !l.whole() || !p.node.HoldsPartition(j.world.plan.partition(limiter.Hash(l.key))) {
+		if !l.whole() || !p.stated.decidesFor(ring.Partition(limiter.Hash(l.key))) {
 			continue
 		}
 		j.checked[kept]++

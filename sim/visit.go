@@ -78,6 +78,7 @@ func (v *visit) happen() {
 	task.hearing = w.judge.seenFromInside(h)
 	err := p.door.Check(q, v.out)
 	task.hearing = nil
+	p.states()
 	for i := range min(len(q.Items), len(v.out)) { // a planted fault may have taken some
 		if err == nil {
 			q.Items[i].ID = v.out[i].ID // what was asked, as the node named it

@@ -157,6 +157,11 @@ func (w *world) step() bool {
 	}
 	at, what, ok := w.schedule.next()
 	if !ok {
+		for _, m := range w.machines {
+			if m.process != nil {
+				m.process.takeStock()
+			}
+		}
 		w.judge.atRest()
 		return false
 	}
@@ -211,6 +216,7 @@ func (w *world) stop() {
 	for _, m := range w.machines {
 		if m.process != nil {
 			m.process.node.Stop()
+			m.process.states()
 		}
 	}
 }

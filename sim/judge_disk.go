@@ -1,0 +1,115 @@
+package sim
+
+import (
+	"slices"
+	"time"
+
+	"penstock/ring"
+)
+
+// What a file says is not lost: a node that starts with one knows what was charged before it was
+// written, and may be short of what came later.
+
+// decidedBy are the accounts of which p knows all that was charged: those that it holds, and that
+// it was the last to decide on.
+func (j *judge) decidedBy(p *process) map[*account]bool {
+	of := make(map[*account]bool)
+	for _, a := range j.order {
+		if a.reference.by == p && p.saysItDecides(a.hash) {
+			of[a] = true
+		}
+	}
+	return of
+}
+
+// comesBack notes that somebody has started from f. What was charged by then, and given back since,
+// may count again wherever the copy gets; and clocks lay windows anew. Nobody sees when it gets
+// there, so until then nothing is said to be due to clients; that no more is admitted than may be
+// is judged as ever.
+func (j *judge) comesBack(f *file) {
+	w := j.world
+	until := w.now
+	if n := len(w.plan.faults); n > 0 {
+		until = max(until, w.plan.faults[n-1].at)
+	}
+	until += 3 * longCarriage
+	if len(w.machines) > 1 {
+		j.backBy = max(j.backBy, until)
+	}
+	for _, a := range j.order {
+		r := &a.reference
+		back := slices.ContainsFunc(r.past, func(x charged) bool {
+			return x.cost < 0 && x.at >= f.written
+		})
+		if r.by != nil && (back || len(w.machines) > 1) {
+			r.goBlind(r.by, until, forgets(a.spec))
+		}
+	}
+}
+
+// unsaved is how much may be unknown to p, who goes on after before, for the file that it goes by
+// is short of it: what was charged since that was written. It is at most a capacity; and as much
+// where p may have lost what it had from its file, or others know better than the judge: if
+// refusals have a price, if the key was not decided on by who wrote it, if p has been given the
+// key's partition by somebody, or if anybody has gone down since p began.
+func (j *judge) unsaved(a *account, before, p *process) int64 {
+	f, r := p.restored, &a.reference
+	if f != nil && !f.of[a] && j.waitsForDisk(p, before.machine, j.world.plan.partition(a.hash)) {
+		f = before.machine.disk
+		if q := before.machine.process; q != nil {
+			f = q.restored
+		}
+	}
+	if f == nil || j.world.wentDown >= p.began || refusalsCount(a.spec) || r.cut >= f.written ||
+		r.cut != 0 && !f.of[a] || !owns(p, a) {
+		return a.limit.Capacity()
+	}
+	var since int64
+	for _, x := range r.past {
+		switch {
+		case x.at >= f.written: // at the same instant, before or after
+			since += max(0, x.cost)
+		case !f.of[a]:
+			return a.limit.Capacity()
+		}
+	}
+	for _, x := range r.debts { // they are charged like all else, and no decision
+		if x.at >= f.written {
+			since += x.cost
+		}
+	}
+	since += r.ownDebts(before, f.written)
+	return min(since, a.limit.Capacity())
+}
+
+// waitsForDisk reports whether p must know what another machine has written down before it decides
+// on a partition: all nodes were down, that one is named by p's own file, and it came back so
+// early, and with nothing in the way since, that p has heard of it before it gave up. (Else p must
+// not decide yet, if it has not waited for so long.) And nobody has given p the partition, who may
+// have known less.
+func (j *judge) waitsForDisk(p *process, m *machine, partition int) bool {
+	w := j.world
+	if w.allDown != w.wentDown || j.gifts[partition] >= p.began || m == p.machine ||
+		!slices.Contains(p.restored.named, m.id) {
+		return false
+	}
+	if w.now < p.began+awaitLasts {
+		return true
+	}
+	disturbed := w.plan.weather.loss > 0 || slices.ContainsFunc(w.plan.faults, func(f fault) bool {
+		return f.at >= w.allDown-w.plan.gossip.spread && f.at <= w.now && f.kind != boots
+	})
+	return !disturbed && m.process != nil &&
+		m.process.began+w.plan.gossip.spread+time.Second < p.began+awaitLasts
+}
+
+// awaitLasts is how long a node waits for those that its file names, and a little less: by a clock
+// that gains.
+const awaitLasts = 10*time.Second - 10*time.Millisecond
+
+// owns reports whether a's key belongs to p by its View: then nobody else is sent what it was
+// started with.
+func owns(p *process, a *account) bool {
+	v := p.stated.view
+	return v.Owner(a.hash) == v.Self
+}
