@@ -1,58 +1,34 @@
 // Package gossip turns what memberlist hears into cluster.Views. Follow one node from start to end:
 //
 //  1. Start opens the gossip address and is at once alone in its own View, JOINING. What others
-//
-// must know about it (its
-//
-//	boot, its addresses, role and state) travels as a small record, its meta, with every message
-//
-// about it.
+//     must know about it (its boot, its addresses, role and state) travels as a small record, its
+//     meta, with every message about it.
 //  2. The reconnector knocks at the seeds, forever and looking their names up again each time,
-//
-// until another member is
-//
-//	known. Only then may the node become ACTIVE: a node that reaches nobody must not found a
-//
-// cluster of its own.
+//     until another member is known. Only then may the node become ACTIVE: a node that reaches no
+//     other one must not found a cluster of its own.
 //  3. memberlist calls back for every member that joins, changes or dies. The callbacks run under
-//
-// the library's lock, so
-//
-//	they only copy the record into the roster and ring a bell. One goroutine answers the bell: it
-//
-// makes a View of the
-//
-//	whole roster, never of the event, so that no order or loss of events can make it wrong. A
-//
-// death, and a
-//
-//	node that is LEAVING, make one at once; joins and other changes wait a moment for more, which
-//
-// a restart brings.
-//
-//	   News are told at once, and a few times more; while there are none, the library gossips
-//	   seldom (stir.go).
-//	4. The library never heals a partition once both sides have declared each other dead. The
-//
-// reconnector does: every
-//
-//	few seconds it knocks at some of the members that have died without saying goodbye, and at a
-//
-// seed it misses.
+//     the library's lock, so they only copy the record into the roster and ring a bell. One
+//     goroutine answers the bell (views.go): it makes a View of the whole roster, never of the
+//     event, so that no order or loss of events can make it wrong. A death, and a node that is
+//     LEAVING, make one at once; joins and other changes wait a moment for more, which a restart
+//     brings. News are told at once, and a few times more; while there are none, the library
+//     gossips seldom (stir.go).
+//  4. The library never heals a partition once both sides have declared each other dead. The
+//     reconnector does: every few seconds it knocks at some of the members that have died without
+//     saying goodbye, and at a seed that it misses.
 //  5. SetState(LEAVING) takes the node out of every ring while it still answers; Leave says
-//
-// goodbye; Close stops.
+//     goodbye; Close stops (state.go).
 //
 // A node is known to the library as "id/boot", so a restart is a new node to it and is never
 // mistaken for the old one. In a View there is one member per id: a second process of a name is
 // refused while the first one answers, wherever and whenever the two learn of each other
 // (contest.go, Config.OnConflict).
 //
-// The library trusts whoever holds the label and, if there are any, a key: it is no defence against
-// a member that lies.
+// The library trusts every process that has the label and, if there are any, a key: it is no
+// defence against a member that lies.
 //
-// Not built yet: remembering members over a restart of the whole
-// cluster (the seeds must be there); comparing ring hashes with every probe.
+// Not built yet: remembering members over a restart of the whole cluster (the seeds must be there);
+// comparing ring hashes with every probe.
 package gossip
 
 import (
