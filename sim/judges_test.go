@@ -22,8 +22,9 @@ import (
 // are judges, or help them: they read what a process has written down (statement.go).
 var speakers = map[string]string{
 	"disk.go":      "a process writes its file and starts with one, as the program does",
-	"gossip.go":    "a process is given Views, and leaves when it holds nothing any more",
+	"gossip.go":    "a process is given Views",
 	"machine.go":   "a process makes its node",
+	"members.go":   "a node is ACTIVE when it decides, and leaves when it holds nothing any more",
 	"network.go":   "a process hands messages to its node",
 	"operator.go":  "an operator asks a node, and has it recover",
 	"statement.go": "a process writes down what its node says of itself",

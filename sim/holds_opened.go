@@ -1,0 +1,145 @@
+package sim
+
+import (
+	"penstock/cluster"
+	"penstock/limiter"
+)
+
+// opens follows a reservation or a lease.
+func (j *judge) opens(p *process, it *heldAsk, got limiter.Decision) {
+	a, now := it.account, p.now()
+	units := it.cost
+	if it.op == cluster.OpLease {
+		units = got.Drained
+	}
+	granted := got.Hold == limiter.HoldOpen && units > 0
+	if h, found := p.stated.ledger.get(it.id); granted && found &&
+		h.State != limiter.HoldOpen && a.held.find(it.id) == nil {
+		// what it answered when it opened that for itself, which nobody saw, and which is over
+		return
+	}
+	if j.opensNothing(p, it, units, granted, got) {
+		return
+	}
+	// it may have opened what it had promised before, and says so again
+	unseen := granted && j.books.alone[promised{p, it.id}]
+	if !unseen {
+		j.grants(p, it, units, granted, got)
+	}
+	if !granted {
+		j.leftBeside(p, it, got)
+		return
+	}
+	x := &holding{id: it.id, account: a, units: units, release: !it.hold.Charge &&
+		a.spec.Unsettled == limiter.UnsettledRelease || a.spec.Algorithm == limiter.Concurrency}
+	x.until = p.time.when(now.Add(it.hold.TTL))
+	if h, found := p.stated.ledger.get(it.id); unseen && found {
+		x.until = min(x.until, p.time.when(h.Deadline)) // its time runs since it was opened
+	}
+	if it.op == cluster.OpReserve {
+		j.books.report.Opened++
+	} else {
+		j.books.report.Leases++
+		x.node, x.release = it.from, false
+		// who asks may only have sent it on
+		if m := j.world.byID[it.hold.Holder]; m != nil && m.process != nil {
+			x.node = m.process
+		}
+	}
+	a.held.open = append(a.held.open, x)
+	j.books.open = append(j.books.open, x)
+	if !unseen {
+		j.leftBeside(p, it, got)
+	}
+}
+
+// opensNothing follows an answer that neither opens a hold nor tells how much room there is, and
+// finds those that may not be.
+func (j *judge) opensNothing(p *process, it *heldAsk, units int64, granted bool,
+	got limiter.Decision,
+) bool {
+	a := it.account
+	switch x := a.held.find(it.id); {
+	case granted && x != nil && x.units == units: // it has it already
+	case granted && x != nil:
+		j.fail(aside, "%s sets %d of %s under %s aside for hold %s, which has %d already",
+			p.machine.id, units, keyText(a.key), a.spec.Name, idText(it.id), x.units)
+	case granted && j.books.over[it.id] && !j.inDoubt(a):
+		j.fail(aside, "%s sets %d of %s under %s aside for hold %s, which is over", p.machine.id,
+			units, keyText(a.key), a.spec.Name, idText(it.id))
+	case granted && units > it.cost:
+		j.fail(aside, "%s sets %d of %s under %s aside where %d were asked for", p.machine.id,
+			units, keyText(a.key), a.spec.Name, it.cost)
+	case got.Hold > limiter.HoldOpen && got.Hold != limiter.HoldInTheWay:
+		// for reasons that no reference knows
+	case it.op == cluster.OpLease && !granted: // what is not lent may be there all the same
+		j.leftBeside(p, it, got)
+	case it.fallen:
+	default:
+		return false
+	}
+	return true
+}
+
+// grants checks whether what p has granted, or refused, is what the reference says beside all that
+// is set aside.
+func (j *judge) grants(p *process, it *heldAsk, cost int64, granted bool, got limiter.Decision) {
+	a, now := it.account, p.now()
+	r, s := &a.reference, a.spec
+	low, high := a.held.sums()
+	j.checked[exact]++
+	strict := r.strict
+	if strict == nil {
+		strict = &r.loose
+	}
+	switch {
+	case cost <= 0:
+	case granted && !r.isVague(s) && !fits(r.most(now, s), now, s, cost+low):
+		j.fail(exact, "%s decides on %s of %s under %s:\n  %s\nwhere %d are set aside and a naive limiter, that forgives what may be lost, has:\n  %s", p.machine.id,
+			opText(it.op, cost), keyText(a.key), s.Name, decisionText(got), low,
+			decisionText(r.loose.peek(now, s, 0)))
+	case granted || cost > a.limit.Capacity() || !j.saysAll(a):
+	case fits(strict, now, s, cost+high) && !j.adopts(p, a):
+		j.fail(useful, "%s decides on %s of %s under %s:\n  %s\nwhere %d are set aside and a naive limiter, that counts as late as may be, has:\n  %s", p.machine.id,
+			opText(it.op, cost), keyText(a.key), s.Name, decisionText(got), high,
+			decisionText(strict.peek(now, s, 0)))
+	}
+}
+
+// leftBeside checks what p says is left of a key, after what it has decided.
+func (j *judge) leftBeside(p *process, it *heldAsk, got limiter.Decision) {
+	a, now := it.account, p.now()
+	r, s := &a.reference, a.spec
+	if s.MinGap > 0 {
+		return
+	}
+	strict := r.strict
+	if strict == nil {
+		strict = &r.loose
+	}
+	low, high := a.held.sums()
+	j.checked[exact]++
+	if most := max(0, left(r.most(now, s), now, s)-low); got.Remaining > most && !r.isVague(s) {
+		j.fail(exact, "%s says after %s of %s under %s:\n  %s\nwhere %d are set aside, and no more than %d can be left", p.machine.id,
+			opText(it.op, it.cost), keyText(a.key), s.Name, decisionText(got), low, most)
+	} else if least := max(0, left(strict, now, s)-high); got.Remaining < least && j.saysAll(a) &&
+		!j.adopts(p, a) {
+		j.fail(useful, "%s says after %s of %s under %s:\n  %s\nwhere %d are set aside, and no less than %d can be left", p.machine.id,
+			opText(it.op, it.cost), keyText(a.key), s.Name, decisionText(got), high, least)
+	}
+}
+
+// saysAll reports whether all is known that may be set aside of a, or charged to it.
+func (j *judge) saysAll(a *account) bool {
+	return j.world.plan.sky == calm && !a.reference.isBlind() && !a.reference.isHeld() &&
+		!j.inDoubt(a)
+}
+
+// fits reports whether st grants cost.
+func fits(st *naiveState, now limiter.Instant, s *limiter.Spec, cost int64) bool {
+	return st.peek(now, s, cost).Allowed
+}
+
+func left(st *naiveState, now limiter.Instant, s *limiter.Spec) int64 {
+	return st.peek(now, s, 0).Remaining
+}
