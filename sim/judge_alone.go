@@ -13,8 +13,10 @@ import (
 // that stand or fall together, one refusal is for all.
 func (j *judge) decideAlone(h *hearing, out []cluster.Decision) {
 	h.alone = make([]alone, len(out))
-	onError, least := j.standing(h)
-	fallen := h.spread && haveRefused(h, out)
+	by := loneRule{}
+	by.onError, by.least = j.standing(h)
+	refused := h.spread && haveRefused(h, out)
+	fallen := refused
 	for i := range out {
 		d := &out[i]
 		if d.Source != cluster.SourceFallback || d.Hold != limiter.HoldNone &&
@@ -22,64 +24,15 @@ func (j *judge) decideAlone(h *hearing, out []cluster.Decision) {
 			// the latter charges nothing to the share: it speaks of what was charged before
 			continue
 		}
-		it, spec, a := &h.question.Items[i], h.request.terms[i].account.spec, &h.alone[i]
-		if h.spread && haveRefused(h, out) { // nothing is charged then
+		it, a := &h.question.Items[i], &h.alone[i]
+		if refused { // nothing is charged then
 			look := *it
 			look.Op = cluster.OpPeek
 			it = &look
 		}
-		local := onError && spec.OnError == limiter.ErrorLocal ||
-			spec.OnPartition == limiter.PartitionProportional
-		open := spec.OnPartition == limiter.PartitionOpen
-		switch {
-		case d.Bound == cluster.Unbounded:
-			a.Allowed, a.due = true, it.Op != cluster.OpReset && onError &&
-				spec.OnError == limiter.ErrorAllow
-		case d.Bound == 0:
-			a.due = it.Op == cluster.OpReset || it.Op > cluster.OpReserve || onError &&
-				spec.OnError == limiter.ErrorDeny || spec.OnPartition == limiter.PartitionDeny
-		case spec.Algorithm == limiter.Concurrency:
-			// from its share, of which there is no reference
-			a.Allowed, a.due = d.Allowed && !d.Shadow, it.Op != cluster.OpReset && (local || open)
-		default:
-			shares := h.process.shares
-			raw := unheld(d.Decision)
-			raw.Allowed = raw.Allowed && !d.Shadow
-			// whatever it goes by now
-			if before := shares.repeated(h.process, it, raw, h.request.atomic); before != nil {
-				a.Decision, a.due, a.full = *before, true, true
-				break
-			}
-			n := shares.split(h.process, it, spec, d, raw, h.request.atomic, func(n int) bool {
-				return local && n >= least || open && n == 1
-			})
-			if n > 0 && local && open && capacityOf(spec) == 1 &&
-				(spec.Algorithm == limiter.GCRA || spec.Algorithm == limiter.LeakyBucket) {
-				// the whole limit and a share of it differ in their rates alone, and say the same
-				// until something is given back
-				n = -1
-			}
-			m := j.memories.answers.get(it.ID)
-			if j.repeats(h.process, m, it, raw) {
-				if a.Decision, a.due, a.full = raw, true, true; m.of(h.process) != nil {
-					a.Decision = m.of(h.process).decisions[0]
-					break
-				}
-				if !(n > 0 && shares.says(h.process, share(spec, n), it, raw)) {
-					break
-				}
-				n = -1 // or its share says the same, and nobody knows which it was
-			}
-			a.due = n != 0 && it.Op != cluster.OpReset && (local || open)
-			a.Decision, a.charged = shares.decide(h.process, share(spec, max(1, n)), n, it, raw)
-			if a.charged && it.ID != (cluster.ID{}) && m == nil {
-				j.memories.add(m, it.ID, h.process, j.world.now, []limiter.Decision{a.Decision},
-					false)
-				j.memories.answers.get(it.ID).share = true
-			}
-			a.full = true
-		}
-		fallen = fallen || h.request.atomic && !a.Allowed && !watches(spec)
+		by.spec = h.request.terms[i].account.spec
+		j.decideOneAlone(h, it, d, &by, a)
+		fallen = fallen || h.request.atomic && !a.Allowed && !watches(by.spec)
 	}
 	for i := range h.alone {
 		if h.alone[i].Allowed = h.alone[i].Allowed && !fallen; h.question.Items[i].Op ==
@@ -88,6 +41,94 @@ func (j *judge) decideAlone(h *hearing, out []cluster.Decision) {
 			h.alone[i].Allowed = out[i].Allowed && !out[i].Shadow
 		}
 	}
+}
+
+// loneRule is what a node goes by that decides without an owner.
+type loneRule struct {
+	spec    *limiter.Spec
+	onError bool // its on_error may hold, and not only its on_partition
+	least   int  // in how many shares the limit must be split at least
+}
+
+// local reports whether the limit may have the node decide from its share.
+func (l *loneRule) local() bool {
+	return l.onError && l.spec.OnError == limiter.ErrorLocal ||
+		l.spec.OnPartition == limiter.PartitionProportional
+}
+
+// open reports whether the limit may have the node decide from all of the limit.
+func (l *loneRule) open() bool { return l.spec.OnPartition == limiter.PartitionOpen }
+
+// decideOneAlone has the reference decide on one item without its owner, where the node said d.
+func (j *judge) decideOneAlone(h *hearing, it *cluster.Item, d *cluster.Decision, by *loneRule,
+	a *alone,
+) {
+	spec := by.spec
+	switch {
+	case d.Bound == cluster.Unbounded:
+		a.Allowed, a.due = true, it.Op != cluster.OpReset && by.onError &&
+			spec.OnError == limiter.ErrorAllow
+	case d.Bound == 0:
+		a.due = it.Op == cluster.OpReset || it.Op > cluster.OpReserve || by.onError &&
+			spec.OnError == limiter.ErrorDeny || spec.OnPartition == limiter.PartitionDeny
+	case spec.Algorithm == limiter.Concurrency:
+		// from its share, of which there is no reference
+		a.Allowed = d.Allowed && !d.Shadow
+		a.due = it.Op != cluster.OpReset && (by.local() || by.open())
+	default:
+		j.decideFromShare(h, it, d, by, a)
+	}
+}
+
+// decideFromShare has the reference decide from the share of the limit that the node has.
+func (j *judge) decideFromShare(h *hearing, it *cluster.Item, d *cluster.Decision, by *loneRule,
+	a *alone,
+) {
+	p, spec, shares := h.process, by.spec, h.process.shares
+	raw := unheld(d.Decision)
+	raw.Allowed = raw.Allowed && !d.Shadow
+	// whatever it goes by now
+	if before := shares.repeated(p, it, raw, h.request.atomic); before != nil {
+		a.Decision, a.due, a.full = *before, true, true
+		return
+	}
+	n := sharesIn(h, it, d, raw, by)
+	m := j.memories.answers.get(it.ID)
+	if j.repeats(p, m, it, raw) {
+		if a.Decision, a.due, a.full = raw, true, true; m.of(p) != nil {
+			a.Decision = m.of(p).decisions[0]
+			return
+		}
+		if !(n > 0 && shares.says(p, share(spec, n), it, raw)) {
+			return
+		}
+		n = -1 // or its share says the same, and nobody knows which it was
+	}
+	a.due = n != 0 && it.Op != cluster.OpReset && (by.local() || by.open())
+	a.Decision, a.charged = shares.decide(p, share(spec, max(1, n)), n, it, raw)
+	if a.charged && it.ID != (cluster.ID{}) && m == nil {
+		j.memories.add(m, it.ID, p, j.world.now, []limiter.Decision{a.Decision}, false)
+		j.memories.answers.get(it.ID).share = true
+	}
+	a.full = true
+}
+
+// sharesIn is in how many shares a node has split a limit, told by what it answers: 0 if no number
+// explains that, and -1 if that does not tell.
+func sharesIn(h *hearing, it *cluster.Item, d *cluster.Decision, raw limiter.Decision,
+	by *loneRule,
+) int {
+	local, open, spec := by.local(), by.open(), by.spec
+	n := h.process.shares.split(h.process, it, spec, d, raw, h.request.atomic, func(n int) bool {
+		return local && n >= by.least || open && n == 1
+	})
+	if n > 0 && local && open && capacityOf(spec) == 1 &&
+		(spec.Algorithm == limiter.GCRA || spec.Algorithm == limiter.LeakyBucket) {
+		// the whole limit and a share of it differ in their rates alone, and say the same until
+		// something is given back
+		return -1
+	}
+	return n
 }
 
 // repeats reports whether p, who answers got without the owner, may know what was decided on this

@@ -142,50 +142,73 @@ func (j *judge) heard(h *hearing, i int, d *cluster.Decision, yes bool) {
 			answerText(d))
 		return
 	}
-	local := d.Source == cluster.SourceOwner
 	switch {
 	case a.replica != nil || a.spec.Unlimited:
 		j.heardReplica(h, i, d, yes)
+	case d.Source == cluster.SourceFallback:
+		j.heardAlone(h, i, d, got, yes)
+	case j.mayPassOn(h, i, d, got, yes):
+		a.tally.count(it, d)
+		t.settled = true
+		j.heardOfOwner(h, i, d, yes)
+	}
+}
+
+// heardAlone checks a decision that a client hears without the owner of its key.
+func (j *judge) heardAlone(h *hearing, i int, d *cluster.Decision, got limiter.Decision, yes bool) {
+	it, t := &h.question.Items[i], &h.request.terms[i]
+	a := t.account
+	if it.Op > cluster.OpReserve && d.Hold != limiter.HoldNone {
+		j.heardPromise(h, i, d)
 		return
+	}
+	j.fellBack(h, i, d, unheld(got))
+	a.tally.count(it, d)
+	admits := d.Allowed && !d.Shadow && it.Cost > 0
+	if admits && asksFor(it) {
+		a.reference.owes(a, h.process, it.ID, it.Cost)
+	}
+	j.promises(h, i, d, yes)
+	if admits && yes && h.alone[i].charged {
+		j.spared(t, it.Cost, d.Bound)
+	}
+}
+
+// mayPassOn checks that a node that answers a client has decided itself with reason, or says by
+// whom it was decided and what that one has said.
+func (j *judge) mayPassOn(h *hearing, i int, d *cluster.Decision, got limiter.Decision,
+	yes bool,
+) bool {
+	p, it, a := h.process, &h.question.Items[i], h.request.terms[i].account
+	local := d.Source == cluster.SourceOwner
+	switch {
 	case d.Source == cluster.SourceDenied: // see observeDenial
 	case d.Source == cluster.SourceLease:
 		if a.held == nil || it.Op != cluster.OpTake || d.Degraded {
 			j.fail(lent, "%s decides on %s under %s by itself: %s", p.machine.id, keyText(it.Key),
 				a.spec.Name, answerText(d))
-			return
+			return false
 		}
-	case d.Source == cluster.SourceFallback && it.Op > cluster.OpReserve &&
-		d.Hold != limiter.HoldNone:
-		j.heardPromise(h, i, d)
-		return
-	case d.Source == cluster.SourceFallback:
-		j.fellBack(h, i, d, unheld(got))
-		a.tally.count(it, d)
-		if d.Allowed && !d.Shadow && asksFor(it) && it.Cost > 0 {
-			a.reference.owes(a, p, it.ID, it.Cost)
-		}
-		j.promises(h, i, d, yes)
-		if h.alone[i].charged && yes && d.Allowed && !d.Shadow && it.Cost > 0 {
-			j.spared(t, it.Cost, d.Bound)
-		}
-		return
 	case d.Degraded && j.world.plan.sky == calm:
-		j.fail(marked, "%s answers for %s under %s with less than the full promise, in a world that is %s: %s",
+		j.fail(marked, "%s answers for %s under %s with less than the full promise, "+
+			"in a world that is %s: %s",
 			p.machine.id, keyText(it.Key), a.spec.Name, j.world.plan.sky, answerText(d))
-		return
+		return false
 	case j.relayedTo(p, it, d, got):
 	case local != (d.Owner == p.machine.id) || j.world.byID[d.Owner] == nil:
 		j.fail(owned, "%s, asked for %s, says that %s decided (%s)", p.machine.id, keyText(it.Key),
 			d.Owner, d.Source)
-		return
+		return false
 	case local:
 	case it.Op != cluster.OpPeek && !(h.spread && looksOnly(a, it)):
-		if !j.passesOn(h, i, got, yes) {
-			return
-		}
+		return j.passesOn(h, i, got, yes)
 	}
-	a.tally.count(it, d)
-	t.settled = true
+	return true
+}
+
+// heardOfOwner counts from outside what a client hears of the owner of its key.
+func (j *judge) heardOfOwner(h *hearing, i int, d *cluster.Decision, yes bool) {
+	it, t := &h.question.Items[i], &h.request.terms[i]
 	if it.Op >= cluster.OpReserve {
 		j.heardHold(h, i, d, yes)
 		return
