@@ -247,7 +247,8 @@ func (j *judge) admitted(t *term, cost int64) {
 	j.checked[bounded]++
 	if over := a.heard.excess(a.supply.capacity, j.supplied(a)); over > 0 {
 		j.fail(bounded,
-			"%s under %s: clients of all nodes were granted at least %d more than %s %d per %v (burst %d) supplies in some span that ends now",
+			"%s under %s: clients of all nodes were granted at least %d more than %s %d per %v "+
+				"(burst %d) supplies in some span that ends now",
 			keyText(a.key), a.spec.Name, (over+a.supply.unit-1)/a.supply.unit, a.spec.Algorithm,
 			a.spec.Limit, a.spec.Per, a.spec.Burst)
 	}
@@ -273,7 +274,8 @@ func (j *judge) spared(t *term, cost, bound int64) {
 	a.spare.admit(t.spare, cost*a.spares.unit)
 	j.checked[marked]++
 	if over := a.spare.excess(j.spare(a, bound).capacity, j.spareSupplied(a)); over > 0 {
-		j.fail(marked, "%s under %s: decisions without the owner admitted at least %d more than the bound of %d that they state",
+		j.fail(marked, "%s under %s: decisions without the owner admitted at least %d more than "+
+			"the bound of %d that they state",
 			keyText(a.key), a.spec.Name, (over+a.spares.unit-1)/a.spares.unit, bound)
 	}
 }

@@ -298,7 +298,8 @@ func (s *Summary) WriteText(w io.Writer) error {
 	}
 	if s.OK() {
 		fmt.Fprintf(&b,
-			"ok: %d of %d seeds held every promise (%d kept, %d from %d, %d of holds, %d of disks, %d of calendars, %d of copies, %d of trees)\n",
+			"ok: %d of %d seeds held every promise (%d kept, %d from %d, %d of holds, %d of "+
+				"disks, %d of calendars, %d of copies, %d of trees)\n",
 			s.Held, s.Seeds, s.Kept,
 			s.Seeds-s.Kept-s.Holding-s.OnDisk-s.Dated-s.Copied-s.Treed, s.From,
 			s.Holding, s.OnDisk, s.Dated, s.Copied, s.Treed)

@@ -116,7 +116,8 @@ func (j *judge) remembersDenial(p *process, a *account, it *cluster.Item, d *clu
 		_, aside = a.held.sums()
 	}
 	if fits(strict, at, a.spec, it.Cost+aside) {
-		j.fail(useful, "%s remembers a denial of %d of %s under %s:\n  %s\nwhere a naive limiter that follows all decisions on it says:\n  %s",
+		j.fail(useful, "%s remembers a denial of %d of %s under %s:\n  %s\nwhere a naive limiter "+
+			"that follows all decisions on it says:\n  %s",
 			p.machine.id, it.Cost, keyText(a.key), a.spec.Name, decisionText(d.Decision),
 			decisionText(strict.peek(at, a.spec, it.Cost)))
 	}

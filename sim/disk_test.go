@@ -70,7 +70,8 @@ func TestCrashOfANodeWithADisk(t *testing.T) {
 	}
 	if admitted := w.judge.tallies["day"].Admitted; charged-left >= int64(admitted) ||
 		charged-left < int64(admitted)-70 {
-		t.Errorf("%d are charged in the end of %d that were admitted; half a second of 100 a second is lost", charged-left, admitted)
+		t.Errorf("%d are charged in the end of %d that were admitted; half a second of 100 a "+
+			"second is lost", charged-left, admitted)
 	}
 }
 

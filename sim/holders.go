@@ -177,7 +177,8 @@ func (h *holders) settle(items []cluster.Item, takes, at time.Duration) {
 	case 0: // once more
 		h.add(arrival{at: at + h.upTo(3*time.Second), items: settle})
 	case 1: // otherwise
-		h.add(arrival{at: at + h.upTo(time.Second), items: h.aboutAll(items, cluster.OpSettle, used, 0)})
+		h.add(arrival{at: at + h.upTo(time.Second), items: h.aboutAll(items, cluster.OpSettle, used,
+			0)})
 	case 2: // by somebody who only knows a little
 		of := items[0]
 		of.ID.Sequence += 1 << 39

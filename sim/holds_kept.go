@@ -50,7 +50,9 @@ func (j *judge) meetHold(p *process, x *holding) {
 		}
 		j.ends(x)
 	case !found:
-		j.fail(aside, "%s decides for %s under %s and does not know of hold %s of %d, which is open until %v", p.machine.id, keyText(a.key), a.spec.Name, idText(x.id), x.units, x.until)
+		j.fail(aside, "%s decides for %s under %s and does not know of hold %s of %d, which is "+
+			"open until %v", p.machine.id, keyText(a.key), a.spec.Name, idText(x.id), x.units,
+			x.until)
 	case h.State == limiter.HoldOpen:
 		if h.Units != x.units {
 			j.fail(aside, "%s has %d of %s under %s set aside for hold %s of %d", p.machine.id,
@@ -81,7 +83,8 @@ func (j *judge) meetHold(p *process, x *holding) {
 		}
 	default: // by the node itself
 		if x.node == nil && !j.books.shared[x.id] && !j.inDoubt(a) {
-			j.fail(aside, "%s has hold %s of %s under %s settled with %d, and nobody has asked for that", p.machine.id, idText(x.id), keyText(a.key), a.spec.Name, h.Used)
+			j.fail(aside, "%s has hold %s of %s under %s settled with %d, and nobody has asked "+
+				"for that", p.machine.id, idText(x.id), keyText(a.key), a.spec.Name, h.Used)
 		}
 		j.closes(p, x, h.Used)
 	}
@@ -174,7 +177,9 @@ func (j *judge) auditHeld(p *process, a *account, got limiter.Decision) {
 	}
 	most, least := left(&r.loose, now, a.spec)-low, left(strict, now, a.spec)-high
 	if got.Remaining > max(0, most) && !r.isVague(a.spec) || got.Remaining < least && j.saysAll(a) {
-		j.fail(kept, "the table of %s holds for %s under %s, which it decides for:\n  %s\nwhere %d to %d are left of what was charged and set aside", p.machine.id, keyText(a.key), a.spec.Name,
+		j.fail(kept, "the table of %s holds for %s under %s, which it decides for:\n  %s\nwhere "+
+			"%d to %d are left of what was charged and set aside", p.machine.id, keyText(a.key),
+			a.spec.Name,
 			decisionText(got), least, most)
 	}
 }

@@ -95,12 +95,14 @@ func (j *judge) grants(p *process, it *heldAsk, cost int64, granted bool, got li
 	switch {
 	case cost <= 0:
 	case granted && !r.isVague(s) && !fits(r.most(now, s), now, s, cost+low):
-		j.fail(exact, "%s decides on %s of %s under %s:\n  %s\nwhere %d are set aside and a naive limiter, that forgives what may be lost, has:\n  %s", p.machine.id,
+		j.fail(exact, "%s decides on %s of %s under %s:\n  %s\nwhere %d are set aside and a "+
+			"naive limiter, that forgives what may be lost, has:\n  %s", p.machine.id,
 			opText(it.op, cost), keyText(a.key), s.Name, decisionText(got), low,
 			decisionText(r.loose.peek(now, s, 0)))
 	case granted || cost > a.limit.Capacity() || !j.saysAll(a):
 	case fits(strict, now, s, cost+high) && !j.adopts(p, a):
-		j.fail(useful, "%s decides on %s of %s under %s:\n  %s\nwhere %d are set aside and a naive limiter, that counts as late as may be, has:\n  %s", p.machine.id,
+		j.fail(useful, "%s decides on %s of %s under %s:\n  %s\nwhere %d are set aside and a "+
+			"naive limiter, that counts as late as may be, has:\n  %s", p.machine.id,
 			opText(it.op, cost), keyText(a.key), s.Name, decisionText(got), high,
 			decisionText(strict.peek(now, s, 0)))
 	}
@@ -120,11 +122,13 @@ func (j *judge) leftBeside(p *process, it *heldAsk, got limiter.Decision) {
 	low, high := a.held.sums()
 	j.checked[exact]++
 	if most := max(0, left(r.most(now, s), now, s)-low); got.Remaining > most && !r.isVague(s) {
-		j.fail(exact, "%s says after %s of %s under %s:\n  %s\nwhere %d are set aside, and no more than %d can be left", p.machine.id,
+		j.fail(exact, "%s says after %s of %s under %s:\n  %s\nwhere %d are set aside, and no "+
+			"more than %d can be left", p.machine.id,
 			opText(it.op, it.cost), keyText(a.key), s.Name, decisionText(got), low, most)
 	} else if least := max(0, left(strict, now, s)-high); got.Remaining < least && j.saysAll(a) &&
 		!j.adopts(p, a) {
-		j.fail(useful, "%s says after %s of %s under %s:\n  %s\nwhere %d are set aside, and no less than %d can be left", p.machine.id,
+		j.fail(useful, "%s says after %s of %s under %s:\n  %s\nwhere %d are set aside, and no "+
+			"less than %d can be left", p.machine.id,
 			opText(it.op, it.cost), keyText(a.key), s.Name, decisionText(got), high, least)
 	}
 }

@@ -117,7 +117,9 @@ func (j *judge) heardHold(h *hearing, i int, d *cluster.Decision, yes bool) {
 			j.books.renamed[id] = it.ID
 		}
 		if yes && d.Allowed && d.Hold != limiter.HoldOpen {
-			j.fail(honest, "%s says yes to a reservation of %d of %s under %s, and that nothing is set aside: %s, hold %d", p.machine.id, it.Cost, keyText(it.Key), a.spec.Name, answerText(d), d.Hold)
+			j.fail(honest, "%s says yes to a reservation of %d of %s under %s, and that nothing "+
+				"is set aside: %s, hold %d", p.machine.id, it.Cost, keyText(it.Key), a.spec.Name,
+				answerText(d), d.Hold)
 		}
 		if yes && d.Allowed && !j.books.over[it.ID] {
 			j.books.units[it.ID] = it.Cost
@@ -138,7 +140,9 @@ func (j *judge) promises(h *hearing, i int, d *cluster.Decision, yes bool) {
 		return
 	}
 	if j.checked[honest]++; d.Hold != limiter.HoldOpen {
-		j.fail(honest, "%s says yes to a reservation of %d of %s under %s, and promises nothing: %s, hold %d", p.machine.id, it.Cost, keyText(it.Key), t.account.spec.Name, answerText(d), d.Hold)
+		j.fail(honest, "%s says yes to a reservation of %d of %s under %s, and promises nothing: "+
+			"%s, hold %d", p.machine.id, it.Cost, keyText(it.Key), t.account.spec.Name,
+			answerText(d), d.Hold)
 	}
 	if id := h.request.items[i].ID; it.ID != id {
 		j.books.renamed[id] = it.ID
@@ -153,7 +157,8 @@ func (j *judge) heardPromise(h *hearing, i int, d *cluster.Decision) {
 	done := d.Hold == limiter.HoldSettled || d.Hold == limiter.HoldOpen
 	if !j.books.alone[promised{p, it.Hold.ID}] || !d.Degraded || d.Allowed != done ||
 		j.world.plan.sky == calm && !j.hurried(h, a) {
-		j.fail(marked, "%s answers for hold %s on %s under %s without its owner, in a world that is %s: %s, hold %d",
+		j.fail(marked, "%s answers for hold %s on %s under %s without its owner, in a world that "+
+			"is %s: %s, hold %d",
 			p.machine.id, idText(it.Hold.ID), keyText(it.Key), a.spec.Name, j.world.plan.sky,
 			answerText(d), d.Hold)
 	}

@@ -145,7 +145,8 @@ func (j *judge) available(h *hearing, out []cluster.Decision) {
 	since := w.now - a.changed
 	a.report.LongMS = max(a.report.LongMS, millis(since))
 	if w.plan.strict && a.changed < h.began {
-		j.fail(ready, "%s, which can speak with most of the others, answers for %s after %v, degraded %t, %v after the last fault: %s",
+		j.fail(ready, "%s, which can speak with most of the others, answers for %s after %v, "+
+			"degraded %t, %v after the last fault: %s",
 			p.machine.id, keyText(h.request.items[0].Key), took, degraded, since,
 			answerText(&out[0]))
 	}

@@ -250,7 +250,8 @@ func (j *judge) forgotten(p, before *process, it *asked, c *keyCount, over int64
 			j.allowed.used[lastCharges]++
 		}
 		if breaks := j.forgetful(before, over-allowed); breaks != promises {
-			j.fail(breaks, "%s decides on %s of %s under %s:\n  %s\nwhere %d units that were charged are forgotten, and %d of them may be:"+
+			j.fail(breaks, "%s decides on %s of %s under %s:\n  %s\nwhere %d units that were "+
+				"charged are forgotten, and %d of them may be:"+
 				" so much was charged too late before its holder died for a copy to tell",
 				p.machine.id, opText(it.op, it.cost), keyText(it.account.key), s.Name,
 				decisionText(got), over, allowed)

@@ -324,11 +324,14 @@ func (j *judge) judged(p *process, it *asked, v verdict, got, want limiter.Decis
 	default:
 		j.same(p, it, got, want)
 	case generous:
-		j.fail(exact, "%s decides on %s of %s under %s:\n  %s\nwhere a naive limiter that follows all decisions on it, and forgives what may be lost, goes no further than:\n  %s",
+		j.fail(exact, "%s decides on %s of %s under %s:\n  %s\nwhere a naive limiter that "+
+			"follows all decisions on it, and forgives what may be lost, goes no further "+
+			"than:\n  %s",
 			p.machine.id, opText(it.op, it.cost), keyText(it.account.key), it.account.spec.Name,
 			decisionText(got), decisionText(want))
 	case mean:
-		j.fail(useful, "%s decides on %s of %s under %s:\n  %s\nwhere a naive limiter that follows all decisions on it, and counts as late as may be, still says:\n  %s",
+		j.fail(useful, "%s decides on %s of %s under %s:\n  %s\nwhere a naive limiter that "+
+			"follows all decisions on it, and counts as late as may be, still says:\n  %s",
 			p.machine.id, opText(it.op, it.cost), keyText(it.account.key), it.account.spec.Name,
 			decisionText(got), decisionText(want))
 	}

@@ -42,7 +42,8 @@ func (j *judge) mayDecide(p *process, a *account, doubt bool) {
 		} else if doubt || of <= 2 || was && j.world.now < tied+agreedWithin {
 			j.allowed.used[bothOfPair]++
 		} else {
-			j.fail(owned, "%s decides on %s, for which %s has decided since, and has not taken it over again", p.machine.id, keyText(a.key), j.holders[k].machine.id)
+			j.fail(owned, "%s decides on %s, for which %s has decided since, and has not taken "+
+				"it over again", p.machine.id, keyText(a.key), j.holders[k].machine.id)
 		}
 	}
 	j.holdsNow(k, p)

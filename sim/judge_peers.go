@@ -136,7 +136,8 @@ func (j *judge) answered(p *process, it *asked, late bool, got *cluster.AnswerIt
 	}
 	switch {
 	case late != (got.Status == cluster.StatusExpired):
-		j.fail(inTime, "%s answers an ask for %s with status %d; it is %t that its deadline has passed", p.machine.id, keyText(a.key), got.Status, late)
+		j.fail(inTime, "%s answers an ask for %s with status %d; it is %t that its deadline has "+
+			"passed", p.machine.id, keyText(a.key), got.Status, late)
 	case late:
 	case got.Status == cluster.StatusRefused:
 		j.fail(owned, "%s refuses an ask for %s: it has been sent on too often", p.machine.id,
@@ -201,7 +202,8 @@ func (j *judge) passesOn(h *hearing, i int, got limiter.Decision, yes bool) bool
 	if s != nil && (s.has(got, aside) || h.spread && s.released && j.refusesAnew(h, s, got)) {
 		return true
 	}
-	j.fail(honest, "%s passes on a decision on %s under %s that its owner never took:\n  %s\nwhere the owner said:\n  %s",
+	j.fail(honest, "%s passes on a decision on %s under %s that its owner never took:\n  %s\n"+
+		"where the owner said:\n  %s",
 		h.process.machine.id, keyText(it.Key), h.request.terms[i].account.spec.Name,
 		decisionText(got), decisionText(cmp.Or(s, &saying{}).last))
 	return false

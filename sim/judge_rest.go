@@ -81,7 +81,8 @@ func (j *judge) audit(p *process) {
 			// consumed wins
 			continue
 		}
-		j.fail(kept, "the table of %s holds for %s under %s, which it decides for:\n  %s\nwhere it was charged:\n  %s",
+		j.fail(kept, "the table of %s holds for %s under %s, which it decides for:\n  %s\nwhere "+
+			"it was charged:\n  %s",
 			p.machine.id, keyText(a.key), a.spec.Name, decisionText(got), decisionText(loose))
 		return
 	}
@@ -90,7 +91,8 @@ func (j *judge) audit(p *process) {
 		j.checked[kept]++
 		name, _, _ := strings.Cut(c.limit, "\x00") // a share's name goes on after the limit's
 		if a := j.accounts[name][c.key]; a == nil {
-			j.fail(kept, "the table of %s holds for %s under %q, which nobody has charged there:\n  %s",
+			j.fail(kept, "the table of %s holds for %s under %q, which nobody has charged "+
+				"there:\n  %s",
 				p.machine.id, keyText(c.key), c.limit, decisionText(c.decision))
 			return
 		}

@@ -64,7 +64,8 @@ func (j *judge) spends(p *process, a *account, it *cluster.Item, d *cluster.Deci
 		j.adoptAll(p, a)
 	}
 	if !j.mayLend(p, a, b) {
-		j.fail(lent, "%s spends %d of %s under %s by itself, %d in all; where %d of what was lent to it are charged and these are open: %s",
+		j.fail(lent, "%s spends %d of %s under %s by itself, %d in all; where %d of what was "+
+			"lent to it are charged and these are open: %s",
 			p.machine.id, it.Cost, keyText(a.key), a.spec.Name, b.spent, b.charged,
 			a.held.leasesText(p))
 	}

@@ -51,7 +51,9 @@ func deniedFaults() []planted {
 								it.Key = strings.Clone(it.Key)
 								kept.Items = append(kept.Items, it)
 							}
-							p.AfterFunc(100*time.Millisecond, func() { p.node.Confirm(&kept, &late) })
+							p.AfterFunc(100*time.Millisecond, func() {
+								p.node.Confirm(&kept, &late)
+							})
 							for i := range a.Items { // nothing that has to be said
 								a.Items[i].Op = cluster.OpPeek
 							}

@@ -126,7 +126,9 @@ func (r *ScenarioReport) panels() (all []panel) {
 }
 
 // costs are the plots of what was admitted beyond the limits, and of what answers cost.
-func (r *ScenarioReport) costs(tooMuch []float64, values func(func(int) float64) []float64) []panel {
+func (r *ScenarioReport) costs(tooMuch []float64,
+	values func(func(int) float64) []float64,
+) []panel {
 	wait := func(of func(t *Tick) float64) []float64 {
 		return values(func(i int) float64 {
 			if r.Ticks[i].Answers == 0 {

@@ -52,7 +52,8 @@ func (j *judge) decidesReplica(p *process, a *account, it *cluster.Item, d *clus
 	j.checked[marked]++
 	if bound := int64(len(p.stated.view.Members)-1) * a.limit.Capacity(); d.Bound != bound ||
 		d.Degraded {
-		j.fail(marked, "%s decides on %s under %s, which is replicated, and states a bound of %d where it is %d", p.machine.id, keyText(a.key), s.Name, d.Bound, bound)
+		j.fail(marked, "%s decides on %s under %s, which is replicated, and states a bound of %d "+
+			"where it is %d", p.machine.id, keyText(a.key), s.Name, d.Bound, bound)
 	}
 	got := d.Decision
 	got.Allowed = got.Allowed && !d.Shadow
@@ -79,7 +80,8 @@ func (j *judge) decidesReplica(p *process, a *account, it *cluster.Item, d *clus
 	case it.Cost > 0:
 		j.checked[exact]++
 		if !r.reset && r.credit == 0 && !own.peek(now, s, it.Cost).Allowed {
-			j.fail(exact, "%s admits %d of %s under %s:\n  %s\nwhere what it has charged itself leaves no more than:\n  %s", p.machine.id, it.Cost, keyText(a.key), s.Name,
+			j.fail(exact, "%s admits %d of %s under %s:\n  %s\nwhere what it has charged itself "+
+				"leaves no more than:\n  %s", p.machine.id, it.Cost, keyText(a.key), s.Name,
 				decisionText(got), decisionText(own.peek(now, s, 0)))
 		}
 		own.take(now, s, it.Cost)
@@ -140,7 +142,9 @@ func (j *judge) auditReplicas(p *process) {
 		got := held(a)
 		if most := r.all.peek(j.world.machines[0].clock.at(j.world.now), a.spec, 0).Remaining +
 			1; got.Remaining > most {
-			j.fail(kept, "%s holds for %s under %s, which is replicated:\n  %s\nwhere all together have charged so much that no more than %d are left", p.machine.id, keyText(a.key), a.spec.Name,
+			j.fail(kept, "%s holds for %s under %s, which is replicated:\n  %s\nwhere all "+
+				"together have charged so much that no more than %d are left", p.machine.id,
+				keyText(a.key), a.spec.Name,
 				decisionText(got), most)
 		}
 	}

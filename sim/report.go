@@ -245,28 +245,33 @@ func (r *Report) WriteText(w io.Writer) error {
 	fmt.Fprintf(&b, "clocks    %v apart, %+d to %+d µs a second\n", x.apart(), x.drift(slices.Min),
 		x.drift(slices.Max))
 	fmt.Fprintf(&b,
-		"network   %.3g ms + %.3g ms on average, at most %.3g ms; %.3g%% lost,\n          %.3g%% doubled, %s\n",
+		"network   %.3g ms + %.3g ms on average, at most %.3g ms; %.3g%% lost,\n          %.3g%% "+
+			"doubled, %s\n",
 		x.DelayMS[0], x.DelayMS[1], x.DelayMS[2], 100*x.Loss, 100*x.Duplicates,
 		map[bool]string{true: "in order", false: "in any order"}[x.InOrder])
 	fmt.Fprintf(&b,
-		"messages  %d sent, %d lost, %d doubled, %d overtaken,\n          %d turned away; %d calls timed out\n",
+		"messages  %d sent, %d lost, %d doubled, %d overtaken,\n          %d turned away; %d "+
+			"calls timed out\n",
 		m.Sent, m.Lost, m.Doubled, m.Overtaken, m.Refused, m.TimedOut)
 	f := &r.Faults
 	fmt.Fprintf(&b, "faults    %d crashes, %d freezes, %d cuts, %d clocks set\n", f.Crashes,
 		f.Freezes, f.Cuts, f.Steps)
 	fmt.Fprintf(&b,
-		"members   %d joins, %d leaves, %d restarts, %d rolling, %d agents,\n          %d longer links\n",
+		"members   %d joins, %d leaves, %d restarts, %d rolling, %d agents,\n          %d longer "+
+			"links\n",
 		f.Joins, f.Leaves, f.Restarts, f.Rolls, x.Agents, x.Distances)
 	if f.Saves > 0 {
 		fmt.Fprintf(&b, "disks     %d files written, %d starts with what a file says\n", f.Saves,
 			f.Restored)
 	}
 	fmt.Fprintf(&b,
-		"traffic   %d requests, %d items, %s keys of %d;\n          %d visits, %d refused, %d found their node down\n",
+		"traffic   %d requests, %d items, %s keys of %d;\n          %d visits, %d refused, %d "+
+			"found their node down\n",
 		q.Requests, q.Items, x.Skew, x.Keys, q.Visits, q.Refused, q.Absent)
 	if h := &r.Holds; h.Opened+h.Leases > 0 {
 		fmt.Fprintf(&b,
-			"holds     %d opened, %d settled, %d ran out, %d put off;\n          %d leases, %d spent\n",
+			"holds     %d opened, %d settled, %d ran out, %d put off;\n          %d leases, %d "+
+				"spent\n",
 			h.Opened, h.Settled, h.RanOut, h.Extended, h.Leases, h.Spent)
 	}
 	r.writeLimits(&b)

@@ -68,7 +68,8 @@ func (d *draft) held(n ast.Node, limits []string, reserves bool) {
 		case l == nil:
 		case l.Algorithm == limiter.Concurrency && !reserves:
 			d.page.Fault(n, "limit",
-				fmt.Sprintf("%q counts permits, which are held for a while: say so with reserve: {for: 2s}", name))
+				fmt.Sprintf("%q counts permits, which are held for a while: say so with reserve: "+
+					"{for: 2s}", name))
 		case l.Consistency == limiter.Replicated && reserves:
 			d.page.Fault(n, "reserve",
 				fmt.Sprintf("%q is replicated; only a limit that one node decides on can be held",

@@ -50,7 +50,8 @@ var requestFields = []field[arrival]{
 				if c.after, err = time.ParseDuration(later); err != nil || c.after < 0 ||
 					c.after > restAfter/2 {
 					return fmt.Errorf(
-						"%.40q must be a node and how much later it is asked again, up to %v, like n2+300ms", word, restAfter/2)
+						"%.40q must be a node and how much later it is asked again, up to %v, "+
+							"like n2+300ms", word, restAfter/2)
 				}
 			}
 			a.calls = append(a.calls, c)

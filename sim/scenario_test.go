@@ -130,7 +130,8 @@ func TestCourseCountsWhatHappens(t *testing.T) {
 	}
 	if n := r.total().Messages; n == 0 || n > r.Messages.Sent ||
 		r.Ticks[len(r.Ticks)-1].Messages > 3*n/len(r.Ticks) {
-		t.Errorf("%d messages, of which %d at the end; the network says %d with all that came after", n, r.Ticks[len(r.Ticks)-1].Messages, r.Messages.Sent)
+		t.Errorf("%d messages, of which %d at the end; the network says %d with all that came "+
+			"after", n, r.Ticks[len(r.Ticks)-1].Messages, r.Messages.Sent)
 	}
 }
 
@@ -149,7 +150,8 @@ func TestExtraIsAttributedToItsFault(t *testing.T) {
 
 // Promise: unknown fields, contradictions and bad values are errors with file, line and column.
 func TestScenarioFaultsAreSaidWhereTheyStand(t *testing.T) {
-	const good = "nodes: 3\nduration: 10s\nlimits: [{name: a, algorithm: gcra, limit: 1, per: 1s}]\ntraffic: [{limit: a, rate: 5/s}]\n"
+	const good = "nodes: 3\nduration: 10s\nlimits: [{name: a, algorithm: gcra, limit: 1, per: " +
+		"1s}]\ntraffic: [{limit: a, rate: 5/s}]\n"
 	parsed(t, good)
 	for _, c := range []struct{ text, want string }{
 		{"", "is empty"},
@@ -262,7 +264,8 @@ func TestScenarioFaultsAreSaidWhereTheyStand(t *testing.T) {
 		{good + "faults: [{at: 1s, clock_step: n1}]\n", "by: goes with clock_step"},
 		{good + "faults: [{at: 1s, join: all}]\n", "nodes: nobody is there in the beginning"},
 		{
-			good + "faults: [{at: 1s, crash: owner(a-1)}, {at: 2s, leave: n2}, {at: 3s, join: n2}]\n",
+			good + "faults: [{at: 1s, crash: owner(a-1)}, {at: 2s, leave: n2}, {at: 3s, join: " +
+				"n2}]\n",
 			"join: together with owner()",
 		},
 		{good + "agents: all\n", "agents: are all nodes"},
@@ -293,7 +296,8 @@ func TestScenarioFaultsAreSaidWhereTheyStand(t *testing.T) {
 // What a rate is supposed to be, comes.
 func TestDemandFollowsItsRate(t *testing.T) {
 	count := func(traffic string, from, until time.Duration) int {
-		s := parsed(t, "nodes: 1\nduration: 100s\nlimits: [{name: a, algorithm: gcra, limit: 1, per: 1s}]\ntraffic: ["+traffic+"]\n")
+		s := parsed(t, "nodes: 1\nduration: 100s\nlimits: [{name: a, algorithm: gcra, limit: 1, "+
+			"per: 1s}]\ntraffic: ["+traffic+"]\n")
 		f, n := newFlow(newWorld(s.plan, nil), &s.plan.demands[0], 0), 0
 		for {
 			var a arrival

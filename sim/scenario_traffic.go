@@ -33,7 +33,8 @@ func (d *draft) traffic(n ast.Node) {
 		d.request(n)
 	default:
 		d.page.Fault(n, "traffic",
-			"an entry has one of: rate (requests at random), log (requests of a file), at (a single request)")
+			"an entry has one of: rate (requests at random), log (requests of a file), at (a "+
+				"single request)")
 	}
 }
 

@@ -238,7 +238,8 @@ func (d *draft) finish(n ast.Node) {
 		}
 		if p.length == 0 {
 			d.page.Fault(n, "duration",
-				"is missing, and there is no traffic that says how long the world lasts; give one of the two")
+				"is missing, and there is no traffic that says how long the world lasts; give "+
+					"one of the two")
 			return
 		}
 	}

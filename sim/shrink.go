@@ -42,7 +42,8 @@ func (s *shrunk) smallest(seed uint64) *Smallest {
 }
 
 func (s *Smallest) write(b *strings.Builder) {
-	fmt.Fprintf(b, "seed %d made smaller: %d of %d requests and %d of %d faults, by trying %d worlds.\nPut this into a file, and penstock sim run FILE breaks the same promise:\n\n%s\n",
+	fmt.Fprintf(b, "seed %d made smaller: %d of %d requests and %d of %d faults, by trying %d "+
+		"worlds.\nPut this into a file, and penstock sim run FILE breaks the same promise:\n\n%s\n",
 		s.Seed, s.Requests[1], s.Requests[0], s.Faults[1], s.Faults[0], s.Worlds, s.Scenario)
 }
 

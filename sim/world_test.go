@@ -237,7 +237,8 @@ func TestCrashesForgetAndLeaveNobodyWaiting(t *testing.T) {
 			before.Remaining, cutShort.at)
 	}
 	if alone.Remaining != 4 || alone.Source != cluster.SourceFallback || !alone.Degraded {
-		t.Errorf("while only one is there, which knows nothing and nobody: %+v; want 4 left, by its share", alone.Decision)
+		t.Errorf("while only one is there, which knows nothing and nobody: %+v; want 4 left, by "+
+			"its share", alone.Decision)
 	}
 	if after.Remaining != 3 || after.Degraded {
 		t.Errorf("when both are there again: %+v; want 3 left", after.Decision)
@@ -268,7 +269,8 @@ func TestFreezeDelaysAndForgetsNothing(t *testing.T) {
 	w.play(t)
 	if a.at < 301*time.Millisecond || a.at > 350*time.Millisecond || a.Remaining != 4 ||
 		a.Degraded || b.Remaining != 3 {
-		t.Errorf("heard at %v: %+v, then %d left; want the owner's answer after 300 ms, 4 left, then 3", a.at, a.Decision, b.Remaining)
+		t.Errorf("heard at %v: %+v, then %d left; want the owner's answer after 300 ms, 4 left, "+
+			"then 3", a.at, a.Decision, b.Remaining)
 	}
 }
 

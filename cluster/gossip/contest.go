@@ -154,7 +154,8 @@ func (g *Gossip) taken(p peer) error {
 		p.peer, p.boot, time.Unix(0, int64(p.started)).UTC().Format(time.RFC3339))
 	if g.wasActive.Load() {
 		return fmt.Errorf(
-			"%w: %q: %s and comes first; this one decides nothing any more and must stop; give every node a --name of its own",
+			"%w: %q: %s and comes first; this one decides nothing any more and must stop; give "+
+				"every node a --name of its own",
 			ErrNameTaken, g.roster.id, other)
 	}
 	return fmt.Errorf("%w: %q: %s; give this node another --name, or stop that one first",

@@ -44,7 +44,8 @@ func standing(node *cluster.Node, size int, ids []string) string {
 	case node.Agreed() != nil:
 		return "it was admitted, and a majority of the voters does not answer it"
 	case node.View().Active() > 0:
-		return "the cluster has not admitted it: a majority of its voters is missing, or its name is in use"
+		return "the cluster has not admitted it: a majority of its voters is missing, or its " +
+			"name is in use"
 	}
 	return fmt.Sprintf(
 		"a majority of %d nodes has to be there to found a cluster, and these are known: %s",

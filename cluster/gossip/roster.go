@@ -186,7 +186,8 @@ func understand(n *memberlist.Node) (peer, error) {
 	}
 	if m.algorithm != algorithm {
 		return peer{}, fmt.Errorf(
-			"%q at %s is refused: it distributes keys by another algorithm than this node (%016x, here %016x); "+
+			"%q at %s is refused: it distributes keys by another algorithm than this node "+
+				"(%016x, here %016x); "+
 				"run the same version on all nodes of a cluster", id, n.Address(), m.algorithm,
 			algorithm)
 	}
@@ -278,7 +279,8 @@ func (r *roster) NotifyConflict(existing, other *memberlist.Node) {
 	}
 	r.mu.Lock()
 	r.twin = fmt.Errorf(
-		"gossip: a copy of this very process (node id %q, boot %016x) runs at %s; this one must stop", r.id, r.me.boot, other.Address())
+		"gossip: a copy of this very process (node id %q, boot %016x) runs at %s; this one must "+
+			"stop", r.id, r.me.boot, other.Address())
 	r.mu.Unlock()
 	r.went.ring()
 }

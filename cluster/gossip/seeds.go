@@ -53,7 +53,8 @@ func parseSeeds(texts []string) ([]seed, error) {
 		s, err := parseSeed(text)
 		if err != nil {
 			return nil, fmt.Errorf(
-				"gossip: seed %d of %d, %q: %w (--join takes host:port, dns+name:port or dnssrv+name)",
+				"gossip: seed %d of %d, %q: %w (--join takes host:port, dns+name:port or "+
+					"dnssrv+name)",
 				i+1, len(texts), text, err)
 		}
 		seeds[i] = s

@@ -184,8 +184,9 @@ func TestBrokenFiles(t *testing.T) {
 		"clients:\n- {name: a, metrics: true}\n": "give one of token, sha256 and certificate",
 		"clients:\n- {name: a, token: " + shopToken + ", sha256: " + shopHash +
 			", metrics: true}\n": "give one of",
-		"clients:\n- {name: a, token: tiny, metrics: true}\n":  "at least 16",
-		"clients:\n- {name: a, sha256: 4ba9, metrics: true}\n": "sha256: has 4 characters; the SHA-256 of a token is 64",
+		"clients:\n- {name: a, token: tiny, metrics: true}\n": "at least 16",
+		"clients:\n- {name: a, sha256: 4ba9, metrics: true}\n": "sha256: has 4 characters; the " +
+			"SHA-256 of a token is 64",
 		"clients:\n- {token: " + shopToken +
 			", metrics: true}\n": "name: give 1 to 128",
 		"clients:\n- {name: a, token: " + shopToken +

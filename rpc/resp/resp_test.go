@@ -170,7 +170,8 @@ func FuzzParse(f *testing.F) {
 
 func BenchmarkParse(b *testing.B) {
 	in := []byte(
-		"*5\r\n$11\r\nCL.THROTTLE\r\n$16\r\nk:00000000012345\r\n$2\r\n15\r\n$2\r\n30\r\n$2\r\n60\r\n")
+		"*5\r\n$11\r\nCL.THROTTLE\r\n$16\r\nk:00000000012345\r\n$2\r\n15\r\n$2\r\n30\r\n$2\r\n" +
+			"60\r\n")
 	var command [][]byte
 	b.ReportAllocs()
 	for b.Loop() {
