@@ -7,14 +7,17 @@ import (
 	"penstock/cluster"
 )
 
-// Denials that a node remembers (cluster/local.go). What it denies by itself
+// Denials that a node remembers (cluster/local.go). What it denies by itself is held to this:
 //
-//	it was told: the owner has denied that much or less, has promised to say when that ends, and the denial was asked for no more than
-//	a second ago and is not over;
-//	nobody who asks for the second time was given: not within the time in which its owner would know;
-//	one limiter that follows all decisions would deny now. Only where somebody is giving back at this moment may it be behind:
-//	a refund or a reset is answered when all who remember a denial have been told, so it counts from its answer on, and not
-//	from when it was decided. Where messages get lost, or machines fail, nobody may have been told, and only the second holds.
+//   - It was told: the owner has denied that much or less and has promised to say when that ends;
+//     the denial was asked for no more than a second ago, and is not over.
+//   - A take that was granted is not denied when it is asked for again, within the time in which
+//     its owner would know.
+//   - One limiter that follows all decisions would deny now. Only while something is being given
+//     back may the node be behind: a refund or a reset is answered when all that remember a denial
+//     have been told, so it counts from its answer on, and not from when it was decided. Where
+//     messages get lost, or machines fail, a node may not have been told, and only the second
+//     point holds.
 
 // toldDenial is a denial of which a node was promised to hear when it ends.
 type toldDenial struct {

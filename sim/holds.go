@@ -13,12 +13,14 @@ import (
 // has run out. So for each key it is known what is set aside, and beside the reference of what is
 // charged (reference.go) it tells what is left:
 //
-//	a take, a reservation or a lease is granted if and only if the reference grants it together with all that is set aside,
-//	and what the owner says is left is what the reference has left without that;
-//	the book of who decides has each of these holds, with these units, and no other; none is gone before its deadline, and
-//	none is there long after it;
-//	what is settled is charged, once; what runs out is charged as its limit says; and never more is released than was held;
-//	when nothing is asked any more, nothing is set aside anywhere.
+//   - A take, a reservation or a lease is granted if and only if the reference grants it together
+//     with all that is set aside, and what the owner says is left is what the reference has left
+//     without that.
+//   - The ledger of the node that decides has each of these holds, with these units, and no other.
+//     None is gone before its deadline, and none is there long after it.
+//   - What is settled is charged, once; what runs out is charged as its limit says; and never more
+//     is released than was held.
+//   - When nothing is asked any more, nothing is set aside anywhere.
 //
 // Where a node was lost that knew of holds, its heir may not know of the last of them, or have some
 // that are settled. Then nothing is said of what is set aside until all of that has run out; and

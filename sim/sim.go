@@ -1,39 +1,19 @@
 // Package sim runs the cluster in an imagined world. Follow one seed:
 //
 //  1. draw makes a plan of it: how many machines there are and how wrong their clocks go, how long
-//
-// messages take and
-//
-//	how many get lost or doubled, which limits there are, who asks what, what crashes, freezes or
-//
-// is cut off.
+//     messages take and how many get lost or doubled, which limits there are, what is asked and by
+//     which clients, what crashes, freezes or is cut off.
 //  2. A world is made of the plan. Each machine runs the same cluster.Node as in production; only
-//
-// its two hands,
-//
-//	Clock and Network, belong to the world. One goroutine plays them all: what will happen is an
-//
-// event on a heap,
-//
-//	ordered by time and then by age, and a node that waits for a peer is a coroutine that an
-//
-// event enters again.
-//  3. Whatever a client is told and whatever an owner decides goes to the judge, who decides it
-//
-// once more with a
-//
-//	naive limiter that shares no line with the real one, and holds the world to the promises of
-//
-// judge.go after
-//
-//	   every single decision.
-//	4. When nothing more happens, the judge looks at what the tables hold and whether anybody still
-//
-// waits. The Report
-//
-//	says what happened. The same seed gives the same world, the same trace and the same bytes,
-//
-// always.
+//     its two hands, Clock and Network, belong to the world. One goroutine plays them all: what
+//     will happen is an event on a heap, ordered by time and then by age, and a node that waits
+//     for a peer is a coroutine that an event enters again.
+//  3. All that happens comes to the judge: what clients ask and hear, what nodes answer each other,
+//     what fails, and what nodes state of themselves after each step (statement.go). It decides
+//     everything once more with a naive limiter that shares no line with the real one, and holds
+//     the world to the promises of promise.go after every single decision. It asks no node.
+//  4. When nothing more happens, the judge looks at what nodes state of their tables, and whether
+//     a task still waits. The Report says what happened. The same seed gives the same world, the
+//     same trace and the same bytes, always.
 //
 // Worlds come under three skies. Under a calm one messages may be slow, doubled and overtaken, but
 // nothing fails, and every promise holds without exception. In lossy ones messages vanish, in
