@@ -3,8 +3,6 @@ package sim
 import (
 	"slices"
 	"time"
-
-	"penstock/ring"
 )
 
 // What a file says is not lost: a node that starts with one knows what was charged before it was

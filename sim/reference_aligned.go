@@ -17,7 +17,7 @@ func (j *judge) carryWindows(a *account, from, p *process, laid bool) {
 	apart := time.Duration(at - from.now())
 	drift := (j.world.now-r.last)/1000 + 1
 	switch {
-	case s.Algorithm == limiter.TokenBucket:
+	case s.Algorithm == limiter.TokenBucket && !laid:
 		r.loose.shift(apart-drift, at)
 		r.loose.mark = aligned(r.loose.mark, s.Per)
 	case !laid && comesWhole(s, apart, j.carriage()):

@@ -60,7 +60,7 @@ func (s *statement) decidesFor(partition int) bool {
 
 // saysItDecides reports whether p has said that it decides now for the key with this hash.
 func (p *process) saysItDecides(hash uint64) bool {
-	return p.stated.decidesFor(ring.Partition(hash)) && p.Now() < p.stated.until
+	return p.stated.decidesFor(p.machine.world.plan.partition(hash)) && p.Now() < p.stated.until
 }
 
 // ledgerStatement is what a node says of holds.

@@ -327,7 +327,7 @@ func (t *treeJudge) audit(p *process) {
 		counted[naiveKey{c.limit, c.key}] = c.decision
 	}
 	for _, l := range t.order {
-		if !l.whole() || !p.stated.decidesFor(ring.Partition(limiter.Hash(l.key))) {
+		if !l.whole() || !p.stated.decidesFor(j.world.plan.partition(limiter.Hash(l.key))) {
 			continue
 		}
 		j.checked[kept]++
