@@ -28,9 +28,7 @@ type claimer struct {
 	awaits   *awaits
 	restorer *restorer
 
-	tending  bool // a claim is under way
-	impasse  impasse
-	stepDown func() // has this member leave, and come back
+	tending bool // a claim is under way
 }
 
 // tendLocked begins to claim what this node should hold and does not, unless it is at it. To find
@@ -81,7 +79,6 @@ func (cl *claimer) tend() {
 		return
 	}
 	cl.concludeClaimLocked(now, cl.clock.Now(), r, wanted, term, calls)
-	cl.considerImpasseLocked(cl.clock.Now(), calls)
 	cl.right.entered.Store(true)
 	cl.copier.startPushesLocked()
 }

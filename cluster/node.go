@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"penstock/cluster/ownership"
 	"penstock/limiter"
 	"penstock/ring"
 )
@@ -112,7 +111,6 @@ func (n *Node) wire() {
 	n.claims = claimer{
 		self: me, right: right, parts: &n.parts, awaits: &n.awaits,
 		contacts: &n.contacts, copier: &n.copier, intake: &n.intake, restorer: &n.restorer,
-		stepDown: func() { n.agreed.agree(0, ownership.Leave{}, ownership.Poll{}) },
 	}
 	n.intake = intake{
 		self: me, right: right, parts: &n.parts, claims: &n.claims, copier: &n.copier,

@@ -78,7 +78,6 @@ func (n *Node) reviewLocked(now limiter.Instant) {
 	if roll.joined() && roll.config != n.views.reviewed {
 		n.parts.bereave(n.views.reviewed, roll.config)
 		n.parts.succeed(n.views.before, roll)
-		n.claims.impasse.installed(roll.config, roll.boot)
 		n.views.reviewed, n.views.before = roll.config, nil
 	}
 	if roll != nil && roll.config != nil {
