@@ -158,7 +158,7 @@ func (cf *confirmer) copiesOf(now limiter.Instant, list []charged) (calls []Call
 func (cf *confirmer) copyCall(now limiter.Instant, p *peer) Call {
 	deadline := now.Add(moveTimeout)
 	m := &Move{
-		From: cf.boot, To: p.boot, ID: cf.id, Term: cf.parts.term,
+		From: cf.boot, To: p.boot, ID: cf.id, Term: cf.parts.term, Secret: cf.view.Load().Secret,
 		Copying: Copying{Pass: cf.parts.passes + 1},
 	}
 	return Call{

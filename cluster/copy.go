@@ -101,6 +101,15 @@ func (cp *copier) copyAnewLocked(p *peer) {
 	}
 }
 
+// forgetWaitingLocked drops what waits for other members under the secret of before, where it names
+// partitions that have other keys now. What it was about is here, and is given back as if it came
+// from a file.
+func (cp *copier) forgetWaitingLocked() {
+	for _, p := range cp.outboxes {
+		*p.out = outbox{busy: p.out.busy, due: true, charges: p.out.charges, doubled: p.out.doubled}
+	}
+}
+
 // startPushesLocked sends to every peer what there is to be said.
 func (cp *copier) startPushesLocked() {
 	if cp.stopped.Load() {
@@ -168,6 +177,9 @@ func (cp *copier) push(p *peer) {
 func (cp *copier) answeredLocked(now limiter.Instant, p *peer, m *Move, c *Call) bool {
 	o := p.out
 	switch a := c.Answer; {
+	case m.Secret != cp.view.Load().Secret: // all has been moved since, and m with it
+		o.last, o.unsure = nil, false
+		return false
 	case c.Err == nil && a.Move != nil && a.Move.Applied:
 		o.last, o.unsure = nil, false
 		cp.takenLocked(now, p, m, a.Move)
@@ -232,7 +244,7 @@ func (cp *copier) composeLocked(now limiter.Instant, r *route, p *peer) *Move {
 	if o.last != nil {
 		return o.last
 	}
-	m := Move{From: cp.boot, To: p.boot, ID: cp.id, Term: cp.parts.term}
+	m := Move{From: cp.boot, To: p.boot, ID: cp.id, Term: cp.parts.term, Secret: r.Secret}
 	if len(o.gift) == 0 && o.due {
 		cp.lookLocked(now, p)
 		if len(o.pending)+len(o.opened) == 0 && len(o.begun) == 0 && !o.looking {

@@ -50,7 +50,7 @@ func (ik *intake) hear(now limiter.Instant, r *route, m *Move) *MoveAnswer {
 		ik.claimedLocked(now, r, sender, m, a)
 	}
 	// A node that has stopped has written its file: what comes now would be lost with it.
-	takes := sender != nil && !ik.stopped.Load()
+	takes := sender != nil && !ik.stopped.Load() && m.placedBy(r.Secret)
 	switch {
 	case m.Sequence != 0:
 		if !takes || ik.parts.list == nil && len(m.Charges) == 0 {
@@ -128,6 +128,12 @@ const mostAge = time.Hour
 func (m *Move) plausible() bool {
 	return m.Age >= 0 && m.Age <= mostAge && len(m.Claim) <= ring.Partitions && m.Sequence < 1<<63
 }
+
+// placedBy reports whether the partitions that m names have the keys that they have under s. A node
+// that joins, or leaves its cluster for another one, hears of copies before it knows where keys
+// lie: it would forget them when it learns that, and their sender would not know. What it has not
+// taken in is sent again.
+func (m *Move) placedBy(s Secret) bool { return m.Secret == s || !m.ForMembers() }
 
 // ForMembers reports whether m has anything that only an owner of keys may say: agents send signs
 // of life and charges.

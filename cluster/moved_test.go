@@ -222,3 +222,34 @@ func TestConcededNodeMovesItsKeys(t *testing.T) {
 		t.Errorf("%d of %d entries are left", got, keys)
 	}
 }
+
+// Promise: a member takes copies in only if the numbers of their partitions mean to it what they
+// mean to their sender. One that joins is sent copies before it has the configuration with the
+// secret; it would forget them when it learns where keys lie, and their sender would go on as if
+// it had them.
+func TestCopiesUnderAnotherSecretAreRefused(t *testing.T) {
+	const secret = Secret(0xfeedfacecafebeef)
+	w := founded(t, 3, secretOf(secret), five)
+	n, from := w.nodes["n1"], w.nodes["n2"]
+	l := n.Limits()["five"]
+	charge := []Charge{{Limit: l, Key: "k", Units: 1}}
+	sequence := uint64(1 << 40)
+	for _, row := range []struct {
+		name string
+		m    Move
+		want bool
+	}{
+		{"none", Move{Copying: Copying{Begin: []uint16{1}}}, false},
+		{"another", Move{Secret: secret + 1, Copying: Copying{Begin: []uint16{1}}}, false},
+		{"another, a gift", Move{Secret: secret + 1, Giving: Giving{Gift: []uint16{1}}}, false},
+		{"the same", Move{Secret: secret, Copying: Copying{Begin: []uint16{1}}}, true},
+		{"none, and no partitions", Move{Charges: charge}, true},
+	} {
+		sequence++
+		row.m.From, row.m.ID, row.m.To, row.m.Sequence = from.boot, "n2", n.boot, sequence
+		a := n.intake.hear(w.now, n.view.Load(), &row.m)
+		if got := a != nil && a.Applied; got != row.want {
+			t.Errorf("%s: it is taken in: %v, want %v", row.name, got, row.want)
+		}
+	}
+}

@@ -134,7 +134,7 @@ func (rs *restorer) returnRestored() bool {
 	var refused [ring.Partitions]bool
 	any := false
 	for {
-		r := &returning{}
+		r := &returning{secret: rs.view.Load().Secret}
 		if r.to = rs.nextReturn(&refused, &r.mine); r.to == nil {
 			return any
 		}
@@ -154,7 +154,9 @@ func (rs *restorer) returnRestored() bool {
 type returning struct {
 	to   *peer
 	mine [ring.Partitions]bool // which partitions; those that the member refuses are taken out
-	at   limiter.Instant       // when what is sent was as it says
+
+	secret Secret          // by which they were found
+	at     limiter.Instant // when what is sent was as it says
 }
 
 // sendAll sends all of it, and reports whether it was heard.
@@ -208,7 +210,7 @@ func (rs *restorer) sendTo(r *returning, m *Move) bool {
 	now := rs.clock.Now()
 	deadline := now.Add(moveTimeout)
 	slices.Sort(m.Lent)
-	m.From, m.To, m.ID = rs.boot, r.to.boot, rs.id
+	m.From, m.To, m.ID, m.Secret = rs.boot, r.to.boot, rs.id, r.secret
 	m.Age, m.Lent = time.Duration(now-r.at), slices.Compact(m.Lent)
 	calls := []Call{{
 		To: *r.to.member.Load(), Deadline: deadline,

@@ -170,6 +170,7 @@ func (n *Node) setViewLocked(now limiter.Instant, v *View) {
 	if n.restorer.movesLocked(old, v) {
 		n.fenceLocked() // what was held, was held by the secret of before
 		n.restorer.moveLocked(r)
+		n.copier.forgetWaitingLocked()
 	}
 	n.view.Store(r)
 	n.notices.partLocked(r)

@@ -82,7 +82,7 @@ func Start(ctx context.Context, c Config) (*Node, error) {
 		return nil, fmt.Errorf("embedded: %w", err)
 	}
 	if c.Gossip != "" && !c.Agent {
-		n.node.Membership().Agree(cluster.Trust{})
+		n.node.Membership().Agree(cluster.Trust{Secret: cluster.Secret(newBoot())})
 	}
 	put := catalog.Config{Node: n.node, Network: n.peers, Logger: c.Logger}
 	if n.catalog, err = catalog.New(put); err != nil {

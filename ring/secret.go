@@ -8,7 +8,7 @@ import (
 
 // PartitionUnder is the partition of the key with this public hash where members mix a secret into
 // the hash before it picks a partition. Without one, anybody that knows the names of
-// the members finds as many keys as he likes that one of them owns. Secret 0 is none: then it is
+// the members finds any number of keys that one of them owns. Secret 0 is none: then it is
 // Partition.
 //
 // Keys that have all 64 bits of the public hash in common share a partition under each secret.

@@ -11,7 +11,7 @@ import (
 // trust is what the flags say about the cluster.
 func (s *settings) trust() cluster.Trust {
 	t := cluster.Trust{
-		Failover: s.Failover, DoubtRefused: !s.TrustRefused,
+		Failover: s.Failover, DoubtRefused: !s.TrustRefused, Secret: cluster.Secret(newBoot()),
 	}
 	if s.Copies != nil {
 		t.Copies = cluster.CopiesOf(*s.Copies)

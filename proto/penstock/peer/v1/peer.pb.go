@@ -446,7 +446,7 @@ type Move struct {
 	Complete bool `protobuf:"varint,25,opt,name=complete,proto3" json:"complete,omitempty"`
 	// Of a claim: the whole copies that the sender has.
 	Known []*Known `protobuf:"bytes,26,rep,name=known,proto3" json:"known,omitempty"`
-	// In a file alone: the secret that keys lie under.
+	// The secret that the sender, or the cluster of a file, places keys under.
 	Secret        uint64 `protobuf:"fixed64,27,opt,name=secret,proto3" json:"secret,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
