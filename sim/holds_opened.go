@@ -21,12 +21,17 @@ func (j *judge) opens(p *process, it *heldAsk, got limiter.Decision) {
 	if j.opensNothing(p, it, units, granted, got) {
 		return
 	}
-	// it may have opened what it had promised before, and says so again
-	unseen := granted && j.books.alone[promised{p, it.id}]
+	// it may have asked itself for what it had promised before, and says again what it said then
+	unseen := j.books.alone[promised{p, it.id}]
 	if !unseen {
 		j.grants(p, it, units, granted, got)
 	}
-	if !granted {
+	switch {
+	case granted:
+	case unseen:
+		j.refusedBefore(p, it, got)
+		return
+	default:
 		j.leftBeside(p, it, got)
 		return
 	}
@@ -79,6 +84,20 @@ func (j *judge) opensNothing(p *process, it *heldAsk, units int64, granted bool,
 		return false
 	}
 	return true
+}
+
+// refusedBefore checks a refusal that may be from when p asked itself, unseen: what is left now
+// says nothing about it, but less was left then than it was asked for.
+func (j *judge) refusedBefore(p *process, it *heldAsk, got limiter.Decision) {
+	a := it.account
+	if a.spec.MinGap > 0 {
+		return
+	}
+	j.checked[exact]++
+	if it.cost <= got.Remaining {
+		j.fail(exact, "%s refuses %s of %s under %s, and says that as much is left:\n  %s",
+			p.machine.id, opText(it.op, it.cost), keyText(a.key), a.spec.Name, decisionText(got))
+	}
 }
 
 // grants checks whether what p has granted, or refused, is what the reference says beside all that

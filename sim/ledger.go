@@ -138,10 +138,11 @@ func (j *judge) remembered(p *process, a *answered, id cluster.ID, items []asked
 		return a.decisions
 	}
 	if age < memory+j.carriage() && slices.Equal(got, a.decisions) {
+		fallen := len(items) > 1 && falls(items, got)
 		for i := range items { // or it was decided once more, alike
 			j.bring(items[i].account, p)
 			j.mayCount(p, &items[i])
-			items[i].account.reference.mayHave(p.now(), &items[i], got[i].Allowed)
+			items[i].account.reference.mayHave(p.now(), &items[i], got[i].Allowed, fallen)
 		}
 		return a.decisions
 	}

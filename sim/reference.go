@@ -125,134 +125,11 @@ func (r *reference) take(now limiter.Instant, it *asked, got limiter.Decision) (
 // kept of it may follow, and make it a little stricter still.
 func (r *reference) fresh() bool { return r.came != 0 && r.last-r.came < 3*carriage }
 
-// owing is a take that one process has admitted without who decides.
-type owing struct {
-	by *process
-	id cluster.ID
-}
-
-// promissory is how much is owed, and until when it may be charged.
-type promissory struct {
-	until time.Duration
-	cost  int64
-}
-
-// ownDebts is what p may have charged to itself since then of what it owes: such a report goes over
-// no line, so nobody sees it.
-func (r *reference) ownDebts(p *process, since time.Duration) (cost int64) {
-	for x, d := range r.owed {
-		if x.by == p && d.until >= since {
-			cost += d.cost
-		}
-	}
-	return cost
-}
-
-// owings are what nodes have admitted without the node that decides.
-type owings struct {
-	owed     map[owing]promissory
-	owedBy   time.Duration // when the last of them is over
-	unpaid   int           // how many of them no node that decides has heard of
-	debt     int64         // what these come to, where their time does not matter (timed)
-	debtEnds time.Duration // when the last of these counts no more
-}
-
 // hindsight is what was charged lately, where a world may have to look back.
 type hindsight struct {
 	past  []charged     // by decisions
 	debts []charged     // afterwards, of what was admitted without who decides
 	cut   time.Duration // when the last was charged that past has no more
-}
-
-// owes notes that p has admitted a take without who decides, and that this is charged to who
-// decides then: perhaps, some time within the next minute, and as far as there is room. Until that
-// is over, or it is forgotten, it may be missing from what the strict reference has left. Where
-// the time of a charge matters, nobody knows how little is left, only how much at most.
-func (r *reference) owes(a *account, p *process, id cluster.ID, cost int64) {
-	if _, known := r.owed[owing{p, id}]; known {
-		return // it says once more what it has said
-	}
-	if r.owed == nil {
-		r.owed = make(map[owing]promissory)
-	}
-	now := p.machine.world.now
-	r.owed[owing{p, id}] = promissory{now + owedLasts, min(max(0, cost), a.limit.Capacity())}
-	r.unpaid++
-	r.owedBy = now + owedLasts
-	if timed(a.spec) {
-		r.goBlind(p, now, owedLasts+forgets(a.spec))
-		return
-	}
-	r.goBlind(p, now, 0)
-	if now > r.debtEnds {
-		r.debt = 0
-	}
-	r.debt = min(everything, r.debt+min(cost, a.limit.Capacity()))
-	r.debtEnds = r.owedBy + forgets(a.spec)
-}
-
-// timed reports whether it matters to what is decided under s when something was charged, and not
-// only how much.
-func timed(s *limiter.Spec) bool { return phased(s) || s.MinGap > 0 }
-
-// owing is what may have been charged beside what the strict reference knows of.
-func (r *reference) owing() int64 {
-	if r.last > r.debtEnds {
-		return 0
-	}
-	return r.debt
-}
-
-// paid notes that p, who decides, has heard of what a process owes, and charged it as far as there
-// was room. A second report of it is not charged.
-func (r *reference) paid(a *account, p, by *process, id cluster.ID, cost int64) {
-	x := owing{by, id}
-	now := p.machine.world.now
-	if _, known := r.owed[x]; known {
-		r.debts = append(r.debts[max(0, len(r.debts)-mostDebts):],
-			charged{now, p.now(), max(0, cost)})
-	}
-	d := r.owed[x]
-	if d.until <= now || p != r.by {
-		return
-	}
-	if r.strict == nil {
-		strict := r.loose
-		r.strict = &strict
-	}
-	// on_error: allow admits any cost
-	r.strict.charge(p.now(), a.spec, min(cost, a.limit.Capacity()))
-	r.owed[x] = promissory{until: now}
-	r.unpaid--
-	if !timed(a.spec) {
-		r.debt = max(0, r.debt-min(cost, a.limit.Capacity()))
-	} else if r.unseen <= now && r.isOwed(now) == 0 {
-		r.blind = now + forgets(a.spec)
-	}
-}
-
-// mostDebts is how many of the latest debts are remembered.
-const mostDebts = 1000
-
-// isOwed is until when something may be charged at most that is owed now.
-func (r *reference) isOwed(now time.Duration) (until time.Duration) {
-	if r.unpaid == 0 || now >= r.owedBy {
-		return 0
-	}
-	return r.owedBy
-}
-
-// goBlind notes that until then charges may come that nobody sees, and how much longer they count.
-func (r *reference) goBlind(p *process, until, counts time.Duration) {
-	now := p.machine.world.now
-	if r.by == nil {
-		r.by, r.last = p, now
-	}
-	if r.came == 0 {
-		r.came = max(now, 1) // the first request comes at 0
-	}
-	r.unseen = max(r.unseen, until)
-	r.blind = max(r.blind, until+counts)
 }
 
 // forgets is how long a charge counts under s at most.
@@ -272,24 +149,6 @@ func forgets(s *limiter.Spec) time.Duration {
 		return s.Per
 	}
 	return 2 * s.Per
-}
-
-// reportOrigin is by what the ID of a report differs from its take's.
-const reportOrigin = 1 << 62
-
-// owedLasts is for how long a node tries to have charged what it has admitted by itself, and a
-// little more.
-const owedLasts = 62 * time.Second
-
-// isBlind reports whether something may have been charged that the strict reference has not.
-func (r *reference) isBlind() bool { return r.isDark() || r.owing() > 0 }
-
-// isDark reports whether nobody knows how much that is.
-func (r *reference) isDark() bool { return r.unphased || r.blind != 0 && r.last <= r.blind }
-
-// tells reports whether a denial of cost can be found to be too early.
-func (r *reference) tells(cost int64, s *limiter.Spec) bool {
-	return !r.isDark() && min(everything, cost)+r.owing() <= capacityOf(s)
 }
 
 // loosen makes two references of one.
@@ -410,8 +269,9 @@ func (r *reference) most(now limiter.Instant, s *limiter.Spec) *naiveState {
 	return st
 }
 
-// mayHave notes a decision of which nobody knows whether it was taken again.
-func (r *reference) mayHave(now limiter.Instant, it *asked, allowed bool) {
+// mayHave notes a decision of which nobody knows whether it was taken again. What has fallen with
+// others has no price.
+func (r *reference) mayHave(now limiter.Instant, it *asked, allowed, fallen bool) {
 	if r.strict == nil {
 		strict := r.loose
 		r.strict = &strict
@@ -425,6 +285,10 @@ func (r *reference) mayHave(now limiter.Instant, it *asked, allowed bool) {
 		r.loose.charge(now, s, it.cost)
 	case allowed:
 		r.strict.charge(now, s, it.cost)
+	case refusalsCount(s) && !fallen &&
+		(r.isBlind() || !r.strict.peek(now, s, it.cost).Allowed):
+		// a refusal has its price; where there is room for it, it is not taken anew
+		r.strict.take(now, s, it.cost)
 	}
 }
 

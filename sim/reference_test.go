@@ -99,3 +99,33 @@ func TestWhatWasGivenBackMayComeBackOnAnotherClock(t *testing.T) {
 	m.boot()
 	takes(4, &copied)
 }
+
+// Where refusals count, one that may have been taken again, alike, counts again in the strictest
+// reference: not where that has room for it, since then it can only be remembered.
+func TestRefusalsThatAreTakenAgainCount(t *testing.T) {
+	spec := limiter.Spec{
+		Algorithm: limiter.SlidingLog, Limit: 10, Per: time.Second, CountRejected: true,
+	}
+	const now = limiter.Instant(1_700_000_000_000_000_000)
+	for name, test := range map[string]struct {
+		used   int64
+		fallen bool
+		left   int64
+	}{
+		"no room":          {6, false, 0},
+		"room":             {5, false, 5},
+		"fell with others": {6, true, 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var r reference
+			r.loose.take(now, &spec, test.used)
+			r.mayHave(now+1, &asked{account: &account{spec: &spec}, cost: 5}, false, test.fallen)
+			if left := r.strict.peek(now+1, &spec, 0).Remaining; left != test.left {
+				t.Errorf("%d are left, want %d", left, test.left)
+			}
+			if left := r.loose.peek(now+1, &spec, 0).Remaining; left != spec.Limit-test.used {
+				t.Errorf("%d are left at most, want %d", left, spec.Limit-test.used)
+			}
+		})
+	}
+}
