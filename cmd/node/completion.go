@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -250,6 +251,9 @@ end
 function __penstock_exactly # VERB…: the line has this verb, and no word after it
 	test (count (__penstock_words)) -eq (count $argv); and __penstock_below $argv
 end
+function __penstock_after # NUMBER VERB…: the line has this verb, and so many words after it at least
+	__penstock_below $argv[2..]; and test (count (__penstock_words)) -ge (math $argv[1] + (count $argv) - 1)
+end
 complete -c penstock -f
 `
 
@@ -284,9 +288,9 @@ func fishCompletion(all []command) string {
 			}
 			offer("__penstock_below", c.path, what+" -d "+fishText(f.Help))
 		}
-		for _, p := range c.node.Positional {
+		for i, p := range c.node.Positional {
 			if options := suggestionFor(p).fishOptions(); options != fishNothing {
-				offer("__penstock_below", c.path, options)
+				offer("__penstock_after "+strconv.Itoa(i), c.path, options)
 			}
 		}
 	}

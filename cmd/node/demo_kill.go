@@ -26,7 +26,9 @@ func (d *demo) operate(ctx context.Context, sh shell, bottom *screen) error {
 	bottom.through(t)
 	ctx, stop := context.WithCancel(ctx)
 	say := func(format string, a ...any) {
-		fmt.Fprintf(bottom, "%s  %s\n", time.Now().Format(time.TimeOnly), fmt.Sprintf(format, a...))
+		width, _ := t.size()
+		text := time.Now().Format(time.TimeOnly) + "  " + fmt.Sprintf(format, a...)
+		fmt.Fprintln(bottom, inLines(text, width, demoIndent))
 	}
 	orders := make(chan key)
 	var working sync.WaitGroup
@@ -40,6 +42,9 @@ func (d *demo) operate(ctx context.Context, sh shell, bottom *screen) error {
 	working.Wait()
 	return err
 }
+
+// demoIndent is as wide as the time before what a demo says.
+const demoIndent = 10
 
 // demoHelp is at most as wide as the table.
 const demoHelp = "k kills the owner of \"" + demoKey + "\"  r brings it back  q quits\n"

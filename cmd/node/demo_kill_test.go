@@ -29,7 +29,7 @@ func TestDemoKill(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.stop()
-	p := newPTY(t, 100, 40)
+	p := newPTY(t, 80, 40)
 	ended := make(chan error)
 	go func() {
 		ended <- d.operate(t.Context(), shell{in: p.slave, out: p.slave}, &screen{out: p.slave})
@@ -47,9 +47,11 @@ func TestDemoKill(t *testing.T) {
 	p.shows("not yet")
 	p.shows(name+" is killed, without a goodbye", `decides for "alice" after`)
 	p.shows("lost with "+name, "promised")
-	text := strings.ReplaceAll(p.text(), "\n", "")
+	if address := others[0].member.HTTPAddr + "/ui/#failures"; !strings.Contains(p.text(), address) {
+		t.Errorf("the address is broken:\n%s", p.text())
+	}
 	lost := regexp.MustCompile(`([0-9]+) units? of the worst key, at most ([0-9]+) promised`)
-	if !lost.MatchString(text) || !strings.Contains(text, name+"   killed") {
+	if !lost.MatchString(unbroken(p.text())) || !strings.Contains(p.text(), name+"   killed") {
 		t.Errorf("the terminal shows:\n%s", p.text())
 	}
 	p.press("k")

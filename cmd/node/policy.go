@@ -86,9 +86,9 @@ func (v *policyValidateVerb) Run(sh shell) error {
 			if coloured(w) {
 				ok = paint(green, ok)
 			}
-			fmt.Fprintf(w, "%s: %d limits", ok, answer.Limits)
+			fmt.Fprintf(w, "%s: %s", ok, some(answer.Limits, "limit"))
 			if answer.Rules > 0 {
-				fmt.Fprintf(w, ", %d rules", answer.Rules)
+				fmt.Fprintf(w, ", %s", some(answer.Rules, "rule"))
 			}
 			fmt.Fprintln(w)
 		} else {
@@ -128,6 +128,7 @@ func (v *policyExplainVerb) Run(sh shell) error {
 	if err != nil {
 		return err
 	}
+	tried := l.Candidate()
 	if v.Key != "" {
 		l = l.For(v.Key)
 	}
@@ -141,6 +142,13 @@ func (v *policyExplainVerb) Run(sh shell) error {
 			[]string{"alone", fmt.Sprintf("%d at most, as the share of one node of three that "+
 				"reaches no other", l.Share(3).Capacity())})
 	}
+	if tried != nil {
+		if v.Key != "" {
+			tried = tried.For(v.Key)
+		}
+		object["candidate"] = specJSON(tried.Spec)
+		rows = append(rows, candidateRows(tried.Spec)...)
+	}
 	if len(parents) > 0 {
 		object["charges_too"] = parents
 	}
@@ -153,6 +161,17 @@ func (v *policyExplainVerb) Run(sh shell) error {
 			p.AtOnce)})
 	}
 	return v.print(sh.out, object, func(w io.Writer) error { return columns(w, rows) })
+}
+
+// candidateRows are the fields of a candidate, below its limit. All but these are the limit's.
+func candidateRows(s limiter.Spec) (rows [][]string) {
+	for _, r := range specRows(s) {
+		if r[0] == "override" || r[0] == "unlimited" ||
+			slices.Contains(limiter.CandidateFields, r[0]) {
+			rows = append(rows, []string{"candidate." + r[0], r[1]})
+		}
+	}
+	return rows
 }
 
 // find reads the files, and returns a limit of them, and those above it.

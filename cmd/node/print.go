@@ -9,6 +9,7 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode/utf8"
 )
 
 // output is how a verb that reads prints what it read.
@@ -33,6 +34,24 @@ func columns(w io.Writer, rows [][]string) error {
 		fmt.Fprintln(t, strings.Join(r, "\t"))
 	}
 	return t.Flush()
+}
+
+// inLines breaks a text between words into lines of at most width columns, those after the first one
+// behind so many spaces. A word that is wider has a line of its own.
+func inLines(text string, width, indent int) string {
+	var lines []string
+	line, after := "", strings.Repeat(" ", indent)
+	for i, word := range strings.Split(text, " ") {
+		switch {
+		case i == 0:
+			line = word
+		case utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width:
+			lines, line = append(lines, line), after+word
+		default:
+			line += " " + word
+		}
+	}
+	return strings.Join(append(lines, line), "\n")
 }
 
 // thousands writes 1234567 as 1,234,567.

@@ -27,6 +27,25 @@ func TestNumbersForPeople(t *testing.T) {
 	}
 }
 
+// Lines break between words, and what is behind an address stays with it: it can be clicked.
+func TestInLines(t *testing.T) {
+	const address = "http://127.0.0.1:7959/ui/#failures"
+	for _, c := range []struct {
+		text  string
+		width int
+		want  string
+	}{
+		{"06:33:38  short", 20, "06:33:38  short"},
+		{"06:33:38  node-1 is killed – so", 20, "06:33:38  node-1 is\n          killed –\n          so"},
+		{"06:33:38  see " + address, 40, "06:33:38  see\n          " + address},
+		{"", 0, ""},
+	} {
+		if got := inLines(c.text, c.width, 10); got != c.want {
+			t.Errorf("%q in %d columns is %q; want %q", c.text, c.width, got, c.want)
+		}
+	}
+}
+
 // A file, a pipe and /dev/null are not redrawn.
 func TestNoTerminal(t *testing.T) {
 	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)

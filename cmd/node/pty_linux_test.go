@@ -155,20 +155,24 @@ func (p *pty) colours() string {
 	return strings.Join(p.screen.colours, " ")
 }
 
-// shows waits until the terminal shows all texts; one that begins with "!" must not be there.
+// shows waits until the terminal shows all texts, wherever their lines break; one that begins with
+// "!" must not be there.
 func (p *pty) shows(texts ...string) {
 	p.t.Helper()
 	eventually(p.t, "the terminal shows "+strings.Join(texts, ", "), func() error {
-		now := p.text()
+		now := unbroken(p.text())
 		for _, text := range texts {
 			if without, not := strings.CutPrefix(text, "!"); not ==
 				strings.Contains(now, without) {
-				return fmt.Errorf("%q:\n%s", text, now)
+				return fmt.Errorf("%q:\n%s", text, p.text())
 			}
 		}
 		return nil
 	})
 }
+
+// unbroken is a text with one space between its words.
+func unbroken(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 // ends waits for the end of the program, and says how it was.
 func (p *pty) ends() error {

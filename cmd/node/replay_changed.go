@@ -37,7 +37,7 @@ func (v *policyReplayVerb) changes() (beside string, c *changed, err error) {
 		return "", nil, nil
 	}
 	end := strings.LastIndexByte(refused, '=')
-	if end <= 0 {
+	if end <= 0 || !strings.Contains(refused[:end], "{") { // without a field all lines are alike
 		return "", nil, fmt.Errorf("--refused: %.40q must be a text with fields of the log in "+
 			"braces, = and what it is of a refused request, as in {status}=429", refused)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -52,11 +53,28 @@ func openLog(path string, sh shell) (*openedLog, error) {
 		unpacked, err := gzip.NewReader(lines)
 		if err != nil {
 			log.close()
-			return nil, fmt.Errorf("%s: %w", name, err)
+			return nil, fmt.Errorf("%s: %w", name, unpacking(err))
 		}
-		log.Reader = unpacked
+		log.Reader = unpackedLog{unpacked}
 	}
 	return log, nil
+}
+
+// unpackedLog is a log that gzip has packed. Its errors say so.
+type unpackedLog struct{ from io.Reader }
+
+func (l unpackedLog) Read(b []byte) (int, error) {
+	n, err := l.from.Read(b)
+	return n, unpacking(err)
+}
+
+// unpacking is an error of gzip with what it means.
+func unpacking(err error) error {
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return errors.New("the gzip file is cut off before its end; copy it again, or unpack what " +
+			"there is by gzip -dc, and replay that")
+	}
+	return err
 }
 
 // progress counts what is read from a log, and says so now and then in one line of a terminal.
