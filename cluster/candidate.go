@@ -77,6 +77,7 @@ func (c *candidates) keepLocked(all Limits, inForce map[string]limitInForce) {
 // offer is an item for a candidate, and what the live limit has said.
 type offer struct {
 	to      *candidate
+	limit   string // the name of the limit that it is tried beside
 	allowed bool
 }
 
@@ -96,7 +97,9 @@ func offerCandidates(n *Node, now limiter.Instant, b *batch, out []Decision) {
 			continue
 		}
 		items = append(items, c.item(it))
-		offers = append(offers, offer{c, out[i].Allowed && !out[i].overruled()})
+		offers = append(offers, offer{
+			c, it.Limit.Name, out[i].Allowed && !out[i].overruled(),
+		})
 		here = here && n.holder.decides(now, it.hash)
 	}
 	switch {
@@ -163,6 +166,7 @@ func ask(n *Node, items []Item, offers []offer) {
 			o.to.denied.Add(1)
 			if o.allowed {
 				o.to.newlyDenied.Add(1)
+				n.showNewlyDenied(&o, items[i].Key)
 			}
 		}
 	}

@@ -10,6 +10,9 @@ type Observer interface {
 	Wants(now limiter.Instant, hash uint64) bool
 	// Saw is shown an answer.
 	Saw(o Observed)
+	// NewlyDenied is shown, without being asked, the key of each check that a limit has admitted
+	// and its candidate refuses. key is valid until it returns.
+	NewlyDenied(limit string, candidate *limiter.Limit, key string)
 }
 
 // Observed is an answer to one item.
@@ -47,5 +50,12 @@ func (s *self) show(now limiter.Instant, b *batch, out []Decision) {
 			RetryAfter: int64(d.RetryAfter), ResetAfter: int64(d.ResetAfter),
 			Owner: d.Owner, Source: d.Source,
 		})
+	}
+}
+
+// showNewlyDenied shows the observer a key that a candidate refuses, and its limit does not.
+func (s *self) showNewlyDenied(o *offer, key string) {
+	if s.observer != nil {
+		s.observer.NewlyDenied(o.limit, o.to.limit, key)
 	}
 }

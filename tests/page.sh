@@ -63,6 +63,13 @@ for n in n1 n2 n3; do
 	curl -s -G -o /dev/null --data-urlencode 'limit=../../etc/<b>pass</b>?wd#' "http://${http[$n]}/v1/check?key=k"
 done
 
+# Keys that were asked for a minute ago are not among those asked for lately: some more are, all the time.
+(while :; do
+	curl -s "http://${http[n1]}/v1/check?limit=api&key=asked-[1-4]" >/dev/null || true
+	sleep 1
+done) &
+started[lately]=$!
+
 cat >"$dir/seen.js" <<'JS'
 (() => {
   const cells = (id) => [...document.querySelectorAll("#" + id + " tr")].map((r) => [...r.cells].map((c) => c.textContent).join("|")).join("\n");
@@ -112,14 +119,15 @@ for look in "390" "800" "1600" "1600 -dark"; do
 	fi
 	holds "$dir/seen" fits "$look: nothing is wider than the window"
 	holds "$dir/seen" contrast "$look: contrast of text and lines is 4.5 at least ($(sed -n 's/^worst //p' "$dir/seen"))"
+	[ -e "$dir/first" ] || cp "$dir/seen" "$dir/first"
 	if [ -s "$dir/page-$1${2:-}.png" ]; then ok "$look: it can be seen"; else not_ok "$look: there is no picture of it"; fi
 done
-shows "$dir/seen" 'signup|5 in 1h, fixed window|file|8|1|0|0|' "a limit comes with what all nodes have counted"
-shows "$dir/seen" 'tried|100 in 1h, fixed window|file|3|0|0|0|k 3|1 in 1h, fixed window|2|0|' "a candidate comes with what it would have denied"
-shows "$dir/seen" 'quiet|1 in 1h, fixed window, dry run|file|1|0|2|' "checks that are let through beyond a limit are counted"
-shows "$dir/seen" '../../etc/<b>pass</b>?wd#|' "a limit may be named like a path"
-shows "$dir/seen" '<b>bob</b>|signup|3|0|' "a key is a text, whatever it looks like"
-shows "$dir/seen" 'path: /login*|signup for {ip}' "it lists the rules"
+shows "$dir/first" 'signup|5 in 1h, fixed window|file|8|1|0|0|' "a limit comes with what all nodes have counted"
+shows "$dir/first" 'tried|100 in 1h, fixed window|file|3|0|0|0|k 3|1 in 1h, fixed window|2|k 2|0|' "a candidate comes with what it would have denied, and to which keys"
+shows "$dir/first" 'quiet|1 in 1h, fixed window, dry run|file|1|0|2|' "checks that are let through beyond a limit are counted"
+shows "$dir/first" '../../etc/<b>pass</b>?wd#|' "a limit may be named like a path"
+shows "$dir/first" '<b>bob</b>|signup|3|0|' "a key is a text, whatever it looks like"
+shows "$dir/first" 'path: /login*|signup for {ip}' "it lists the rules"
 
 # Fifty nodes, of which two have failed: the answers of n1 with more nodes in them. The page counts them, and draws them all.
 go build -C ../tools -o "$dir/fifty" ./fifty

@@ -251,8 +251,9 @@ end
 function __penstock_exactly # VERB…: the line has this verb, and no word after it
 	test (count (__penstock_words)) -eq (count $argv); and __penstock_below $argv
 end
-function __penstock_after # NUMBER VERB…: the line has this verb, and so many words after it at least
-	__penstock_below $argv[2..]; and test (count (__penstock_words)) -ge (math $argv[1] + (count $argv) - 1)
+function __penstock_after # NUMBER VERB…: the line has this verb, and so many words after it
+	__penstock_below $argv[2..]; or return 1
+	test (count (__penstock_words)) -ge (math $argv[1] + (count $argv) - 1)
 end
 complete -c penstock -f
 `

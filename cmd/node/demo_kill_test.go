@@ -47,7 +47,8 @@ func TestDemoKill(t *testing.T) {
 	p.shows("not yet")
 	p.shows(name+" is killed, without a goodbye", `decides for "alice" after`)
 	p.shows("lost with "+name, "promised")
-	if address := others[0].member.HTTPAddr + "/ui/#failures"; !strings.Contains(p.text(), address) {
+	address := others[0].member.HTTPAddr + "/ui/#failures"
+	if !strings.Contains(p.text(), address) {
 		t.Errorf("the address is broken:\n%s", p.text())
 	}
 	lost := regexp.MustCompile(`([0-9]+) units? of the worst key, at most ([0-9]+) promised`)

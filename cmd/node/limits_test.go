@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -38,6 +39,7 @@ func TestCandidateOverTheCluster(t *testing.T) {
 	}
 	want := candidateRow{
 		Limit: "login", Rule: "2 in 10m, fixed_window", Allowed: 2, Denied: 6, NewlyDenied: 3,
+		NewlyDeniedKeys: []refusedKey{{Key: "alice", NewlyDenied: 3}},
 	}
 	eventually(t, "the candidate has answered", func() error {
 		out, err := exec.Command(built, "limits", "candidate", "--addr", n2.grpc, "-o", "json").
@@ -46,7 +48,7 @@ func TestCandidateOverTheCluster(t *testing.T) {
 		if err == nil {
 			err = json.Unmarshal(out, &list)
 		}
-		if err != nil || len(list.Candidates) != 1 || list.Candidates[0] != want {
+		if err != nil || len(list.Candidates) != 1 || !reflect.DeepEqual(list.Candidates[0], want) {
 			return fmt.Errorf("%v\n%s\n%+v", err, out, list)
 		}
 		return nil
@@ -54,7 +56,18 @@ func TestCandidateOverTheCluster(t *testing.T) {
 	out, err := exec.Command(built, "limits", "candidate", "login", "--addr", n1.grpc).
 		CombinedOutput()
 	if err != nil ||
-		!strings.Contains(string(out), "login  2 in 10m, fixed_window  2        6       3") {
+		!strings.Contains(string(out), "login  2 in 10m, fixed_window  2        6       3") ||
+		!strings.Contains(string(out), "NEWLY DENIED  LIMIT  KEY\n3             login  alice\n") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	out, err = exec.Command(built, "limits", "candidate", "--keys", "0", "--addr", n1.grpc).
+		CombinedOutput()
+	if err != nil || strings.Contains(string(out), "alice") {
+		t.Errorf("without keys: %v\n%s", err, out)
+	}
+	out, err = exec.Command(built, "limits", "candidate", "--keys", "1001", "--addr", n1.grpc).
+		CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "--keys: is 1001; 0 to 1000 are accepted") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	out, err = exec.Command(built, "limits", "candidate", "other", "--addr", n1.grpc).

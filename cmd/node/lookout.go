@@ -253,16 +253,22 @@ func (t *topLook) add(a *penstockv1.TopResponse, agent bool, now time.Time) {
 		allowed: a.Allowed, denied: a.Denied, degraded: a.Degraded,
 	}
 	if s := a.Asked; s != nil {
-		n.asked = history.HeavyList{
-			Total: s.Total, Unseen: s.Unseen, Sampled: s.Sampled,
-			Seconds: float64(s.WindowMs) / 1000,
-		}
-		for _, k := range s.Keys {
-			n.asked.Keys = append(n.asked.Keys, history.Heavy{
-				Limit: k.LimitName, Key: string(k.Key), Checks: k.Checks, Over: k.Over,
-				Denied: k.Denied,
-			})
-		}
+		n.asked = heavyList(s)
 	}
 	t.nodes[a.Node] = n
+}
+
+// heavyList is a list of keys as a node has sent it.
+func heavyList(s *penstockv1.AskedKeys) history.HeavyList {
+	out := history.HeavyList{
+		Total: s.Total, Unseen: s.Unseen, Sampled: s.Sampled,
+		Seconds: float64(s.WindowMs) / 1000,
+	}
+	for _, k := range s.Keys {
+		out.Keys = append(out.Keys, history.Heavy{
+			Limit: k.LimitName, Key: string(k.Key), Checks: k.Checks, Over: k.Over,
+			Denied: k.Denied,
+		})
+	}
+	return out
 }

@@ -36,8 +36,8 @@ func columns(w io.Writer, rows [][]string) error {
 	return t.Flush()
 }
 
-// inLines breaks a text between words into lines of at most width columns, those after the first one
-// behind so many spaces. A word that is wider has a line of its own.
+// inLines breaks a text between words into lines of at most width columns, those after the first
+// one behind so many spaces. A word that is wider has a line of its own.
 func inLines(text string, width, indent int) string {
 	var lines []string
 	line, after := "", strings.Repeat(" ", indent)

@@ -36,7 +36,7 @@ func TestInLines(t *testing.T) {
 		want  string
 	}{
 		{"06:33:38  short", 20, "06:33:38  short"},
-		{"06:33:38  node-1 is killed – so", 20, "06:33:38  node-1 is\n          killed –\n          so"},
+		{"06:33:38  node-1 is – so", 17, "06:33:38  node-1\n          is – so"},
 		{"06:33:38  see " + address, 40, "06:33:38  see\n          " + address},
 		{"", 0, ""},
 	} {

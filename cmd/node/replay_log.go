@@ -71,8 +71,8 @@ func (l unpackedLog) Read(b []byte) (int, error) {
 // unpacking is an error of gzip with what it means.
 func unpacking(err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return errors.New("the gzip file is cut off before its end; copy it again, or unpack what " +
-			"there is by gzip -dc, and replay that")
+		return errors.New("the gzip file is cut off before its end; copy it again, or unpack " +
+			"what there is by gzip -dc, and replay that")
 	}
 	return err
 }

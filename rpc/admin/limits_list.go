@@ -2,12 +2,15 @@ package admin
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 
 	"penstock/cluster"
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/rpc/catalog"
+	"penstock/rpc/door"
+	"penstock/rpc/history"
 	"penstock/rpc/notation"
 )
 
@@ -54,10 +57,22 @@ func (row *NamedLimit) Count(t cluster.LimitTally) {
 
 // Limits lists the named limits.
 func (a *Service) Limits(
-	context.Context,
-	*penstockv1.LimitsRequest,
+	_ context.Context,
+	in *penstockv1.LimitsRequest,
 ) (*penstockv1.LimitsResponse, error) {
+	count := int(in.GetCandidateKeys())
+	if count < 0 || count > MaxListed {
+		return nil, door.StatusError(&cluster.InputError{
+			Field:  "candidate_keys",
+			Reason: fmt.Sprintf("is %d; 0 to %d are accepted", count, MaxListed),
+		})
+	}
 	out := &penstockv1.LimitsResponse{Node: a.node.ID()}
+	var denied *history.HeavyList
+	if count > 0 && a.recorder != nil {
+		list := a.recorder.NewlyDeniedKeys()
+		denied = &list
+	}
 	limits, tallies := a.node.Limits(), a.node.Stats().Candidates()
 	for _, name := range slices.Sorted(maps.Keys(limits)) {
 		l := limits[name]
@@ -72,6 +87,9 @@ func (a *Service) Limits(
 			head := a.catalog.Head(name)
 			row.Version, row.By, row.AtMs = head.Version.String(), head.By, head.AtMs
 			row.OverFile = a.node.Given(name) != nil
+		}
+		if denied != nil && row.Candidate != nil {
+			row.Candidate.NewlyDeniedKeys = askedKeys(denied.Of(name, count))
 		}
 		out.Limits = append(out.Limits, row)
 	}

@@ -10,8 +10,9 @@
 //     (failure.go).
 //
 // What a node remembers, at most: Series 16 KiB, events 256 × about 0.4 KiB, answers 8192 × 104
-// bytes, keys asked for most 2 × 512 × (80 bytes and the key), failures 8 × 256 × about 120
-// bytes. That is 1.4 MiB with keys of 40 bytes, and 2.4 MiB with the longest keys.
+// bytes, keys asked for most, and those that candidates refuse, 3 × 512 × (80 bytes and the key),
+// failures 8 × 256 × about 120 bytes. That is 1.5 MiB with keys of 40 bytes, and 3 MiB with the
+// longest keys.
 //
 // Functions that judge are pure: they get what happened and the time, and read no clock.
 package history

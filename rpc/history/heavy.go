@@ -16,6 +16,7 @@ const heavyPlaces = 512
 // is too high by its Over at most, which is at most all checks divided by heavyPlaces.
 type heavy struct {
 	total  int64
+	unseen int64 // of keys without a place, while places are free (forget)
 	places []Heavy
 	at     map[heavyKey]int
 }
@@ -48,7 +49,7 @@ func (h *heavy) add(limit, key string, denied bool, weight int64) {
 
 // place gives a key that is new a place.
 func (h *heavy) place(limit, key string) int {
-	i, over := len(h.places), int64(0)
+	i, over := len(h.places), h.unseen
 	if i < heavyPlaces {
 		h.places = append(h.places, Heavy{})
 	} else {
@@ -137,7 +138,7 @@ func (l HeavyList) Of(limit string, count int) HeavyList {
 
 // list is what h says.
 func (h *heavy) list() HeavyList {
-	out := HeavyList{Keys: slices.Clone(h.places), Total: h.total}
+	out := HeavyList{Keys: slices.Clone(h.places), Total: h.total, Unseen: h.unseen}
 	out.sort()
 	if n := len(out.Keys); n == heavyPlaces {
 		out.Unseen = out.Keys[n-1].Checks

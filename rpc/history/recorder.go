@@ -30,6 +30,7 @@ type Recorder struct {
 	events   events
 	answers  answers
 	heavy    [2]*heavy // the one that counts, and the one before
+	tried    tried
 	turned   [2]time.Time
 	watching map[uint64]time.Time // hashes of keys, and until when
 	last     *cluster.View
@@ -65,7 +66,8 @@ type pending struct {
 func NewRecorder(n *cluster.Node, at limiter.Instant, now func() time.Time) *Recorder {
 	r := &Recorder{
 		node: n, now: now, base: now().UnixNano() - int64(at), series: NewSeries(),
-		heavy: [2]*heavy{newHeavy(), newHeavy()}, watching: map[uint64]time.Time{},
+		heavy: [2]*heavy{newHeavy(), newHeavy()}, tried: newTried(),
+		watching: map[uint64]time.Time{},
 	}
 	r.turned = [2]time.Time{now(), now()}
 	r.before = r.read(now())
@@ -165,6 +167,8 @@ func (r *Recorder) Tick(now time.Time) {
 		r.turned = [2]time.Time{now, r.turned[0]}
 	}
 	r.unwatchLocked(now)
+	limits := r.node.Limits()
+	r.tried.keep(func(name string) *limiter.Limit { return limits[name] })
 }
 
 func (r *Recorder) noteLocked(now time.Time, x Event) uint64 {

@@ -19,6 +19,7 @@ type Question struct {
 	Pulse   *pulseQuestion  `json:"pulse,omitempty"`
 	Limits  *LimitsQuestion `json:"limits,omitempty"`
 	Heavy   *KeysQuestion   `json:"heavy,omitempty"`
+	Tried   *KeysQuestion   `json:"tried,omitempty"` // keys that candidates refuse
 	Top     *KeysQuestion   `json:"top,omitempty"`
 	Keys    *KeysQuestion   `json:"keys,omitempty"`
 	Holds   *KeysQuestion   `json:"holds,omitempty"`
@@ -57,6 +58,7 @@ type Reply struct {
 	Pulse   *pulse             `json:"pulse,omitempty"`
 	Limits  map[string]Tally   `json:"limits,omitempty"`
 	Heavy   *history.HeavyList `json:"heavy,omitempty"`
+	Tried   *history.HeavyList `json:"tried,omitempty"`
 	Top     *admin.TopKeys     `json:"top,omitempty"`
 	Keys    *admin.FoundKeys   `json:"keys,omitempty"`
 	Holds   *admin.OpenHolds   `json:"holds,omitempty"`
@@ -121,10 +123,11 @@ func (o *Overview) Answer(ctx context.Context, text []byte, agent bool) ([]byte,
 	}
 	refused := ""
 	if agent {
-		if q.Heavy != nil || q.Top != nil || q.Keys != nil || q.Holds != nil || q.Answers != nil {
+		if q.Heavy != nil || q.Tried != nil || q.Top != nil || q.Keys != nil || q.Holds != nil ||
+			q.Answers != nil {
 			refused = errAgentKeys
 		}
-		q.Heavy, q.Top, q.Keys, q.Holds, q.Answers = nil, nil, nil, nil, nil
+		q.Heavy, q.Tried, q.Top, q.Keys, q.Holds, q.Answers = nil, nil, nil, nil, nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
@@ -146,6 +149,10 @@ func (o *Overview) answer(ctx context.Context, q *Question) *Reply {
 	if q.Heavy != nil {
 		list := o.Recorder.Heavy().Of(q.Heavy.Limit, countOf(q.Heavy))
 		a.Heavy = &list
+	}
+	if q.Tried != nil {
+		list := o.Recorder.NewlyDeniedKeys().Of(q.Tried.Limit, countOf(q.Tried))
+		a.Tried = &list
 	}
 	if q.Top != nil {
 		list := admin.Top(ctx, n, countOf(q.Top), q.Top.Limit)

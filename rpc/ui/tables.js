@@ -27,10 +27,12 @@ export async function refreshLimits() {
     l.heavy.forEach((k, i) => hot.append(i ? ", " : "", keyButton(l.name, k.key), " " + count(k.checks)));
     const cells = [l.name, rule(l), origin(l), l.allowed, l.denied, l.beyond, l.degraded, l.heavy.length ? hot : "–"];
     const c = l.candidate;
-    if (!c) return row([...cells, "–", "", "", ""]);
+    if (!c) return row([...cells, "–", "", "", "", ""]);
+    const refused = make("span", {});
+    l.newly_denied_keys.forEach((k, i) => refused.append(i ? ", " : "", keyButton(l.name, k.key), " " + count(k.checks)));
     const button = make("button", { "aria-label": "promote the candidate of " + l.name }, "promote");
     button.addEventListener("click", () => promote(button, l));
-    return row([...cells, rule(c), c.newly_denied, c.newly_allowed, button]);
+    return row([...cells, rule(c), c.newly_denied, l.newly_denied_keys.length ? refused : "–", c.newly_allowed, button]);
   }));
 }
 

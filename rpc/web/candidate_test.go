@@ -2,12 +2,14 @@ package web
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
 	"penstock/cluster"
 	"penstock/limiter"
 	"penstock/rpc/admin"
+	"penstock/rpc/history"
 	"penstock/rpc/rpctest"
 )
 
@@ -111,5 +113,41 @@ func TestCandidateIsPutShownAndPromoted(t *testing.T) {
 	)
 	if r.StatusCode != 400 || !strings.Contains(text, "is the name of a candidate's counters") {
 		t.Errorf("the name of a candidate: %d %s", r.StatusCode, text)
+	}
+}
+
+// Promise: the page names the keys that a candidate would deny most often, of its limit alone.
+func TestPageNamesWhatCandidatesDeny(t *testing.T) {
+	h := overviewOf(t)
+	for _, name := range []string{"one", "two"} {
+		r, text := rpctest.Page(h, "PUT", "/v1/limits", `{"name":"`+name+`","limit":5,"per":"1h",`+
+			`"algorithm":"fixed_window","candidate":{"limit":2}}`)
+		if r.StatusCode != 200 {
+			t.Fatal(text)
+		}
+	}
+	for key, times := range map[string]int{"often": 7, "seldom": 3, "never": 2} {
+		for range times {
+			rpctest.Page(h, "GET", "/v1/check?limit=one&key="+key, "")
+		}
+	}
+	var out struct {
+		Limits []struct {
+			Name string
+			Keys []history.Heavy `json:"newly_denied_keys"`
+		}
+	}
+	_, text := rpctest.Page(h, "GET", "/v1/cluster/limits", "")
+	if err := json.Unmarshal([]byte(text), &out); err != nil || len(out.Limits) != 2 {
+		t.Fatal(err, text)
+	}
+	got := ""
+	for _, l := range out.Limits {
+		for _, k := range l.Keys {
+			got += fmt.Sprintf("%s %s %d; ", l.Name, k.Key, k.Checks)
+		}
+	}
+	if want := "one often 3; one seldom 1; "; got != want { // the limit itself denies 2 of often
+		t.Errorf("%q; want %q", got, want)
 	}
 }

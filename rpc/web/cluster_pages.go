@@ -43,6 +43,8 @@ type clusterLimit struct {
 	Beyond   uint64          `json:"beyond"` // let through although the limit refuses
 	Degraded uint64          `json:"degraded"`
 	Heavy    []history.Heavy `json:"heavy"` // the keys that were asked for most lately
+	// Tried are the keys that the candidate refuses most often, and the limit admits.
+	Tried []history.Heavy `json:"newly_denied_keys"`
 }
 
 // clusterLimits is GET /v1/cluster/limits?search=&by=&count=: limits that are in force at this
@@ -74,13 +76,12 @@ func (w *web) clusterLimits(rw http.ResponseWriter, r *http.Request) {
 		slices.Sort(asked.Names)
 		asked.Names = slices.Compact(asked.Names)
 	}
-	var heavy []history.HeavyList
+	var heavy, tried []history.HeavyList
 	missing := []string{}
 	if len(asked.Names) > 0 {
+		keys := &overview.KeysQuestion{Count: admin.MaxListed}
 		missing = w.Overview.AskAll(r.Context(),
-			overview.Everyone(&overview.Question{Limits: asked, Heavy: &overview.KeysQuestion{
-				Count: admin.MaxListed,
-			}}),
+			overview.Everyone(&overview.Question{Limits: asked, Heavy: keys, Tried: keys}),
 			func(a *overview.Reply, _ timeSkew) {
 				for name, t := range a.Limits {
 					sum := sums[name]
@@ -90,9 +91,12 @@ func (w *web) clusterLimits(rw http.ResponseWriter, r *http.Request) {
 				if a.Heavy != nil {
 					heavy = append(heavy, *a.Heavy)
 				}
+				if a.Tried != nil {
+					tried = append(tried, *a.Tried)
+				}
 			})
 	}
-	rows := w.limitRows(sums, history.Sum(heavy...))
+	rows := w.limitRows(sums, history.Sum(heavy...), history.Sum(tried...))
 	sortRows(rows, by)
 	shown := rows[:min(n, len(rows))]
 	all := len(w.Node.Limits())
@@ -107,8 +111,10 @@ func countLimits(n *cluster.Node, search string) int {
 }
 
 // limitRows are the limits of this node that are counted in sums.
-func (w *web) limitRows(sums map[string]overview.Tally, heavy history.HeavyList) []clusterLimit {
-	limits, tried := w.Node.Limits(), w.Node.Stats().Candidates()
+func (w *web) limitRows(
+	sums map[string]overview.Tally, heavy, tried history.HeavyList,
+) []clusterLimit {
+	limits, candidates := w.Node.Limits(), w.Node.Stats().Candidates()
 	rows := []clusterLimit{}
 	for name, sum := range sums {
 		l := limits[name]
@@ -116,7 +122,8 @@ func (w *web) limitRows(sums map[string]overview.Tally, heavy history.HeavyList)
 			continue // another node has other limits; the page says so
 		}
 		row := clusterLimit{
-			NamedLimit: w.namedLimit(l, tried[name]), Beyond: sum.Beyond, Degraded: sum.Degraded,
+			NamedLimit: w.namedLimit(l, candidates[name]),
+			Beyond:     sum.Beyond, Degraded: sum.Degraded,
 		}
 		row.Allowed, row.Denied = sum.Allowed, sum.Denied
 		if row.Candidate != nil {
@@ -124,6 +131,7 @@ func (w *web) limitRows(sums map[string]overview.Tally, heavy history.HeavyList)
 			row.Candidate.NewlyAllowed = sum.NewlyAllowed
 		}
 		row.Heavy = heavy.Of(name, heavyOfLimit).Keys
+		row.Tried = tried.Of(name, heavyOfLimit).Keys
 		rows = append(rows, row)
 	}
 	return rows

@@ -3729,7 +3729,9 @@ func (x *CreditResponse) GetDecision() *Decision {
 
 // LimitsRequest asks for the limits of a node.
 type LimitsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Also, for each limit with a candidate, the keys that the candidate has newly denied most often: at most so many, 0 to 1000.
+	CandidateKeys int32 `protobuf:"varint,1,opt,name=candidate_keys,json=candidateKeys,proto3" json:"candidate_keys,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3762,6 +3764,13 @@ func (x *LimitsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use LimitsRequest.ProtoReflect.Descriptor instead.
 func (*LimitsRequest) Descriptor() ([]byte, []int) {
 	return file_penstock_v1_penstock_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *LimitsRequest) GetCandidateKeys() int32 {
+	if x != nil {
+		return x.CandidateKeys
+	}
+	return 0
 }
 
 // LimitsResponse has them, by name.
@@ -3946,9 +3955,12 @@ type Candidate struct {
 	NewlyDenied  uint64 `protobuf:"varint,5,opt,name=newly_denied,json=newlyDenied,proto3" json:"newly_denied,omitempty"`
 	NewlyAllowed uint64 `protobuf:"varint,6,opt,name=newly_allowed,json=newlyAllowed,proto3" json:"newly_allowed,omitempty"`
 	// Checks that it was not asked about, or that no owner has answered.
-	Unknown       uint64 `protobuf:"varint,7,opt,name=unknown,proto3" json:"unknown,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Unknown uint64 `protobuf:"varint,7,opt,name=unknown,proto3" json:"unknown,omitempty"`
+	// The keys that it has newly denied most often, at the doors of the asked node: AskedKey.checks of each. window_ms is 0: they were
+	// counted for as long as the candidate is in force. Absent if LimitsRequest.candidate_keys is 0.
+	NewlyDeniedKeys *AskedKeys `protobuf:"bytes,8,opt,name=newly_denied_keys,json=newlyDeniedKeys,proto3" json:"newly_denied_keys,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Candidate) Reset() {
@@ -4028,6 +4040,13 @@ func (x *Candidate) GetUnknown() uint64 {
 		return x.Unknown
 	}
 	return 0
+}
+
+func (x *Candidate) GetNewlyDeniedKeys() *AskedKeys {
+	if x != nil {
+		return x.NewlyDeniedKeys
+	}
+	return nil
 }
 
 // PutLimitRequest has a limit with its name, in one of two forms.
@@ -5001,8 +5020,9 @@ const file_penstock_v1_penstock_proto_rawDesc = "" +
 	"\x03key\x18\x02 \x01(\fR\x03key\x12\x14\n" +
 	"\x05units\x18\x03 \x01(\x03R\x05units\"C\n" +
 	"\x0eCreditResponse\x121\n" +
-	"\bdecision\x18\x01 \x01(\v2\x15.penstock.v1.DecisionR\bdecision\"\x0f\n" +
-	"\rLimitsRequest\"U\n" +
+	"\bdecision\x18\x01 \x01(\v2\x15.penstock.v1.DecisionR\bdecision\"6\n" +
+	"\rLimitsRequest\x12%\n" +
+	"\x0ecandidate_keys\x18\x01 \x01(\x05R\rcandidateKeys\"U\n" +
 	"\x0eLimitsResponse\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12/\n" +
 	"\x06limits\x18\x02 \x03(\v2\x17.penstock.v1.NamedLimitR\x06limits\"\x9e\x02\n" +
@@ -5018,7 +5038,7 @@ const file_penstock_v1_penstock_proto_rawDesc = "" +
 	"\tover_file\x18\b \x01(\bR\boverFile\x12\x1e\n" +
 	"\n" +
 	"definition\x18\t \x01(\fR\n" +
-	"definition\"\xed\x01\n" +
+	"definition\"\xb1\x02\n" +
 	"\tCandidate\x12.\n" +
 	"\x05limit\x18\x01 \x01(\v2\x18.penstock.v1.InlineLimitR\x05limit\x12\x1c\n" +
 	"\toverrides\x18\x02 \x01(\x05R\toverrides\x12\x18\n" +
@@ -5026,7 +5046,8 @@ const file_penstock_v1_penstock_proto_rawDesc = "" +
 	"\x06denied\x18\x04 \x01(\x04R\x06denied\x12!\n" +
 	"\fnewly_denied\x18\x05 \x01(\x04R\vnewlyDenied\x12#\n" +
 	"\rnewly_allowed\x18\x06 \x01(\x04R\fnewlyAllowed\x12\x18\n" +
-	"\aunknown\x18\a \x01(\x04R\aunknown\"\xb3\x01\n" +
+	"\aunknown\x18\a \x01(\x04R\aunknown\x12B\n" +
+	"\x11newly_denied_keys\x18\b \x01(\v2\x16.penstock.v1.AskedKeysR\x0fnewlyDeniedKeys\"\xb3\x01\n" +
 	"\x0fPutLimitRequest\x12.\n" +
 	"\x05limit\x18\x01 \x01(\v2\x18.penstock.v1.InlineLimitR\x05limit\x126\n" +
 	"\tcandidate\x18\x02 \x01(\v2\x18.penstock.v1.InlineLimitR\tcandidate\x12\x1e\n" +
@@ -5288,56 +5309,57 @@ var file_penstock_v1_penstock_proto_depIdxs = []int32{
 	11, // 37: penstock.v1.NamedLimit.limit:type_name -> penstock.v1.InlineLimit
 	55, // 38: penstock.v1.NamedLimit.candidate:type_name -> penstock.v1.Candidate
 	11, // 39: penstock.v1.Candidate.limit:type_name -> penstock.v1.InlineLimit
-	11, // 40: penstock.v1.PutLimitRequest.limit:type_name -> penstock.v1.InlineLimit
-	11, // 41: penstock.v1.PutLimitRequest.candidate:type_name -> penstock.v1.InlineLimit
-	66, // 42: penstock.v1.LimitHistoryResponse.entries:type_name -> penstock.v1.LimitEntry
-	14, // 43: penstock.v1.RateLimiter.Check:input_type -> penstock.v1.CheckRequest
-	17, // 44: penstock.v1.RateLimiter.CheckStream:input_type -> penstock.v1.CheckStreamRequest
-	20, // 45: penstock.v1.RateLimiter.Peek:input_type -> penstock.v1.PeekRequest
-	22, // 46: penstock.v1.RateLimiter.Reset:input_type -> penstock.v1.ResetRequest
-	24, // 47: penstock.v1.RateLimiter.Reserve:input_type -> penstock.v1.ReserveRequest
-	27, // 48: penstock.v1.RateLimiter.Settle:input_type -> penstock.v1.SettleRequest
-	29, // 49: penstock.v1.RateLimiter.Extend:input_type -> penstock.v1.ExtendRequest
-	31, // 50: penstock.v1.Admin.Members:input_type -> penstock.v1.MembersRequest
-	34, // 51: penstock.v1.Admin.Ring:input_type -> penstock.v1.RingRequest
-	36, // 52: penstock.v1.Admin.Top:input_type -> penstock.v1.TopRequest
-	41, // 53: penstock.v1.Admin.Keys:input_type -> penstock.v1.KeysRequest
-	43, // 54: penstock.v1.Admin.Holds:input_type -> penstock.v1.HoldsRequest
-	46, // 55: penstock.v1.Admin.Drain:input_type -> penstock.v1.DrainRequest
-	48, // 56: penstock.v1.Admin.Recover:input_type -> penstock.v1.RecoverRequest
-	50, // 57: penstock.v1.Admin.Credit:input_type -> penstock.v1.CreditRequest
-	52, // 58: penstock.v1.Admin.Limits:input_type -> penstock.v1.LimitsRequest
-	56, // 59: penstock.v1.Admin.PutLimit:input_type -> penstock.v1.PutLimitRequest
-	60, // 60: penstock.v1.Admin.DeleteLimit:input_type -> penstock.v1.DeleteLimitRequest
-	58, // 61: penstock.v1.Admin.PromoteLimit:input_type -> penstock.v1.PromoteLimitRequest
-	62, // 62: penstock.v1.Admin.RollbackLimit:input_type -> penstock.v1.RollbackLimitRequest
-	64, // 63: penstock.v1.Admin.LimitHistory:input_type -> penstock.v1.LimitHistoryRequest
-	15, // 64: penstock.v1.RateLimiter.Check:output_type -> penstock.v1.CheckResponse
-	18, // 65: penstock.v1.RateLimiter.CheckStream:output_type -> penstock.v1.CheckStreamResponse
-	21, // 66: penstock.v1.RateLimiter.Peek:output_type -> penstock.v1.PeekResponse
-	23, // 67: penstock.v1.RateLimiter.Reset:output_type -> penstock.v1.ResetResponse
-	25, // 68: penstock.v1.RateLimiter.Reserve:output_type -> penstock.v1.ReserveResponse
-	28, // 69: penstock.v1.RateLimiter.Settle:output_type -> penstock.v1.SettleResponse
-	30, // 70: penstock.v1.RateLimiter.Extend:output_type -> penstock.v1.ExtendResponse
-	33, // 71: penstock.v1.Admin.Members:output_type -> penstock.v1.MembersResponse
-	35, // 72: penstock.v1.Admin.Ring:output_type -> penstock.v1.RingResponse
-	37, // 73: penstock.v1.Admin.Top:output_type -> penstock.v1.TopResponse
-	42, // 74: penstock.v1.Admin.Keys:output_type -> penstock.v1.KeysResponse
-	44, // 75: penstock.v1.Admin.Holds:output_type -> penstock.v1.HoldsResponse
-	47, // 76: penstock.v1.Admin.Drain:output_type -> penstock.v1.DrainResponse
-	49, // 77: penstock.v1.Admin.Recover:output_type -> penstock.v1.RecoverResponse
-	51, // 78: penstock.v1.Admin.Credit:output_type -> penstock.v1.CreditResponse
-	53, // 79: penstock.v1.Admin.Limits:output_type -> penstock.v1.LimitsResponse
-	57, // 80: penstock.v1.Admin.PutLimit:output_type -> penstock.v1.PutLimitResponse
-	61, // 81: penstock.v1.Admin.DeleteLimit:output_type -> penstock.v1.DeleteLimitResponse
-	59, // 82: penstock.v1.Admin.PromoteLimit:output_type -> penstock.v1.PromoteLimitResponse
-	63, // 83: penstock.v1.Admin.RollbackLimit:output_type -> penstock.v1.RollbackLimitResponse
-	65, // 84: penstock.v1.Admin.LimitHistory:output_type -> penstock.v1.LimitHistoryResponse
-	64, // [64:85] is the sub-list for method output_type
-	43, // [43:64] is the sub-list for method input_type
-	43, // [43:43] is the sub-list for extension type_name
-	43, // [43:43] is the sub-list for extension extendee
-	0,  // [0:43] is the sub-list for field type_name
+	38, // 40: penstock.v1.Candidate.newly_denied_keys:type_name -> penstock.v1.AskedKeys
+	11, // 41: penstock.v1.PutLimitRequest.limit:type_name -> penstock.v1.InlineLimit
+	11, // 42: penstock.v1.PutLimitRequest.candidate:type_name -> penstock.v1.InlineLimit
+	66, // 43: penstock.v1.LimitHistoryResponse.entries:type_name -> penstock.v1.LimitEntry
+	14, // 44: penstock.v1.RateLimiter.Check:input_type -> penstock.v1.CheckRequest
+	17, // 45: penstock.v1.RateLimiter.CheckStream:input_type -> penstock.v1.CheckStreamRequest
+	20, // 46: penstock.v1.RateLimiter.Peek:input_type -> penstock.v1.PeekRequest
+	22, // 47: penstock.v1.RateLimiter.Reset:input_type -> penstock.v1.ResetRequest
+	24, // 48: penstock.v1.RateLimiter.Reserve:input_type -> penstock.v1.ReserveRequest
+	27, // 49: penstock.v1.RateLimiter.Settle:input_type -> penstock.v1.SettleRequest
+	29, // 50: penstock.v1.RateLimiter.Extend:input_type -> penstock.v1.ExtendRequest
+	31, // 51: penstock.v1.Admin.Members:input_type -> penstock.v1.MembersRequest
+	34, // 52: penstock.v1.Admin.Ring:input_type -> penstock.v1.RingRequest
+	36, // 53: penstock.v1.Admin.Top:input_type -> penstock.v1.TopRequest
+	41, // 54: penstock.v1.Admin.Keys:input_type -> penstock.v1.KeysRequest
+	43, // 55: penstock.v1.Admin.Holds:input_type -> penstock.v1.HoldsRequest
+	46, // 56: penstock.v1.Admin.Drain:input_type -> penstock.v1.DrainRequest
+	48, // 57: penstock.v1.Admin.Recover:input_type -> penstock.v1.RecoverRequest
+	50, // 58: penstock.v1.Admin.Credit:input_type -> penstock.v1.CreditRequest
+	52, // 59: penstock.v1.Admin.Limits:input_type -> penstock.v1.LimitsRequest
+	56, // 60: penstock.v1.Admin.PutLimit:input_type -> penstock.v1.PutLimitRequest
+	60, // 61: penstock.v1.Admin.DeleteLimit:input_type -> penstock.v1.DeleteLimitRequest
+	58, // 62: penstock.v1.Admin.PromoteLimit:input_type -> penstock.v1.PromoteLimitRequest
+	62, // 63: penstock.v1.Admin.RollbackLimit:input_type -> penstock.v1.RollbackLimitRequest
+	64, // 64: penstock.v1.Admin.LimitHistory:input_type -> penstock.v1.LimitHistoryRequest
+	15, // 65: penstock.v1.RateLimiter.Check:output_type -> penstock.v1.CheckResponse
+	18, // 66: penstock.v1.RateLimiter.CheckStream:output_type -> penstock.v1.CheckStreamResponse
+	21, // 67: penstock.v1.RateLimiter.Peek:output_type -> penstock.v1.PeekResponse
+	23, // 68: penstock.v1.RateLimiter.Reset:output_type -> penstock.v1.ResetResponse
+	25, // 69: penstock.v1.RateLimiter.Reserve:output_type -> penstock.v1.ReserveResponse
+	28, // 70: penstock.v1.RateLimiter.Settle:output_type -> penstock.v1.SettleResponse
+	30, // 71: penstock.v1.RateLimiter.Extend:output_type -> penstock.v1.ExtendResponse
+	33, // 72: penstock.v1.Admin.Members:output_type -> penstock.v1.MembersResponse
+	35, // 73: penstock.v1.Admin.Ring:output_type -> penstock.v1.RingResponse
+	37, // 74: penstock.v1.Admin.Top:output_type -> penstock.v1.TopResponse
+	42, // 75: penstock.v1.Admin.Keys:output_type -> penstock.v1.KeysResponse
+	44, // 76: penstock.v1.Admin.Holds:output_type -> penstock.v1.HoldsResponse
+	47, // 77: penstock.v1.Admin.Drain:output_type -> penstock.v1.DrainResponse
+	49, // 78: penstock.v1.Admin.Recover:output_type -> penstock.v1.RecoverResponse
+	51, // 79: penstock.v1.Admin.Credit:output_type -> penstock.v1.CreditResponse
+	53, // 80: penstock.v1.Admin.Limits:output_type -> penstock.v1.LimitsResponse
+	57, // 81: penstock.v1.Admin.PutLimit:output_type -> penstock.v1.PutLimitResponse
+	61, // 82: penstock.v1.Admin.DeleteLimit:output_type -> penstock.v1.DeleteLimitResponse
+	59, // 83: penstock.v1.Admin.PromoteLimit:output_type -> penstock.v1.PromoteLimitResponse
+	63, // 84: penstock.v1.Admin.RollbackLimit:output_type -> penstock.v1.RollbackLimitResponse
+	65, // 85: penstock.v1.Admin.LimitHistory:output_type -> penstock.v1.LimitHistoryResponse
+	65, // [65:86] is the sub-list for method output_type
+	44, // [44:65] is the sub-list for method input_type
+	44, // [44:44] is the sub-list for extension type_name
+	44, // [44:44] is the sub-list for extension extendee
+	0,  // [0:44] is the sub-list for field type_name
 }
 
 func init() { file_penstock_v1_penstock_proto_init() }
