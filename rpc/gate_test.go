@@ -62,7 +62,7 @@ func TestOverloadIsSaidAtEveryDoor(t *testing.T) {
 		return status.Code(err), codes.Code(out.GetError().GetCode()), answer, body
 	}
 	filled := 0
-	for gate.Enter("client full") == nil {
+	for gate.Enter("client full", fair.Work{}) == nil {
 		filled++
 	}
 	charged := s.node.Stats().Changes()

@@ -275,20 +275,25 @@ func endlessRESP(ctx context.Context, v *victim) int {
 	}[rand.IntN(5)], true)
 }
 
-const throttle = "CL.THROTTLE key 9 10 60 1\r\n"
+// throttle is a check as Redis clients send it. Without a length of the array the door would take
+// it for a mistake, and end the connection.
+func throttle(key string, seconds int) string {
+	return fmt.Sprintf("*6\r\n$11\r\nCL.THROTTLE\r\n$%d\r\n%s\r\n$1\r\n9\r\n$2\r\n10\r\n"+
+		"$4\r\n%04d\r\n$1\r\n1\r\n", len(key), key, seconds)
+}
 
 func unread(ctx context.Context, v *victim) int {
-	return talk(ctx, v, strings.Repeat(throttle, 100), false)
+	return talk(ctx, v, strings.Repeat(throttle("key", 60), 100), false)
 }
 
 func greedy(ctx context.Context, v *victim) int {
-	return talk(ctx, v, strings.Repeat(throttle, 100), true)
+	return talk(ctx, v, strings.Repeat(throttle("key", 60), 100), true)
 }
 
 func newKeys(ctx context.Context, v *victim) int {
 	var b strings.Builder
 	for range 100 {
-		fmt.Fprintf(&b, "CL.THROTTLE %x 9 10 3600 1\r\n", rand.Uint64())
+		b.WriteString(throttle(word(), 3600))
 	}
 	c := dial(ctx, "tcp", v.redis)
 	if c == nil {

@@ -301,7 +301,7 @@ func chosenKeys(ctx context.Context, v *victim) int {
 	var b strings.Builder
 	for n := 0; n < 100; {
 		if key := word(); xxhash.Sum64String(key)>>58 == 0 {
-			fmt.Fprintf(&b, "CL.THROTTLE %s 9 10 3600 1\r\n", key)
+			b.WriteString(throttle(key, 3600))
 			n++
 		}
 	}

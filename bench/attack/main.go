@@ -119,13 +119,19 @@ func try(
 	watched := make(chan figures)
 	go func() { watched <- v.watch(ctx) }()
 	asked := make(chan struct{})
-	go func() { during = behave(v.http, length); close(asked) }()
+	v.began = time.Now()
+	go func() {
+		time.Sleep(a.onset())
+		during = behave(v.http, length-a.onset())
+		close(asked)
+	}()
+	said := make(chan string, 1)
+	go func() { said <- aside(program, dir, a.onset(), length) }()
 	sent := a.loose(ctx, v)
+	v.said += <-said
 	peak := <-watched
 	<-asked
-	time.Sleep(3 * time.Second) // connections end, and garbage is collected
-	_ = get(v.http, "/debug/pprof/heap?gc=1")
-	after, err := v.figures()
+	after, err := v.settle(before)
 	if err != nil {
 		return "", fmt.Errorf("the node did not survive it: %w", err)
 	}
@@ -158,6 +164,22 @@ func try(
 		err = fmt.Errorf("goroutines or descriptors stay: %+v, then %+v", before, after)
 	}
 	return row, err
+}
+
+// aside is what a node without an attack says of the machine, for an attack with an onset.
+func aside(program, dir string, onset, length time.Duration) string {
+	if onset == 0 {
+		return ""
+	}
+	v, err := start(program, dir, runtime.NumCPU())
+	if err != nil {
+		return ""
+	}
+	defer v.stop()
+	time.Sleep(onset - time.Since(v.began))
+	l := behave(v.http, length-onset)
+	return fmt.Sprintf("; a node beside, which is not attacked, answers at a p99 of %.1f ms",
+		l.p99())
 }
 
 var between = regexp.MustCompile(`(?s)(<!-- attacks -->\n).*(<!-- attacks: end -->)`)

@@ -22,21 +22,35 @@ var overloads = []attack{
 	},
 }
 
-const overloadAt = 1000 // connections
+const (
+	overloadAt    = 1000        // connections
+	overloadTrial = time.Second // for which the capacity is looked for
+	overloadOnset = overloadTrial + time.Second
+)
+
+// onset is how long an attack lasts before the client that behaves is asked how it fares. Beside an
+// attack with an onset, a node without one says what the machine does to both.
+func (a *attack) onset() time.Duration {
+	if a.name == "overload" {
+		return overloadOnset
+	}
+	return 0
+}
 
 // overload finds out how often the node can answer, and then asks 3 times as often. It returns how
 // often it should have asked.
 func overload(ctx context.Context, v *victim) int64 {
-	const trial = time.Second
-	soon, cancel := context.WithTimeout(ctx, trial)
-	capacity := float64(pace(soon, v, 64, 0)) / trial.Seconds()
+	soon, cancel := context.WithTimeout(ctx, overloadTrial)
+	capacity := float64(pace(soon, v, 64, 0)) / overloadTrial.Seconds()
 	cancel()
 	began := time.Now()
 	wanted := 3 * capacity
 	answered := pace(ctx, v, overloadAt, time.Duration(float64(time.Second)*overloadAt/wanted))
 	lasted := time.Since(began).Seconds()
-	v.said = fmt.Sprintf(" (capacity %.0f/s, offered %.0f/s, answered %.0f/s, OVERLOADED %.0f/s)",
-		capacity, wanted, float64(answered)/lasted, float64(v.overloaded.Load())/lasted)
+	admitted := answered - v.overloaded.Load()
+	v.said = fmt.Sprintf(" (capacity %.0f/s, offered %.0f/s, admitted %.0f/s at a p99 of %.1f ms, "+
+		"OVERLOADED %.0f/s)", capacity, wanted, float64(admitted)/lasted, v.admitted.p99(),
+		float64(v.overloaded.Load())/lasted)
 	return int64(wanted * lasted)
 }
 
@@ -46,6 +60,7 @@ func pace(ctx context.Context, v *victim, n int, every time.Duration) int64 {
 	var answered atomic.Int64
 	var wg sync.WaitGroup
 	v.overloaded.Store(0)
+	v.admitted = latencies{}
 	for i := range n {
 		wg.Go(func() {
 			next := time.Now().Add(every * time.Duration(i) / time.Duration(n))
@@ -68,6 +83,7 @@ func askPaced(ctx context.Context, v *victim, next *time.Time, every time.Durati
 		return
 	}
 	defer c.Close()
+	var refused time.Time
 	in := bufio.NewReaderSize(c, 2<<10)
 	for {
 		time.Sleep(time.Until(*next))
@@ -75,6 +91,7 @@ func askPaced(ctx context.Context, v *victim, next *time.Time, every time.Durati
 		if *next = next.Add(every); time.Since(*next) > time.Second {
 			*next = time.Now()
 		}
+		asked := time.Now()
 		if _, err := io.WriteString(c, "GET /v1/check?limit=demo&key=greedy HTTP/1.1\r\n"+
 			"Host: localhost\r\n\r\n"); err != nil {
 			return
@@ -87,6 +104,14 @@ func askPaced(ctx context.Context, v *victim, next *time.Time, every time.Durati
 		answered.Add(1)
 		if answer.StatusCode == http.StatusTooManyRequests {
 			v.overloaded.Add(1)
+			refused = time.Now()
+			continue
 		}
+		if time.Since(v.began) < overloadOnset || asked.Sub(refused) < time.Second {
+			continue // the answer before said with Retry-After that this one would come too early
+		}
+		v.mu.Lock()
+		v.admitted.All = append(v.admitted.All, time.Since(asked))
+		v.mu.Unlock()
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -23,12 +24,15 @@ type victim struct {
 	gossip, peer, grpc, http, redis string
 
 	said       string       // by the attack, about itself
+	began      time.Time    // when it was started, and later when it was attacked
 	overloaded atomic.Int64 // answers that said so
+	mu         sync.Mutex   // guards admitted
+	admitted   latencies    // of the other answers
 }
 
 // start starts a node with a member's doors, a gossip key, and one limit.
 func start(program, dir string, processors int) (*victim, error) {
-	v := new(victim)
+	v := &victim{began: time.Now()}
 	if err := v.choose(); err != nil {
 		return nil, err
 	}
@@ -194,6 +198,25 @@ func (v *victim) watch(ctx context.Context) (peak figures) {
 		time.Sleep(100 * time.Millisecond)
 	}
 	return peak
+}
+
+// settleTime is how long goroutines and descriptors of an attack may stay after it. A node on a
+// busy machine needs some of it to work off what has come.
+const settleTime = 15 * time.Second
+
+// settle waits until connections have ended and garbage is collected, and returns the figures.
+func (v *victim) settle(before figures) (after figures, err error) {
+	began := time.Now()
+	time.Sleep(3 * time.Second)
+	for {
+		_ = get(v.http, "/debug/pprof/heap?gc=1")
+		after, err = v.figures()
+		if err != nil || time.Since(began) > settleTime ||
+			after.goroutines < before.goroutines+20 && after.files < before.files+20 {
+			return after, err
+		}
+		time.Sleep(time.Second)
+	}
 }
 
 // refused are the metrics of what a node refuses, and their short names.

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/peer"
 
 	"penstock/rpc/access"
+	"penstock/rpc/fair"
 )
 
 // Caller is the client of a request, as far as its door knows it.
@@ -34,6 +35,17 @@ type connInfo interface {
 	credentials.AuthInfo
 	Handshake() credentials.AuthInfo
 	Origin() string
+	Line() *fair.Line
+}
+
+// Line is that of the connection of a call of gRPC, or nil.
+func (c Caller) Line() *fair.Line {
+	if p, ok := peer.FromContext(c.Context); ok {
+		if known, ok := p.AuthInfo.(connInfo); ok {
+			return known.Line()
+		}
+	}
+	return nil
 }
 
 // TLSState is the state of the TLS connection that a handshake of gRPC has made, or nil.

@@ -1,6 +1,7 @@
 package door
 
 import (
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net"
@@ -9,6 +10,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"penstock/rpc/fair"
 )
 
 // Keeper is a listener that lets in so many connections at a time and closes those beyond at
@@ -189,6 +192,27 @@ type admitted struct {
 	shared bool // it takes common room
 	origin netip.Prefix
 	closed atomic.Bool
+	line   fair.Line
+}
+
+// Read reads as much as the line of the connection lets it.
+func (c *admitted) Read(b []byte) (int, error) {
+	if c.line.Wait() && arrived(c.Conn) {
+		c.line.Late()
+	}
+	return c.Conn.Read(b[:c.line.Most(len(b))])
+}
+
+// LineOf is the line of a connection that a Keeper has let in, perhaps below TLS. Others have
+// none, which is nil.
+func LineOf(conn net.Conn) *fair.Line {
+	if t, ok := conn.(*tls.Conn); ok {
+		conn = t.NetConn()
+	}
+	if c, ok := conn.(*admitted); ok {
+		return &c.line
+	}
+	return nil
 }
 
 func (c *admitted) Close() error {

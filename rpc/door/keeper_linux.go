@@ -24,3 +24,21 @@ func setUserTimeout(c net.Conn, d time.Duration) {
 		})
 	}
 }
+
+// arrived reports whether c has bytes that were not read yet.
+func arrived(c net.Conn) (yes bool) {
+	socket, ok := c.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	if raw, err := socket.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) {
+			var first [1]byte
+			n, _, err := syscall.Recvfrom(
+				int(fd), first[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT,
+			)
+			yes = err == nil && n > 0
+		})
+	}
+	return yes
+}

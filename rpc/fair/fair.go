@@ -3,17 +3,22 @@
 // the request is answered. A refused request has cost next to nothing, and its client hears
 // ErrOverloaded at once.
 //
-// Two rules decide:
+// Three rules decide:
 //
 //  1. The node has room for so many requests under way. The room shrinks while goroutines wait long
 //     for a processor, and grows back when they do not (room.go).
 //  2. A client may have share times as many requests under way as there is room left. One greedy
 //     client leaves a fifth of the room to others; the more clients are greedy, the less each has.
 //     A client that asks for little is never refused on account of a greedy one.
+//  3. While goroutines stand in line for a processor, no client gets more processor time than the
+//     level at which they wait no longer (shares.go). Connections of a client that wants more are
+//     read less, and those of its requests that would have to wait are refused (line.go).
 package fair
 
 import (
 	"errors"
+	"math"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,16 +45,24 @@ const (
 // Gate counts the requests of a node. A nil *Gate lets in every request.
 type Gate struct {
 	now    func() time.Duration
-	waited func() time.Duration // the median wait for a processor since the last call
+	waited func() waits // since the last call
 
 	looked atomic.Int64 // when waited was last asked, a time.Duration; set under mu
-	busy   atomic.Bool  // the room is not the largest; set under mu
+	busy   atomic.Bool  // see Busy; set under mu
 
 	mu      sync.Mutex // guards what follows
 	room    int
 	used    int
 	clients map[string]int // requests under way, of those that have any
+	shares  shares
 	refused uint64
+}
+
+// Work is what a request takes, and where it came from.
+type Work struct {
+	Cost   time.Duration // of a processor, about
+	Line   *Line         // its connection, which is read less if need be; nil: it cannot be
+	Shared bool          // the connection has many requests under way at a time
 }
 
 // New makes a gate of this process.
@@ -58,35 +71,66 @@ func New() *Gate {
 	return newGate(func() time.Duration { return time.Since(began) }, s.waited)
 }
 
-func newGate(now, waited func() time.Duration) *Gate {
-	return &Gate{now: now, waited: waited, room: mostRoom, clients: make(map[string]int)}
+func newGate(now func() time.Duration, waited func() waits) *Gate {
+	return &Gate{
+		now: now, waited: waited, room: mostRoom, clients: make(map[string]int),
+		shares: shares{processors: float64(runtime.GOMAXPROCS(0))},
+	}
 }
 
 // Fixed makes a gate with a room that stays as it is.
 func Fixed(room int) *Gate {
-	still := func() time.Duration { return 0 }
-	g := newGate(still, still)
+	g := newGate(func() time.Duration { return 0 }, func() waits { return waits{} })
 	g.room = room
 	g.busy.Store(true)
 	return g
 }
 
+// Strained makes a gate of a node that is overloaded for ever, where a client may have so much of a
+// processor.
+func Strained(level float64) *Gate {
+	began := time.Now()
+	g := newGate(
+		func() time.Duration { return time.Since(began) }, func() waits { return waits{} },
+	)
+	g.shares.phase, g.shares.level = overloaded, level
+	g.shares.clients = make(map[string]*account)
+	g.looked.Store(math.MaxInt64) // the next look is never due
+	g.busy.Store(true)
+	return g
+}
+
 // Enter counts a request of a client until Leave, or returns ErrOverloaded.
-func (g *Gate) Enter(client string) error {
+func (g *Gate) Enter(client string, w Work) error {
 	if g == nil {
 		return nil
 	}
-	g.look()
+	now := g.look()
+	v, entered := g.enter(now, client, w)
+	if v != (verdict{}) {
+		w.Line.obey(v, w.Shared)
+	}
+	if !entered {
+		return ErrOverloaded
+	}
+	return nil
+}
+
+func (g *Gate) enter(now time.Duration, client string, w Work) (v verdict, entered bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	mine := g.clients[client]
-	if mine >= always && mine >= share*(g.room-g.used) || g.used >= 2*mostRoom {
+	full := mine >= always && mine >= share*(g.room-g.used) || g.used >= 2*mostRoom
+	if !full && g.shares.phase != calm {
+		v = g.shares.ask(now, client, w.Cost, w.Line.wasLate())
+	}
+	if full || v.refused {
 		g.refused++
-		return ErrOverloaded
+		return v, false
 	}
 	g.clients[client] = mine + 1
 	g.used++
-	return nil
+	return v, true
 }
 
 // Busy reports whether goroutines wait for a processor, or did lately. A door for which counting is

@@ -12,12 +12,15 @@ import (
 type hand struct{ now, wait time.Duration }
 
 func (h *hand) gate() *Gate {
-	return newGate(func() time.Duration { return h.now }, func() time.Duration { return h.wait })
+	return newGate(
+		func() time.Duration { return h.now },
+		func() waits { return waits{median: h.wait} },
+	)
 }
 
 // fill has a client enter until it is refused, and returns how often it was let in.
 func fill(g *Gate, client string) (n int) {
-	for g.Enter(client) == nil {
+	for g.Enter(client, Work{}) == nil {
 		n++
 	}
 	return n
@@ -33,8 +36,8 @@ func TestGreedyClientLeavesRoom(t *testing.T) {
 	second := fill(g, "second")
 	for range mostRoom { // the first one's requests end, and it asks again at once
 		g.Leave("greedy")
-		_ = g.Enter("greedy")
-		_ = g.Enter("second")
+		_ = g.Enter("greedy", Work{})
+		_ = g.Enter("second", Work{})
 	}
 	if after := g.clients["second"]; after < mostRoom*4/10 || after < second {
 		t.Errorf(
@@ -44,10 +47,10 @@ func TestGreedyClientLeavesRoom(t *testing.T) {
 			after,
 		)
 	}
-	if err := g.Enter("modest"); err != nil {
+	if err := g.Enter("modest", Work{}); err != nil {
 		t.Errorf("a client with one request beside two greedy ones: %v", err)
 	}
-	if err := g.Enter("greedy"); err == nil || !errors.Is(err, ErrOverloaded) {
+	if err := g.Enter("greedy", Work{}); err == nil || !errors.Is(err, ErrOverloaded) {
 		t.Errorf("a further request of a greedy client: %v", err)
 	}
 }
@@ -57,7 +60,7 @@ func TestGreedyClientLeavesRoom(t *testing.T) {
 func TestFullRoom(t *testing.T) {
 	g := new(hand).gate()
 	n := 0
-	for g.Enter(fmt.Sprint("client ", n)) == nil {
+	for g.Enter(fmt.Sprint("client ", n), Work{}) == nil {
 		n++
 	}
 	if n != 2*mostRoom {
@@ -80,14 +83,14 @@ func TestRoomFollowsTheWait(t *testing.T) {
 	g := h.gate()
 	step := func() int {
 		h.now += lookEvery
-		if g.Enter("probe") == nil {
+		if g.Enter("probe", Work{}) == nil {
 			g.Leave("probe")
 		}
 		return g.Figures().Room
 	}
 	step()
 	for i := range 4000 {
-		_ = g.Enter(fmt.Sprint("busy-", i))
+		_ = g.Enter(fmt.Sprint("busy-", i), Work{})
 	}
 	if g.Busy() {
 		t.Error("a gate without goroutines that wait is busy")
@@ -126,11 +129,11 @@ func TestMedianSince(t *testing.T) {
 	}{{nil, 10 * time.Millisecond}, {[]uint64{10, 3, 0}, 100 * time.Millisecond}, {
 		[]uint64{0, 3, 9}, time.Millisecond,
 	}, {h.Counts, 0}} {
-		if got := medianSince(c.before, h); got != c.want {
+		if got := quantileSince(c.before, h, 0.5); got != c.want {
 			t.Errorf("since %v: %v, not %v", c.before, got, c.want)
 		}
 	}
-	if New().waited() < 0 {
+	if New().waited().most < 0 {
 		t.Error("this process waits less than nothing")
 	}
 }

@@ -24,6 +24,13 @@ import (
 // its connection lasts. Nothing that is asked so takes a second.
 const mostUnary = 10 * time.Second
 
+// unaryCost is about what a call with one check takes of a processor, and streamCost a request in
+// a stream.
+const (
+	unaryCost  = 25 * time.Microsecond
+	streamCost = 8 * time.Microsecond
+)
+
 // admit decides on a call when its header has come, before gRPC spends memory on it: it keeps out
 // calls of clients that are unknown or lack the right to the method, and sets calls with one
 // request a deadline. Health stays open: load balancers that ask for it often cannot send a token,
@@ -62,8 +69,10 @@ func (a *admit) enter(ctx context.Context, method string) error {
 	if !a.gate.Busy() || !a.single[method] || isHealth(method) {
 		return nil
 	}
-	client := door.Caller{Context: ctx}.Name()
-	if err := a.gate.Enter(client); err != nil {
+	from := door.Caller{Context: ctx}
+	client := from.Name()
+	w := fair.Work{Cost: unaryCost, Line: from.Line(), Shared: true}
+	if err := a.gate.Enter(client, w); err != nil {
 		return err
 	}
 	context.AfterFunc(ctx, func() { a.gate.Leave(client) }) // also if its handler is never called

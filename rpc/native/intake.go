@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"penstock/rpc/door"
+	"penstock/rpc/fair"
 
 	"google.golang.org/grpc/credentials"
 )
@@ -117,6 +118,7 @@ func (d *intake) forget(c *weighedConn) {
 type weighedConn struct {
 	net.Conn
 	raw     net.Conn // below TLS
+	line    *fair.Line
 	door    *intake
 	in      frameWalk // of the goroutine that reads
 	out     frameWalk // of the goroutine that writes
@@ -149,7 +151,7 @@ const clientPreface = 24
 
 func newWeighedConn(conn, raw net.Conn, d *intake) *weighedConn {
 	c := &weighedConn{
-		Conn: conn, raw: raw, door: d, in: frameWalk{skip: clientPreface},
+		Conn: conn, raw: raw, line: door.LineOf(raw), door: d, in: frameWalk{skip: clientPreface},
 		calls: make(map[uint32]*openCall),
 	}
 	d.mu.Lock()
@@ -370,6 +372,8 @@ type weighedInfo struct {
 func (w weighedInfo) Handshake() credentials.AuthInfo { return w.AuthInfo }
 
 func (w weighedInfo) Origin() string { return w.conn.origin(w.AuthInfo) }
+
+func (w weighedInfo) Line() *fair.Line { return w.conn.line }
 
 func (w weighing) Clone() credentials.TransportCredentials {
 	return weighing{w.TransportCredentials.Clone(), w.door}

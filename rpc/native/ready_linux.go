@@ -48,6 +48,7 @@ type readTurn struct {
 
 // ReadOnReady waits for bytes, and then takes a buffer for them.
 func (r *readyWeighed) ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, error) {
+	r.line.Wait()
 	r.turn = readTurn{size: size, pool: pool}
 	err := r.socket.Read(r.try)
 	t := r.turn
@@ -72,8 +73,9 @@ func (r *readyWeighed) ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int,
 func (r *readyWeighed) tryRead(fd uintptr) bool {
 	t := &r.turn
 	t.buf = t.pool.Get(t.size)
+	most := r.line.Most(len(*t.buf))
 	for {
-		if t.n, t.err = syscall.Read(int(fd), *t.buf); !errors.Is(t.err, syscall.EINTR) {
+		if t.n, t.err = syscall.Read(int(fd), (*t.buf)[:most]); !errors.Is(t.err, syscall.EINTR) {
 			break
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"penstock/limiter"
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/rpc/door"
+	"penstock/rpc/fair"
 	"penstock/rpc/wire"
 )
 
@@ -126,7 +127,8 @@ func (s *rateLimiter) answerOne(deadline limiter.Instant, c *checkCall) error {
 		return s.check(deadline, c)
 	}
 	client := c.from.Name()
-	if err := s.gate.Enter(client); err != nil {
+	w := fair.Work{Cost: streamCost, Line: c.from.Line(), Shared: true}
+	if err := s.gate.Enter(client, w); err != nil {
 		return err
 	}
 	defer s.gate.Leave(client)

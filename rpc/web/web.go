@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/pprof"
 	"net/netip"
@@ -91,6 +92,7 @@ func NewServer(h http.Handler) *http.Server {
 		WriteTimeout:      answerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
+		ConnContext:       withLine,
 		ErrorLog:          slog.NewLogLogger(slog.Default().Handler(), slog.LevelDebug),
 	}
 }
@@ -287,13 +289,33 @@ func (w *web) gated(next http.Handler) http.Handler {
 			return
 		}
 		client := w.caller(r).Name()
-		if err := w.Gate.Enter(client); err != nil {
+		if err := w.Gate.Enter(client, workOf(r)); err != nil {
 			page.Fault(rw, door.Explain(err))
 			return
 		}
 		defer w.Gate.Leave(client)
 		next.ServeHTTP(rw, r)
 	})
+}
+
+// lineKey is of a connection's line in the context of its requests.
+type lineKey struct{}
+
+// withLine is ctx for requests that come on conn.
+func withLine(ctx context.Context, conn net.Conn) context.Context {
+	if line := door.LineOf(conn); line != nil {
+		return context.WithValue(ctx, lineKey{}, line)
+	}
+	return ctx
+}
+
+// requestCost is about what a check by HTTP takes of a processor.
+const requestCost = 75 * time.Microsecond
+
+// workOf is what a request takes.
+func workOf(r *http.Request) fair.Work {
+	line, _ := r.Context().Value(lineKey{}).(*fair.Line)
+	return fair.Work{Cost: requestCost, Line: line, Shared: r.ProtoMajor > 1}
 }
 
 // caller is the client of a request. One on a Unix socket has no address.
