@@ -162,6 +162,29 @@ for look in "390" "800" "1600" "1600 -dark"; do
 done
 holds "$dir/seen" owned "the partitions of fifty nodes are counted"
 
+# What a screen reader needs: names of all that can be used, headers of rows, and the graph's values on a slider.
+cat >"$dir/named.js" <<'JS'
+(() => {
+  const hidden = (e) => !e.getClientRects().length;
+  const nameless = [...document.querySelectorAll("input, select, button, a, [role=region], svg[role=img], fieldset")].filter((e) => !hidden(e) &&
+    !(e.labels && e.labels.length) && !e.getAttribute("aria-label") && !document.getElementById(e.getAttribute("aria-labelledby")) && !e.textContent.trim());
+  const ids = [...document.querySelectorAll("[id]")].map((e) => e.id);
+  const rows = [...document.querySelectorAll("tbody tr")];
+  return "named " + (nameless.length === 0) + "\nnameless " + nameless.map((e) => e.outerHTML.slice(0, 80)).join(" ") +
+    "\nonce " + (new Set(ids).size === ids.length) +
+    "\nheaders " + (rows.length > 9 && rows.every((r) => r.cells[0].getAttribute("role") === "rowheader"));
+})()
+JS
+if look "$page" "wait=$filled" "eval=$(cat "$dir/named.js")" 'eval=document.getElementById("when").focus()' key=ArrowLeft \
+	'wait=/^[0-9:]{8}: allowed [0-9.,]+, denied/.test(document.getElementById("when").getAttribute("aria-valuetext"))' >"$dir/named" 2>&1; then
+	ok "the slider says the time and the values"
+else
+	not_ok "slider: $(head -c 3000 "$dir/named")"
+fi
+holds "$dir/named" named "all that can be used has a name ($(sed -n 's/^nameless //p' "$dir/named"))"
+holds "$dir/named" once "no name of a place is given twice"
+holds "$dir/named" headers "rows have headers"
+
 # A key, by keyboard alone.
 if look "$page" "wait=$filled" 'eval=document.getElementById("limit").focus(), document.execCommand("insertText", false, "signup")' key=Tab \
 	'eval=document.execCommand("insertText", false, "alice"), document.activeElement.id' key=Tab 'eval=document.activeElement.textContent' key=Enter \

@@ -101,8 +101,12 @@ func (v *resetVerb) resetAll(sh shell) error {
 		return refused
 	}
 	if err := v.print(sh.out, list, func(w io.Writer) error {
-		_, err := fmt.Fprintf(w, "reset %d keys of %s that begin with %q\n",
-			list.Reset, list.Limit, list.Prefix)
+		begin := "begin"
+		if list.Reset == 1 {
+			begin = "begins"
+		}
+		_, err := fmt.Fprintf(w, "reset %s of %s that %s with %q\n",
+			some(list.Reset, "key"), list.Limit, begin, list.Prefix)
 		return err
 	}); err != nil {
 		return err

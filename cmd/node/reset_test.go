@@ -47,6 +47,10 @@ func TestResetOfAPrefixAndCredit(t *testing.T) {
 		!strings.Contains(out, `"reset":40`) {
 		t.Errorf("exit code %d: %s", code, out)
 	}
+	if out, code := penstock("reset", "--prefix", "user:39", "--limit", "big"); code != 0 ||
+		out != "reset 1 key of big that begins with \"user:39\"\n" {
+		t.Errorf("exit code %d: %s", code, out)
+	}
 	if out, code := penstock("credit", "big", "user:1", "3"); code != 0 ||
 		!strings.Contains(out, "9,999") && !strings.Contains(out, "9999") {
 		t.Errorf("exit code %d: %s", code, out)

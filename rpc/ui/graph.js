@@ -181,5 +181,11 @@ at("legend").replaceChildren(...series.map(([kind, name]) => {
   sample.append(draw("path", { class: "line " + kind, d: "M0 6L36 6" }));
   return make("li", {}, sample, name);
 }));
-at("when").addEventListener("input", show);
+
+// tell has the slider say the time and the values, and not the number of a row, to readers that move
+// it. It is not said again as time goes on.
+function tell() { at("when").setAttribute("aria-valuetext", values(Number(at("when").value))); }
+
+at("when").addEventListener("input", () => { show(); tell(); });
+at("when").addEventListener("focus", tell);
 addEventListener("resize", show);

@@ -43,6 +43,7 @@ export function row(cells, kind) {
   const tr = document.createElement("tr");
   tr.className = kind || "";
   tr.append(...cells.map(cell));
+  tr.cells[0].setAttribute("role", "rowheader"); // what the other cells are about
   return tr;
 }
 

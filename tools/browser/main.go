@@ -222,7 +222,7 @@ func (t *tab) act(a string) error {
 		return err
 	case "key":
 		k := object{"type": "keyDown", "key": value, "code": value}
-		if codes := map[string]int{"Tab": 9, "Enter": 13}; codes[value] != 0 {
+		if codes := map[string]int{"Tab": 9, "Enter": 13, "ArrowLeft": 37}; codes[value] != 0 {
 			k["windowsVirtualKeyCode"] = codes[value]
 		}
 		if value == "Enter" {
