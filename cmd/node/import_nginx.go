@@ -54,7 +54,27 @@ func importNginx(d *draft, data []byte) error {
 	if err := d.nginxZones(all, zones); err != nil {
 		return err
 	}
+	d.nginxIncludes(all, nginxDump.Match(data), false)
 	return d.nginxBlock(all, zones, nginxScope{})
+}
+
+// nginxDump is what nginx -T prints before each file.
+var nginxDump = regexp.MustCompile(`(?m)^# configuration file .*:$`)
+
+// nginxIncludes says which files were not read, or, in what nginx -T prints, which ones have lost
+// the server or location that they are included in.
+func (d *draft) nginxIncludes(all []directive, dumped, inner bool) {
+	for _, x := range all {
+		d.nginxIncludes(x.block, dumped, inner || x.words[0] == "server")
+		switch files := strings.Join(x.words[1:], " "); {
+		case x.words[0] != "include":
+		case !dumped:
+			d.note(x.line, "include %s: is not read; nginx -T prints all files as one", files)
+		case inner:
+			d.note(x.line, "include %s: nginx -T prints it elsewhere, so limits that stand "+
+				"directly in it are taken for all requests", files)
+		}
+	}
 }
 
 func (d *draft) nginxZones(all []directive, zones map[string]nginxZone) error {
@@ -63,9 +83,6 @@ func (d *draft) nginxZones(all []directive, zones map[string]nginxZone) error {
 			return err
 		}
 		switch x.words[0] {
-		case "include":
-			d.note(x.line, "include %s: is not read; nginx -T prints all files as one",
-				strings.Join(x.words[1:], " "))
 		case "limit_req_zone", "limit_conn_zone":
 			name, z, err := zoneOf(x)
 			if err != nil {
@@ -250,7 +267,8 @@ func (d *draft) nginxLimit(
 	}
 	z, known := zones[name]
 	if !known {
-		return "", l, fmt.Errorf("%s:%d: there is no zone %q in this file", d.file, x.line, name)
+		return "", l, fmt.Errorf("%s:%d: there is no zone %q in this file; "+
+			"nginx -T prints all files as one", d.file, x.line, name)
 	}
 	l.name = name
 	if connections {
