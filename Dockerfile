@@ -2,7 +2,8 @@
 #
 #   docker build -t penstock --build-arg VERSION="$(git describe --tags --always --dirty)" .
 #
-# VERSION is what `penstock version` and /v1/status say: the repository itself is not sent to the engine.
+# VERSION is what `penstock version`, /v1/status and the label org.opencontainers.image.version say: the repository itself
+# is not sent to the engine.
 # GO_IMAGE is any image with Go 1.26 and a shell. tests/image.sh makes one without a registry.
 ARG GO_IMAGE=golang:1.26
 FROM ${GO_IMAGE} AS build
@@ -15,6 +16,11 @@ RUN CGO_ENABLED=0 go build -trimpath -buildvcs=false -tags=grpcnotrace -ldflags=
 
 FROM scratch
 COPY --from=build /penstock /penstock
+ARG VERSION
+LABEL org.opencontainers.image.title="penstock" \
+      org.opencontainers.image.description="A peer-to-peer rate limiter cluster" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${VERSION}"
 USER 65532:65532
 # gossip (TCP and UDP), peers, gRPC, HTTP
 EXPOSE 7946/tcp 7946/udp 7947/tcp 7948/tcp 7949/tcp 7950/tcp

@@ -51,6 +51,10 @@ else
 fi
 expect 65532:65532 "$(docker inspect -f '{{.Config.User}}' "$image")" "the image's user"
 expect 1 "$(docker inspect -f '{{len .RootFS.Layers}}' "$image")" "layers: the binary and nothing else"
+label() { docker inspect -f "{{index .Config.Labels \"org.opencontainers.image.$1\"}}" "$image"; }
+expect "penstock v0.0-try Apache-2.0" "$(label title) $(label version) $(label licenses)" "its labels: title, version, licence"
+bytes=$(docker image inspect -f '{{.Size}}' "$image")
+expect true "$([ "$bytes" -le $((30 << 20)) ] && echo true || echo "$bytes bytes")" "the image has 30 MiB at most"
 expect "penstock v0.0-try," "$(docker run --rm --network none "$image" --version | cut -d' ' -f1,2)" "the version that the image was built with"
 container=$(docker run -d --network none --read-only --cap-drop ALL "$image")
 healthy() { [ "$(docker inspect -f '{{.State.Health.Status}}' "$container")" = healthy ]; }

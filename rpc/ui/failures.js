@@ -1,7 +1,7 @@
 // What has happened, and what it cost.
 "use strict";
 
-import { at, clock, count, make, notice, row, span, terms } from "./words.js";
+import { at, clock, count, make, notice, row, some, span, terms } from "./words.js";
 import { setEvents, symbols } from "./graph.js";
 
 const known = new Map(); // events by key
@@ -50,19 +50,19 @@ function together(list) {
 function replacements(takers) {
   if (takers.length === 0) return "no partitions were taken over yet";
   if (takers.length <= few) {
-    return takers.map((x) => x.node + " (" + count(x.count) + " partitions, by " + clock(x.at_ms, "seconds") + ")").join(", ");
+    return takers.map((x) => x.node + " (" + some(x.count, "partition") + ", by " + clock(x.at_ms, "seconds") + ")").join(", ");
   }
-  return takers.length + " nodes (" + count(takers.reduce((sum, x) => sum + x.count, 0)) + " partitions, by " +
+  return takers.length + " nodes (" + some(takers.reduce((sum, x) => sum + x.count, 0), "partition") + ", by " +
     clock(Math.max(...takers.map((x) => x.at_ms)), "seconds") + ")";
 }
 
 // more is what an event says besides.
 function more(e) {
   switch (e.kind) {
-    case "handover": return count(e.count) + " partitions " + e.text;
-    case "takeover": return count(e.count) + " partitions of a node that is gone, from copies";
-    case "bereft": return count(e.count) + " partitions of which no copy was left; their keys are marked";
-    case "degraded": return count(e.count) + " answers, within " + span(Math.max(1000, (e.until_ms || e.at_ms) - e.at_ms + 1000));
+    case "handover": return some(e.count, "partition") + " " + e.text;
+    case "takeover": return some(e.count, "partition") + " of a node that is gone, from copies";
+    case "bereft": return some(e.count, "partition") + " of which no copy was left; their keys are marked";
+    case "degraded": return some(e.count, "answer") + ", within " + span(Math.max(1000, (e.until_ms || e.at_ms) - e.at_ms + 1000));
     case "fenced": return "it was stopped or cut off";
     case "reload": return e.text;
   }
@@ -79,26 +79,26 @@ function card(e, all) {
   pairs.push(["replaced by", replacements(takers)]);
   if (lost.length) pairs.push(["no copy of", lost.map((x) => x.node + ": " + count(x.count)).join(", ") + " partitions"]);
   const degraded = after("degraded").reduce((sum, x) => sum + x.count, 0);
-  pairs.push(["degraded", degraded ? count(degraded) + " answers" : "no answer"]);
+  pairs.push(["degraded", degraded ? some(degraded, "answer") : "no answer"]);
   const v = e.verdict;
   const said = make("p", { class: "verdict" });
   if (!v) {
     said.append(e.text === "agent" ? "an agent owns no keys" : "measuring: the heirs are looked at 4 s after it …");
   } else if (v.keys === 0) {
-    said.append("Extra cannot be measured: " + (v.untold ? "the windows of all " + v.untold + " keys had ended meanwhile." :
+    said.append("Extra cannot be measured: " + (v.untold ? "the windows of " + some(v.untold, "key") + " had ended meanwhile." :
       "no key was asked for both before and after. What is promised holds per key: min(limit, its rate × 0.1 s)."));
   } else {
     said.append("Extra of the worst key: ", make("b", { class: v.broken ? "bad" : "good" }, count(v.worst)),
-      " measured, ", make("b", {}, "≤ " + count(v.promised)), " promised" + (v.broken ? " — BROKEN for " + v.broken + " keys" : ""));
-    pairs.push(["extra in all", count(v.extra) + " units, over " + count(v.keys) + " keys"],
+      " measured, ", make("b", {}, "≤ " + count(v.promised)), " promised" + (v.broken ? " — BROKEN for " + some(v.broken, "key") : ""));
+    pairs.push(["extra in all", some(v.extra, "unit") + ", over " + some(v.keys, "key")],
       ["without an owner", (v.longest_ms ? "at most " + span(v.longest_ms) + " from the last answer of the old owner to the first of the new, of keys asked for often; " : "") +
-        count(v.between) + " answers between"]);
+        some(v.between, "answer") + " between"]);
     const left = [];
-    if (v.untold) left.push(v.untold + " keys with windows that had ended");
-    if (v.more) left.push(v.more + " keys beyond the room");
+    if (v.untold) left.push(some(v.untold, "key") + " with a window that had ended");
+    if (v.more) left.push(some(v.more, "key") + " beyond the room");
     if (v.share > 1) left.push("1 in " + v.share + " keys was looked at");
-    pairs.push(["how", "what remained by the last answer of the old owner, beside the first of the new, at the doors of " + v.nodes +
-      " nodes that live; what only the dead node's door saw is not in it" + (left.length ? ". Left out: " + left.join(", ") : "")]);
+    pairs.push(["how", "what remained by the last answer of the old owner, beside the first of the new, at the doors of " +
+      some(v.nodes, "node") + " alive; what only the dead node's door saw is not in it" + (left.length ? ". Left out: " + left.join(", ") : "")]);
   }
   const list = make("dl", {});
   if (back) pairs.push(["back", clock(back.at_ms)]);

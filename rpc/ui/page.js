@@ -44,14 +44,14 @@ function showNodes(s) {
   const now = new Map();
   fill(at("members"), s.nodes.map((n) => {
     const p = n.pulse && n.answered ? n.pulse : null;
-    let rate = "–";
+    let rate = NaN;
     if (p) {
       now.set(n.boot, { sum: p.allowed + p.denied, at: s.now_ms - n.silent_ms });
       const old = before.get(n.boot);
       const seconds = old ? (s.now_ms - n.silent_ms - old.at) / 1000 : 0;
       if (old && seconds < 0.5) {
         now.set(n.boot, old);
-        rate = old.rate === undefined ? "–" : old.rate;
+        rate = old.rate === undefined ? NaN : old.rate;
       } else if (old) {
         rate = Math.max(0, (p.allowed + p.denied - old.sum) / seconds);
         now.get(n.boot).rate = rate;
@@ -63,7 +63,7 @@ function showNodes(s) {
       name.setAttribute("aria-pressed", String(ring.isChosen(n.name)));
     });
     const state = n.failed_ago_ms === undefined ? n.state : "✕ " + n.state + " " + span(n.failed_ago_ms) + " ago";
-    return row([name, state, n.role, rate, p ? ring.owned(n.name) : "–", p ? p.held : "–", p ? p.kept : "–", p ? p.unreplicated : "–",
+    return row([name, state, n.role, rate, p ? ring.owned(n.name) : NaN, p ? p.held : NaN, p ? p.kept : NaN, p ? p.unreplicated : NaN,
       n.version || "–", n.http_address || "–"], n.self ? "self" : n.state === "failed" ? "bad" : "");
   }));
   before = now;

@@ -22,12 +22,13 @@ export function notice(node, text) {
   say(node, text);
 }
 
-// cell makes a cell of a text, a number, or an element. A short text is not broken.
+// cell makes a cell of a text, a number, or an element. A short text is not broken. A number that is
+// not known is NaN.
 function cell(content) {
   const td = document.createElement("td");
   if (typeof content === "number") {
     td.className = "number";
-    td.textContent = count(content);
+    td.textContent = Number.isNaN(content) ? "–" : count(content);
     return td;
   }
   if (typeof content === "string") {
