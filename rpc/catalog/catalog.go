@@ -242,7 +242,7 @@ func (c *Catalog) write(
 			c.failed.Add(1)
 			return e, false, fmt.Errorf("%w: %w", ErrNotSaved, err)
 		}
-		c.unsaved.Store(false)
+		c.savedLocked(true)
 	}
 	c.log.Merge(e)
 	c.applyLocked([]string{name})
@@ -328,16 +328,11 @@ func (c *Catalog) saveLocked() {
 		return
 	}
 	err := write(c.File, c.log.Parts(all))
-	c.unsaved.Store(err != nil)
+	c.savedLocked(err == nil)
 	if err != nil {
 		c.failed.Add(1)
-		c.Logger.Error(
-			"limits that were put are in force, but not saved; trying again",
-			"file",
-			c.File,
-			"err",
-			err,
-		)
+		c.Logger.Error("limits that were put are in force, but not saved; trying again",
+			"file", c.File, "err", err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -299,6 +300,8 @@ func TestAfterACut(t *testing.T) {
 // saved is in force nevertheless, and is saved when that is possible again.
 func TestDiskIsFull(t *testing.T) {
 	w := newWorld(t, "n1", "n2")
+	var logged bytes.Buffer
+	w.catalogs["n1"].Logger = slog.New(slog.NewTextHandler(&logged, nil))
 	full := filepath.Join(w.dir, "n1")
 	if err := os.Mkdir(full+".new", 0o700); err != nil { // no file can be written there
 		t.Fatal(err)
@@ -328,6 +331,9 @@ func TestDiskIsFull(t *testing.T) {
 	w.catalogs["n1"].mu.Unlock()
 	if list, err := read(full); err != nil || len(list) != 1 {
 		t.Error(list, err)
+	}
+	if n := strings.Count(logged.String(), "saved again"); n != 1 {
+		t.Errorf("the log says %d times that it is saved again:\n%s", n, logged.String())
 	}
 }
 

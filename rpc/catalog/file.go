@@ -82,3 +82,10 @@ func read(file string) ([]Entry, error) {
 	}
 	return list, lines.Err()
 }
+
+// savedLocked notes whether the file has all of the log.
+func (c *Catalog) savedLocked(all bool) {
+	if c.unsaved.Swap(!all) && all {
+		c.Logger.Info("limits that were put are saved again", "file", c.File)
+	}
+}
