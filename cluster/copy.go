@@ -71,6 +71,9 @@ func (cp *copier) collectLocked(now limiter.Instant) {
 	cp.holder.book.Changed(func() {
 		cp.holder.table.Changed(now, func(hash uint64, e limiter.Entry) {
 			each(hash, func(o *outbox) { o.pending = append(o.pending, waitingEntry{e, now}) })
+			if len(e.State) == 0 && cp.parts.list != nil {
+				cp.emptiedLocked(cp.partition(hash), waitingEntry{e, now})
+			}
 		})
 	}, func(hash uint64, h limiter.Hold) {
 		each(hash, func(o *outbox) { o.addHold(h) })
@@ -86,6 +89,9 @@ func (cp *copier) collectLocked(now limiter.Instant) {
 func (cp *copier) copyAnewLocked(p *peer) {
 	if len(p.out.gift) > 0 {
 		return
+	}
+	for _, e := range p.out.pending {
+		p.out.keepEmptied(e)
 	}
 	p.out.pending, p.out.looking, p.out.begun = nil, false, nil
 	p.out.settled, p.out.opened, p.out.whole, p.out.due = nil, nil, nil, true

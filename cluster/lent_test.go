@@ -66,6 +66,49 @@ func TestWhatWasLentIsReplaced(t *testing.T) {
 	}
 }
 
+// Promise: what was given back or reset is not charged again by an heir. What becomes as good as
+// never seen while its copy is to begin once more has no entry that a look through the table finds.
+func TestWhatIsGivenBackBeforeALookIsCopied(t *testing.T) {
+	for name, back := range map[string]Item{
+		"given back": {Cost: -3}, "reset": {Op: OpReset},
+	} {
+		for _, waits := range []bool{false, true} { // for the peer, which has to be copied to anew
+			t.Run(fmt.Sprintf("%s, and has waited: %v", name, waits), func(t *testing.T) {
+				w := newWorld(t, 3, five)
+				key := w.key("n1", 0)
+				n, p := w.nodes["n1"], ring.Partition(limiter.Hash(key))
+				w.check("n1", Item{Limit: "five", Key: key, Cost: 3})
+				w.pass(time.Second)
+				again := func() {
+					n.parts.mu.Lock()
+					defer n.parts.mu.Unlock()
+					if waits {
+						n.copier.collectLocked(w.now)
+						n.copier.copyAnewLocked(n.parts.list[p].to)
+					} else {
+						n.copier.copyLentLocked([]uint16{uint16(p)})
+					}
+				}
+				heir := n.parts.list[p].to.id
+				back.Limit, back.Key = "five", key
+				if !waits {
+					again()
+				}
+				w.check("n1", back)
+				if waits {
+					again()
+				}
+				w.pass(time.Second)
+				w.kill("n1")
+				w.pass(time.Second)
+				if left := w.remaining(heir, "five", key); left != 5 {
+					t.Errorf("%d of 5 are left, and nothing is charged", left)
+				}
+			})
+		}
+	}
+}
+
 // The last node that was lent a partition keeps it, although another one says only now that it has
 // got it before.
 func TestLateAnswerOfWhoWasLentBefore(t *testing.T) {

@@ -18,6 +18,7 @@ func (cp *copier) lookLocked(now limiter.Instant, p *peer) {
 				}
 			}
 		}
+		cp.beginEmptiedLocked(p)
 	}
 	wanted := func(hash uint64) bool {
 		i := cp.partition(hash)
@@ -38,6 +39,30 @@ func (cp *copier) lookLocked(now limiter.Instant, p *peer) {
 			func(_ uint64, e limiter.Entry) { o.pending = append(o.pending, waitingEntry{e, now}) })
 		o.part++
 	}
+}
+
+// emptiedLocked keeps e, a key of partition p that was reset, or to which all was given back, for
+// members where a copy of p is still to begin: a look through the table does not find it, and what
+// is there from an earlier copy would count again.
+func (cp *copier) emptiedLocked(p int, e waitingEntry) {
+	pt := &cp.parts.list[p]
+	for _, s := range [...]*slot{&pt.slot, &pt.second} {
+		if s.to != nil && s.copied == copyWanted && pt.state == partHeld {
+			cp.outboxLocked(s.to).keepEmptied(e)
+		}
+	}
+}
+
+// beginEmptiedLocked has what was kept so go to p before what a look finds: some of it may have
+// been charged since.
+func (cp *copier) beginEmptiedLocked(p *peer) {
+	for _, e := range p.out.emptied {
+		pt := &cp.parts.list[cp.partition(limiter.Hash(e.Key))]
+		if s := pt.slotOf(p, true); pt.state == partHeld && s != nil && s.copied == copyBegun {
+			p.out.pending = append(p.out.pending, e)
+		}
+	}
+	p.out.emptied = nil
 }
 
 // lookedLocked notes that all of partition i that was to be copied to p waits for it, or is there.

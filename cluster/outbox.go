@@ -15,6 +15,7 @@ type outbox struct {
 	// there may be copies to begin, to complete, to lend or to give: look at all partitions
 	due     bool
 	pending []waitingEntry // in the order in which they changed
+	emptied []waitingEntry // as good as never seen, before the copy of their partition has begun
 	// holds that have ended: they travel with the first entries, which may have their charges
 	settled []limiter.Hold
 	opened  []limiter.Hold // holds that have not: they travel after the last
@@ -57,6 +58,13 @@ type news struct {
 type waitingEntry struct {
 	limiter.Entry
 	at limiter.Instant
+}
+
+// keepEmptied keeps e until the copy of its partition begins, if it is as good as never seen.
+func (o *outbox) keepEmptied(e waitingEntry) {
+	if len(e.State) == 0 && len(o.emptied) < copiesWaiting {
+		o.emptied = append(o.emptied, e)
+	}
 }
 
 // outboxLocked is what is to be said to p, from now on looked at in each tick.
