@@ -216,7 +216,7 @@ func (cp *copier) retargetLocked(now limiter.Instant, r *route) {
 			}
 		}
 		if pt.hint != "" && r.Find(pt.hint) < 0 {
-			pt.hint = ""
+			pt.before, pt.hint = pt.hint, ""
 		}
 		pt.lost = cp.parts.lostSince(now, r, pt)
 		if cp.parts.list[p].state != partHeld {

@@ -44,7 +44,8 @@ func (lc *local) decideLeased(now limiter.Instant, it *flight, out *Decision) bo
 		decided = true
 		// it came with a gift: the former holder has decided that
 		if learned = lc.holder.recent.Learned(now, it.ID); learned {
-			source, owner = SourceForwarded, cmp.Or(lc.parts.whereabouts(view, it.hash), owner)
+			source = SourceForwarded
+			owner = cmp.Or(lc.parts.whereabouts(view, it.hash), lc.parts.formerly(it.hash), owner)
 		}
 	}
 	if !decided {

@@ -115,6 +115,16 @@ func TestRepeatsSayWhoDecided(t *testing.T) {
 		if d := w.check("n1", item)[0]; d.Source != SourceForwarded || d.Owner != "n3" {
 			t.Errorf("%+v, where n3 has said %+v", d, first)
 		}
+		// And when n1 holds the key, but has no right to decide for the moment.
+		w.meet = nil
+		w.pass(2 * time.Second)
+		item.ID.Sequence++
+		told.ID = item.ID
+		w.nodes["n1"].holder.recent.Learn(w.now, []Memory{told})
+		w.nodes["n1"].right.until.Store(0)
+		if d := w.check("n1", item)[0]; d.Source != SourceForwarded || d.Owner != "n3" {
+			t.Errorf("n1, which holds the key: %+v, where n3 has said %+v", d, first)
+		}
 		return
 	}
 	t.Error("no key goes to n1")

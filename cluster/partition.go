@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -50,8 +51,9 @@ func (s partState) String() string { return [...]string{"none", "copied", "held"
 
 // A part is what a member knows about one partition.
 type part struct {
-	term uint64 // no claim and no gift up to this term is accepted any more
-	hint string // id of the member that holds it, as far as is known
+	term   uint64 // no claim and no gift up to this term is accepted any more
+	hint   string // id of the member that holds it, as far as is known
+	before string // and of the one that has held it before
 
 	slot        // the member that gets copies first
 	second slot // … and second (keepers.go)
@@ -164,6 +166,7 @@ func (ps *partitions) enterLocked(p int, to partState) {
 func (ps *partitions) holdLocked(p int, term uint64) {
 	pt := &ps.list[p]
 	pt.term = max(pt.term, term)
+	pt.before = cmp.Or(pt.hint, pt.before)
 	pt.copyOf, pt.hint, pt.lentTo, pt.lost, pt.restored = ps.boot, "", 0, 0, false
 	pt.whole, pt.gave = true, false
 	ps.enterLocked(p, partHeld)
@@ -284,6 +287,18 @@ func (ps *partitions) whereabouts(view *route, hash uint64) string {
 		return view.Members[o].ID
 	}
 	return ""
+}
+
+// formerly is the id of the node that held the key with this hash before it came to this one, as
+// far as is known; or empty.
+func (ps *partitions) formerly(hash uint64) string {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if ps.list == nil {
+		return ""
+	}
+	pt := &ps.list[ps.partition(hash)]
+	return cmp.Or(pt.hint, pt.before)
 }
 
 // unheldLocked lists those of some partitions that this node does not hold.
