@@ -103,6 +103,7 @@ const head = "| attack | resident MiB: before, peak, after | descriptors | gorou
 func try(
 	program, dir string, a attack, processors int, length time.Duration,
 ) (row string, err error) {
+	length += a.onset()
 	v, err := start(program, dir, processors)
 	if err != nil {
 		return "", err

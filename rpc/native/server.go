@@ -113,6 +113,7 @@ func newServer(c Config) (*door.Server, *intake) {
 		grpc.Creds(weighing{door.Credentials(c.TLS), weighed}),
 		grpc.InTapHandle(calls.handle),
 		grpc.ForceServerCodecV2(wire.NewCodec()),
+		grpc.RPCDecompressor(newUnpacker()),
 		grpc.NumStreamWorkers(streamWorkers),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.MaxRecvMsgSize(maxRequest),
