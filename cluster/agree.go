@@ -28,6 +28,7 @@ type agreement struct {
 	parts     *partitions
 	claims    *claimer
 	contacts  *contacts
+	detours   *detours
 	pulse     *pulse
 	followers followers
 

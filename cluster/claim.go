@@ -24,6 +24,7 @@ type claimer struct {
 	parts    *partitions
 	copier   *copier
 	contacts *contacts
+	detours  *detours
 	intake   *intake
 	awaits   *awaits
 	restorer *restorer
@@ -66,7 +67,7 @@ func (cl *claimer) tend() {
 		Epoch: epoch, Claiming: Claiming{Claim: wanted, Known: known},
 	})
 	if len(calls) > 0 {
-		cl.net.Call(calls)
+		cl.detours.Call(calls)
 	}
 
 	cl.parts.mu.Lock()
@@ -157,7 +158,9 @@ func (cl *claimer) freeLocked(
 		p := r.peers[r.Find(c.To.ID)]
 		switch {
 		case c.Err == nil && c.Answer.Move != nil && len(c.Answer.Move.Standings) == len(wanted):
-			p.answered(asked, now, c.Answer.CutOff)
+			if !c.Passed {
+				p.answered(asked, now, c.Answer.CutOff)
+			}
 			cl.parts.heardLocked(c.Answer.Move.Term)
 			for k, s := range c.Answer.Move.Standings {
 				free[k] = free[k] && (s == StandingFree || s == StandingBereft)

@@ -24,10 +24,10 @@ type confirmer struct {
 	holder *holder
 }
 
-// Waits reports whether Deliver of a may wait, for an heir, or for an owner that only an heir
-// reaches.
+// Waits reports whether Deliver of a may wait: for an heir, for an owner that only an heir reaches,
+// or for a member that only this node reaches.
 func (a *Ask) Waits() bool {
-	if a.Relay {
+	if a.Relay || a.For != 0 {
 		return true
 	}
 	for i := range a.Items {
@@ -78,6 +78,9 @@ func (n *Node) Confirm(a *Ask, answer *Answer) {
 		}
 	}
 	n.confirms.confirm(list)
+	if a.For != 0 && a.For != n.boot {
+		n.detours.pass(a, answer)
+	}
 	if a.Relay {
 		n.forwarder.relay(n.view.Load(), a, answer)
 	}

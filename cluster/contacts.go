@@ -148,10 +148,10 @@ func (ct *contacts) note(sent, now limiter.Instant, p *peer, c *Call) {
 		ct.agreed.isGone(p)
 		p.Trip(now)
 	case errors.Is(c.Err, ErrBroken):
-		p.miss(sent)
+		p.ignored(sent)
 		ct.suspect(now, p)
 	default:
-		p.miss(sent)
+		p.ignored(sent)
 		p.Fail(now)
 	}
 }

@@ -51,6 +51,7 @@ type copier struct {
 	parts    *partitions
 	claims   *claimer
 	contacts *contacts
+	detours  *detours
 	holder   *holder
 
 	outboxes []*peer // of the View: those that something was ever to be said to, by id
@@ -124,7 +125,7 @@ func (cp *copier) startPushesLocked() {
 	now := cp.clock.Now()
 	for _, p := range cp.outboxes {
 		o := p.out
-		if o.waits() && !o.busy && !p.Open(now) {
+		if o.waits() && !o.busy && (!p.Open(now) || p.unheard(now)) {
 			o.busy = true
 			cp.clock.AfterFunc(0, func() { cp.push(p) })
 		}
@@ -158,10 +159,12 @@ func (cp *copier) push(p *peer) {
 		calls[0].Ask.Move.Age = time.Duration(now - p.out.at)
 		cp.parts.mu.Unlock()
 
-		cp.net.Call(calls)
+		cp.detours.Call(calls)
 		sent := now
 		now = cp.clock.Now()
-		cp.contacts.note(sent, now, p, &calls[0])
+		if !calls[0].Passed {
+			cp.contacts.note(sent, now, p, &calls[0])
+		}
 
 		cp.parts.mu.Lock()
 		p.out.waited(sent, now, deadline, calls[0].Err)

@@ -29,11 +29,13 @@ func (n *Node) DeliverInto(a *Ask, answer *Answer) {
 		Owners: answer.Owners[:0], under: n.right.tenure(now), asked: answer.asked,
 	}
 	clear(answer.Items)
-	if a.Words != nil {
-		answer.Words = n.agreed.hearWords(a.Words, a.Words.From)
-	}
-	if a.Move != nil {
-		answer.Move = n.intake.hear(now, view, a.Move)
+	if n.forThis(now, view, a) {
+		if a.Words != nil {
+			answer.Words = n.agreed.hearWords(a.Words, a.Words.From)
+		}
+		if a.Move != nil {
+			answer.Move = n.intake.hear(now, view, a.Move)
+		}
 	}
 	n.local.denials.Forget(now, a.Forget...)
 	n.stats.Delivered.Add(uint64(len(a.Items)))
@@ -64,6 +66,11 @@ func (n *Node) DeliverInto(a *Ask, answer *Answer) {
 	}
 	n.right.markLateAnswer(a, answer)
 	answer.introduce(view)
+}
+
+// forThis reports whether this node takes in what a says about partitions and membership.
+func (n *Node) forThis(now limiter.Instant, view *route, a *Ask) bool {
+	return a.For == 0 || a.For == n.boot && n.detours.believes(now, view, a)
 }
 
 // rouses reports whether a has more to say than words, which say themselves whether anything is to

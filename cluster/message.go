@@ -17,6 +17,9 @@ type Ask struct {
 	// the asker cannot reach the owners of the items: the node that gets this is their heir, and
 	// may send it on, once
 	Relay bool
+	// boot of the node that this is for, if the sender does not reach it: the receiver sends it on,
+	// once, and answers what that node says. Only a Move and Words go that way (detours)
+	For uint64
 	// on the clock of the node that has the Ask: it is dropped uncharged after that
 	Deadline limiter.Instant
 	Items    []AskItem
@@ -56,6 +59,7 @@ type Answer struct {
 	Words  *Words      // in answer to Words
 	// that the answerer places keys under, if its RingHash is not the Ask's
 	Secret Secret
+	Passed bool // it is what the node says that the Ask is for (Ask.For)
 
 	Epoch ownership.Epoch // of the answerer
 

@@ -25,6 +25,10 @@ type peer struct {
 	missed atomic.Int64
 	// Instant at which words were said to it that it has answered; 0: it has answered none
 	spoke atomic.Int64
+	// Instant at which it was first sent something that it did not answer at all, since it last
+	// did; 0: it answers
+	mute   atomic.Int64
+	astray atomic.Uint32 // messages to it that other members did not pass on (detours)
 	// when it was last probed; guarded by partitions.mu, as is all that follows
 	asked  limiter.Instant
 	asking bool           // a probe is under way
@@ -59,6 +63,9 @@ func (p *peer) met(now limiter.Instant) {
 // members is missed nevertheless, as is one that is heard and does not answer: they take no copies.
 func (p *peer) answered(sent, now limiter.Instant, cutOff bool) {
 	p.met(now)
+	if p.mute.Load() != 0 {
+		p.mute.Store(0)
+	}
 	switch {
 	case cutOff:
 		p.miss(sent)
@@ -72,6 +79,18 @@ func (p *peer) leaving() bool { return p.leaves.Load() || p.member.Load().State 
 
 // miss notes that what was sent at some instant was not answered.
 func (p *peer) miss(sent limiter.Instant) { p.missed.CompareAndSwap(0, int64(sent)) }
+
+// ignored notes that what was sent at some instant was not answered at all.
+func (p *peer) ignored(sent limiter.Instant) {
+	p.mute.CompareAndSwap(0, int64(sent))
+	p.miss(sent)
+}
+
+// unheard reports whether p has answered nothing for so long that calls take a detour.
+func (p *peer) unheard(now limiter.Instant) bool {
+	mute := limiter.Instant(p.mute.Load())
+	return mute != 0 && now > mute.Add(detourAfter)
+}
 
 // gone reports whether the process of p exists no more: its machine says so. One that is silent is
 // evicted before others hold what it held.

@@ -41,6 +41,8 @@ type Call struct {
 	// To is no member, as far as the caller knows: nothing is kept for further calls
 	Once bool
 
+	// Another member has passed the Ask on, or was to: its fate says nothing about the way to To
+	Passed bool
 	Answer *Answer // set if Err is nil
 	// wraps ErrUnsent if the peer surely did not act on the Ask; otherwise its fate is unknown
 	Err error

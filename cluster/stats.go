@@ -29,6 +29,7 @@ type Stats struct {
 	Lost      atomic.Uint64 // calls with an unknown fate
 	NotOwner  atomic.Uint64 // refused by a peer that does not hold the key
 	Relayed   atomic.Uint64 // sent on to their owners for askers that do not reach them
+	Detours   atomic.Uint64 // messages that another member has passed on for this node
 	Delivered atomic.Uint64 // asked of this node by peers
 	Disowned  atomic.Uint64 // refused to a peer because this node does not hold the key
 	Expired   atomic.Uint64 // dropped uncharged because their deadline had passed

@@ -91,8 +91,12 @@ const (
 )
 
 // send brings messages to their boots, each boot by a call of its own: one that does not answer
-// keeps no other waiting.
+// keeps no other waiting. A node that was stopped says nothing any more but answers: two of them
+// would keep each other talking as long as a line to a third one is cut.
 func (a *agreement) send(sends []ownership.Send) {
+	if a.halted.Load() {
+		return
+	}
 	for len(sends) > 0 {
 		to, addr := sends[0].To, sends[0].Addr
 		var said []ownership.Message
@@ -147,8 +151,8 @@ func (a *agreement) say(m Member, to ownership.Boot, said []ownership.Message) {
 	words := &Words{From: from, To: to, ID: a.id, Addr: a.peerAddr(), Process: a.boot, Said: said}
 	ask := &Ask{Hop: 1, Deadline: deadline, Words: words}
 	calls := []Call{{To: m, Ask: ask, Deadline: deadline, Once: m.Boot == 0}}
-	a.net.Call(calls)
-	if to != 0 {
+	a.detours.Call(calls)
+	if to != 0 && !calls[0].Passed {
 		a.noteWords(sent, &calls[0])
 	}
 	if calls[0].Err == nil && calls[0].Answer.Words != nil {

@@ -189,7 +189,7 @@ func (w *world) watch(q *process, m *machine) {
 	var look func(n int)
 	look = func(n int) {
 		switch f := &q.known[m.index]; {
-		case q.dead:
+		case q.dead, w.resting: // a cut that nobody mends has no end of its own
 		case !f.there || !w.silent(q, m):
 			delete(q.watching, m.index)
 		case q.machine.frozen: // it notices nothing

@@ -55,6 +55,9 @@ func (j *judge) delivered(from, p *process, a *cluster.Ask, deadline limiter.Ins
 		j.fail(owned, "%s answers %d of %d items", p.machine.id, len(answer.Items), len(a.Items))
 		return
 	}
+	if a.For != 0 && a.For != p.boot {
+		return // p passes it on
+	}
 	if a.Move != nil {
 		j.moved(from, p, a.Move)
 		if answer.Move != nil && answer.Move.Applied {

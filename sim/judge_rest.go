@@ -51,7 +51,8 @@ func (j *judge) audit(p *process) {
 	now := p.now()
 	held := j.counters(p)
 	for _, a := range j.order {
-		if !p.stated.decidesFor(j.world.plan.partition(a.hash)) {
+		// one that is cut off for ever has kept its table, and decides nothing by it
+		if !p.decided || !p.stated.decidesFor(j.world.plan.partition(a.hash)) {
 			continue
 		}
 		j.checked[kept]++

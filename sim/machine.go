@@ -48,6 +48,7 @@ type process struct {
 	latest   map[*limiter.Limit]*limiter.Limit // some of received, by what came
 	stated   statement                         // what the node has said of itself last
 	counters []counter                         // that it has in the end
+	decided  bool                              // it had the right to when its timers were stopped
 	dead     bool
 	departed bool          // dead, and has left nothing behind
 	leaving  bool          // it says goodbye

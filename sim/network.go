@@ -43,10 +43,12 @@ func newNetwork(machines int) network {
 // letter is one Ask on its way there and back.
 type letter struct {
 	from *process
-	to   *machine
-	boot uint64        // that it is meant for
-	call *cluster.Call // until reply is nil: then it is the sender's again
-	ask  cluster.Ask   // as it was when it was sent
+	// whose letter from passes on; nil: it is its own
+	origin *process
+	to     *machine
+	boot   uint64        // that it is meant for
+	call   *cluster.Call // until reply is nil: then it is the sender's again
+	ask    cluster.Ask   // as it was when it was sent
 	// until the deadline, when it was sent: clocks differ, so this is what travels
 	left  time.Duration
 	sent  time.Duration
@@ -75,6 +77,14 @@ func (l *letter) drop() {
 			w.letters = append(w.letters, l)
 		}
 	}
+}
+
+// sender is the process that wrote l.
+func (l *letter) sender() *process {
+	if l.origin != nil {
+		return l.origin
+	}
+	return l.from
 }
 
 // keptLetters is how many are kept to be written again, whatever is under way: where a thousand
@@ -164,6 +174,12 @@ func (w *world) send(p *process, c *cluster.Call, l *letter, r *reply) {
 	if w.tasks.running.hearing == nil {
 		for i := range l.ask.Items {
 			l.ask.Items[i].Key = strings.Clone(l.ask.Items[i].Key)
+		}
+	}
+	if d, passes := w.tasks.running.job.(*delivery); passes && c.Ask.For != 0 {
+		l.origin = d.letter.sender()
+		if c.Ask.Move != nil { // it lies in that frame as well
+			l.ask.Move = c.Ask.Move.Clone()
 		}
 	}
 	l.alarm = w.schedule.add(p.time.when(c.Deadline), (*expiring)(l))
@@ -298,7 +314,7 @@ func (d *delivery) happen() {
 		answer = p.door.Deliver(ask)
 	}
 	p.states()
-	w.judge.delivered(l.from, p, &l.ask, d.deadline, answer)
+	w.judge.delivered(l.sender(), p, &l.ask, d.deadline, answer)
 	if ask.Waits() || p.node.MustNotify(ask, answer) {
 		p.node.Confirm(ask, answer)
 		p.states()

@@ -217,6 +217,7 @@ func (w *world) stop() {
 		if m.process != nil {
 			m.process.node.Stop()
 			m.process.states()
+			m.process.decided = m.process.now() < m.process.stated.until
 		}
 	}
 }

@@ -191,6 +191,26 @@ if awk -v t="$last" 'BEGIN {exit t > 2}'; then ok "the minority notices the cut"
 echo "$errors requests failed"
 [ "$errors" = 0 ] && ok "no request failed" || not_ok "$errors requests failed"
 
+# Two nodes that do not reach each other, though all others reach both, and another one dies: all members answer a claim, so
+# what these two say to each other goes by way of the others.
+left=$nodes
+if [ "$nodes" -gt 3 ]; then
+	ip -n "$id-2" route add blackhole "$(address 3)/32"
+	ip -n "$id-3" route add blackhole "$(address 2)/32"
+	sleep 4
+	kill -9 "$(cat "$dir/$nodes.pid")"
+	killed=$(date +%s.%N)
+	left=$((nodes - 1))
+	if until_true 30 settled $(seq "$left"); then
+		ok "all keys of node $nodes are decided on $(since "$killed") s after it was killed, while two others do not reach each other"
+	else
+		not_ok "keys of node $nodes stay undecided while two others do not reach each other"
+	fi
+	ip -n "$id-2" route del blackhole "$(address 3)/32"
+	ip -n "$id-3" route del blackhole "$(address 2)/32"
+	until_true 30 all_see "$left" $(seq "$left") && ok "the $left others see each other again" || not_ok "the $left others do not find together"
+fi
+
 # Once more, and soon after the heal all others are killed: what is left of their connections from before the cut hides no
 # death, so the last node knows that it is alone while it has its right, and goes on. It says recover otherwise.
 side b 1
@@ -198,7 +218,7 @@ sleep 4
 side a 1
 until_true 20 settled 1 && ok "node 1 is back after another cut" || not_ok "node 1 stays cut off"
 sleep 1
-for i in $(seq 2 "$nodes"); do kill -9 "$(cat "$dir/$i.pid")"; done
+for i in $(seq 2 "$left"); do kill -9 "$(cat "$dir/$i.pid")"; done
 killed=$(date +%s.%N)
 alone() { all_see 1 1 && settled 1; }
 if until_true 10 alone; then

@@ -203,6 +203,10 @@ var NodeCounters = []counter{
 		func(s *cluster.Stats) uint64 { return s.Relayed.Load() },
 	},
 	{
+		"detours", "Messages to members that this node does not reach, brought by another one.",
+		func(s *cluster.Stats) uint64 { return s.Detours.Load() },
+	},
+	{
 		"delivered", "Items asked of this node by peers.",
 		func(s *cluster.Stats) uint64 { return s.Delivered.Load() },
 	},

@@ -261,10 +261,13 @@ func (e *exchange) traced(a *cluster.Ask) (done func()) {
 	return e.door.trace.Answers(a, e.peer.node)
 }
 
-// keep is a, which has no Move, with its own copy of what lies in the frame.
+// keep is a with its own copy of what lies in the frame.
 func keep(a *cluster.Ask) *cluster.Ask {
 	kept := *a
 	kept.Items, kept.Forget = slices.Clone(a.Items), slices.Clone(a.Forget)
+	if a.Move != nil {
+		kept.Move = a.Move.Clone()
+	}
 	for i := range kept.Items {
 		it := &kept.Items[i]
 		it.Key = strings.Clone(it.Key)

@@ -38,6 +38,7 @@ const (
 
 	askWords = 11
 	askTrace = 12
+	askFor   = 13
 
 	itemLimit, itemKey, itemCost, itemOp        = 1, 2, 3, 4
 	itemOrigin, itemSequence, itemTerms, itemAt = 5, 6, 7, 8
@@ -50,7 +51,7 @@ const (
 	answerTag, answerRingHash, answerOutcomes, answerError = 1, 2, 3, 4
 	answerMove, answerOwners, answerCutOff, answerLeaving  = 5, 6, 7, 8
 
-	answerWords, answerEpoch, answerSecret = 10, 11, 12
+	answerWords, answerEpoch, answerSecret, answerPassed = 10, 11, 12, 13
 
 	ownerID, ownerBoot, ownerAddr, ownerFeatures = 1, 2, 3, 4
 
@@ -110,7 +111,8 @@ func (w *frameWriter) add(tag uint64, a *cluster.Ask, left int64) {
 	}
 	b = wire.AppendFixed(b, askFrom, a.From)
 	b = appendBoots(b, askForget, a.Forget)
-	w.buf = appendTrace(appendWords(b, askWords, a.Words), a.Trace)
+	b = appendTrace(appendWords(b, askWords, a.Words), a.Trace)
+	w.buf = wire.AppendFixed(b, askFor, a.For)
 }
 
 func itemSize(it *cluster.AskItem, limit int) int {
@@ -226,6 +228,8 @@ func (r *frameReader) readAsk(b []byte, now limiter.Instant) (tag uint64, err er
 			broken = named(broken, "words", e)
 		case askTrace:
 			r.ask.Trace = readTrace(f.Bytes)
+		case askFor:
+			r.ask.For = f.Value
 		}
 	}
 	r.ask.Deadline = now.Add(left)

@@ -15,7 +15,7 @@ import (
 // appendAnswer appends the answer to the ask with tag to a reply.
 func appendAnswer(b []byte, tag uint64, a *cluster.Answer) []byte {
 	size := wire.SizeUint(tag) + wire.SizeFixed(a.RingHash) + wire.SizeBool(a.CutOff) +
-		wire.SizeBool(a.Leaving) +
+		wire.SizeBool(a.Leaving) + wire.SizeBool(a.Passed) +
 		sizeWords(a.Words) + sizeEpoch(a.Epoch) + wire.SizeFixed(uint64(a.Secret))
 	for i := range a.Items {
 		size += wire.SizeBytes(outcomeSize(&a.Items[i]))
@@ -47,7 +47,8 @@ func appendAnswer(b []byte, tag uint64, a *cluster.Answer) []byte {
 	b = wire.AppendBool(b, answerLeaving, a.Leaving)
 	b = appendWords(b, answerWords, a.Words)
 	b = appendEpoch(b, answerEpoch, a.Epoch)
-	return wire.AppendFixed(b, answerSecret, uint64(a.Secret))
+	b = wire.AppendFixed(b, answerSecret, uint64(a.Secret))
+	return wire.AppendBool(b, answerPassed, a.Passed)
 }
 
 func ownerSize(m *cluster.Member) int {
@@ -157,6 +158,8 @@ func readAnswer(b []byte, items int,
 			a.CutOff = f.Value != 0
 		case answerLeaving:
 			a.Leaving = f.Value != 0
+		case answerPassed:
+			a.Passed = f.Value != 0
 		case answerWords, answerEpoch, answerSecret:
 			if err := readAgreed(a, &f, memo); err != nil {
 				return nil, "", err

@@ -47,28 +47,10 @@ func weigh(a *cluster.Ask) int {
 // askSize is the size of a in w. Its limits are written there first, where they are not yet.
 // Nothing is written if w is nil.
 func askSize(w *frameWriter, tag uint64, a *cluster.Ask, left int64) int {
-	size := wire.SizeUint(
-		tag,
-	) + wire.SizeFixed(
-		a.RingHash,
-	) + wire.SizeUint(
-		uint64(a.Hop),
-	) + wire.SizeBool(
-		a.Atomic,
-	) + wire.SizeUint(
-		uint64(left),
-	) +
-		wire.SizeBool(
-			a.Relay,
-		) + wire.SizeFixed(
-		a.From,
-	) + sizeBoots(
-		a.Forget,
-	) + sizeWords(
-		a.Words,
-	) + sizeTrace(
-		a.Trace,
-	)
+	size := wire.SizeUint(tag) + wire.SizeFixed(a.RingHash) + wire.SizeUint(uint64(a.Hop)) +
+		wire.SizeBool(a.Atomic) + wire.SizeUint(uint64(left)) + wire.SizeBool(a.Relay) +
+		wire.SizeFixed(a.From) + sizeBoots(a.Forget) + sizeWords(a.Words) + sizeTrace(a.Trace) +
+		wire.SizeFixed(a.For)
 	for i := range a.Items {
 		size += wire.SizeBytes(itemSize(&a.Items[i], w.indexOf(a.Items[i].Limit)))
 	}
@@ -87,28 +69,9 @@ func (w *frameWriter) indexOf(l *limiter.Limit) int {
 }
 
 func moveSize(w *frameWriter, m *cluster.Move) int {
-	size := wire.SizeFixed(
-		m.From,
-	) + wire.SizeFixed(
-		m.To,
-	) + wire.SizeString(
-		m.ID,
-	) + wire.SizeUint(
-		m.Term,
-	) + sizePacked(
-		m.Claim,
-	) + wire.SizeUint(
-		m.Sequence,
-	) +
-		sizePacked(
-			m.Begin,
-		) + sizePacked(
-		m.Gift,
-	) + sizePacked(
-		m.End,
-	) + sizePacked(
-		m.Lent,
-	)
+	size := wire.SizeFixed(m.From) + wire.SizeFixed(m.To) + wire.SizeString(m.ID) +
+		wire.SizeUint(m.Term) + sizePacked(m.Claim) + wire.SizeUint(m.Sequence) +
+		sizePacked(m.Begin) + sizePacked(m.Gift) + sizePacked(m.End) + sizePacked(m.Lent)
 	for i := range m.Entries {
 		size += wire.SizeBytes(entrySize(&m.Entries[i], w.indexOf(m.Entries[i].Limit)))
 	}
@@ -124,40 +87,21 @@ func moveSize(w *frameWriter, m *cluster.Move) int {
 	// The tags of fields from 16 on take a byte more.
 	size += marksSize(m) + longTag(sizePacked(m.Whole)) + longTag(sizePacked(m.Lack.Of)) +
 		longTag(wire.SizeUint(uint64(max(0, m.Lack.Age))))
-	return size + longTag(
-		wire.SizeUint(uint64(max(0, m.Age))),
-	) + longTag(
-		wire.SizeString(m.Addr),
-	) + longTag(
-		sizeEpoch(m.Epoch),
-	)
+	return size + longTag(wire.SizeUint(uint64(max(0, m.Age)))) +
+		longTag(wire.SizeString(m.Addr)) + longTag(sizeEpoch(m.Epoch))
 }
 
 // longTag is the size of a field with a number of 16 or more, from that of one with a lower number.
 func longTag(size int) int { return size + min(size, 1) }
 
 func entrySize(e *limiter.Entry, limit int) int {
-	return wire.SizeUint(
-		uint64(limit),
-	) + wire.SizeString(
-		e.Key,
-	) + sizeOf(
-		e.State,
-	) + wire.SizeUint(
-		uint64(max(0, e.Age)),
-	)
+	return wire.SizeUint(uint64(limit)) + wire.SizeString(e.Key) + sizeOf(e.State) +
+		wire.SizeUint(uint64(max(0, e.Age)))
 }
 
 func chargeSize(c *cluster.Charge, limit int) int {
-	return wire.SizeUint(
-		uint64(limit),
-	) + wire.SizeString(
-		c.Key,
-	) + wire.SizeUint(
-		protowire.EncodeZigZag(c.Units),
-	) + wire.SizeBool(
-		c.Reset,
-	)
+	return wire.SizeUint(uint64(limit)) + wire.SizeString(c.Key) +
+		wire.SizeUint(protowire.EncodeZigZag(c.Units)) + wire.SizeBool(c.Reset)
 }
 
 func holdCopySize(h *cluster.HoldCopy, limit int) int {

@@ -154,6 +154,7 @@ func drawAsk(t *rapid.T, limits []*limiter.Limit) *cluster.Ask {
 		RingHash: rapid.Uint64().Draw(t, "ring"), Hop: rapid.Uint8().Draw(t, "hop"),
 		Atomic: rapid.Bool().Draw(t, "atomic"),
 		Relay:  rapid.Bool().Draw(t, "relay"), From: rapid.Uint64().Draw(t, "asker"),
+		For: rapid.Uint64().Draw(t, "for"),
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "forgets") {
 		a.Forget = append(a.Forget, rapid.Uint64().Draw(t, "forget"))
@@ -379,7 +380,7 @@ func compareAsk(t *rapid.T, now limiter.Instant, want *readAsk, frame *peerv1.Fr
 ) {
 	if a.Tag != want.tag || a.RingHash != want.ask.RingHash || a.Hop != uint32(want.ask.Hop) ||
 		a.Atomic != want.ask.Atomic || a.Relay != want.ask.Relay || a.From != want.ask.From ||
-		!slices.Equal(a.Forget, want.ask.Forget) ||
+		a.For != want.ask.For || !slices.Equal(a.Forget, want.ask.Forget) ||
 		now.Add(time.Duration(a.LeftNs)) != want.ask.Deadline ||
 		len(a.Items) != len(want.ask.Items) {
 		t.Fatalf("generated code reads %v, want %+v", a, want)
@@ -474,6 +475,7 @@ func TestRepliesAreProtobuf(t *testing.T) {
 		want := &cluster.Answer{
 			RingHash: rapid.Uint64().Draw(t, "ring"), CutOff: rapid.Bool().Draw(t, "cut off"),
 			Leaving: rapid.Bool().Draw(t, "leaving"),
+			Passed:  rapid.Bool().Draw(t, "passed"),
 			Secret:  cluster.Secret(rapid.Uint64().Draw(t, "secret")),
 		}
 		for range rapid.IntRange(0, 5).Draw(t, "outcomes") {
@@ -544,7 +546,7 @@ func TestRepliesAreProtobuf(t *testing.T) {
 			case refusal == "no":
 			case got.RingHash != want.RingHash || !slices.Equal(got.Items, want.Items),
 				!slices.Equal(got.Owners, want.Owners), !reflect.DeepEqual(got.Move, want.Move),
-				got.Epoch != want.Epoch, got.Secret != want.Secret,
+				got.Epoch != want.Epoch, got.Secret != want.Secret, got.Passed != want.Passed,
 				!reflect.DeepEqual(got.Words, want.Words):
 				t.Fatalf("got %+v\nwant %+v", got, want)
 			}

@@ -61,9 +61,19 @@ func (e *exchange) known() bool {
 	return i >= 0 && v.Members[i].Boot == e.peer.boot
 }
 
-// forged is why an ask cannot come from the node at the other end; empty if it can.
+// forged is why an ask cannot come from the node at the other end; empty if it can. A member may
+// pass on what another one says to this node (Ask.For); the node itself decides whether to believe
+// that.
 func (e *exchange) forged(a *cluster.Ask) string {
-	if a.Words != nil {
+	passedOn := a.For != 0 && a.For == e.door.node.Boot()
+	switch {
+	case a.For != 0 && (e.agent || !e.known() || len(a.Items) > 0):
+		return "it is for another node, and its sender is no member or asks for keys"
+	case passedOn && a.Words != nil:
+		return a.Words.Forged(a.Words.ID, a.Words.Process, false)
+	case passedOn:
+		return ""
+	case a.Words != nil:
 		if reason := a.Words.Forged(e.peer.node, e.peer.boot, e.agent); reason != "" {
 			return reason
 		}

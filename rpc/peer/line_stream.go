@@ -191,8 +191,8 @@ func (l *line) deliver(tag uint64, b []byte) {
 		return
 	}
 	a, refusal, err := readAnswer(b, len(lt.call.Ask.Items), &l.memo)
-	if err == nil && a.Words != nil {
-		if reason := a.Words.Forged(l.met.node, l.met.boot, l.agent); reason != "" {
+	if err == nil {
+		if reason := l.forged(lt.call.Ask, a); reason != "" {
 			err = fmt.Errorf("has words that are forged: %s", reason)
 		}
 	}
@@ -205,6 +205,21 @@ func (l *line) deliver(tag uint64, b []byte) {
 	default:
 		lt.finish(a, nil)
 	}
+}
+
+// forged is why the peer cannot have answered a to ask; empty if it can. What it passes on is in
+// the name of the node that the ask is for.
+func (l *line) forged(ask *cluster.Ask, a *cluster.Answer) string {
+	w := a.Words
+	switch {
+	case a.Passed && ask.For == 0:
+		return "it passes on what nobody has asked it to"
+	case w == nil:
+		return ""
+	case a.Passed:
+		return w.Forged(w.ID, ask.For, false)
+	}
+	return w.Forged(l.met.node, l.met.boot, l.agent)
 }
 
 // hungUp fails all letters that were sent on a stream that has ended. If the peer said how far it

@@ -47,6 +47,8 @@ type echo struct {
 	peerv1.UnimplementedPeerServer
 	me    greeting
 	words *peerv1.Words
+	// it says that it passes on what another node says
+	passes bool
 }
 
 func (e *echo) Exchange(stream peerv1.Peer_ExchangeServer) error {
@@ -57,36 +59,77 @@ func (e *echo) Exchange(stream peerv1.Peer_ExchangeServer) error {
 			return err
 		}
 		for _, a := range f.Asks {
-			stream.Send(&peerv1.Reply{Answers: []*peerv1.Answer{{Tag: a.Tag, Words: e.words}}})
+			stream.Send(&peerv1.Reply{Answers: []*peerv1.Answer{{
+				Tag: a.Tag, Words: e.words, Passed: e.passes,
+			}}})
 		}
 	}
 }
 
 // callWords says something to a peer.
-func callWords(s *station, to cluster.Member) cluster.Call {
+func callWords(s *station, to cluster.Member) cluster.Call { return callWordsFor(s, to, 0) }
+
+// callWordsFor says something to a peer, or by way of it to the node of a boot.
+func callWordsFor(s *station, to cluster.Member, boot uint64) cluster.Call {
 	until := s.clock.Now().Add(5 * time.Second)
 	w := wordsOf(ownership.Release{})
 	w.ID, w.From, w.Process = s.member.ID, ownership.Boot(s.member.Boot), s.member.Boot
-	ask := &cluster.Ask{Hop: 1, Deadline: until, Words: w}
+	ask := &cluster.Ask{Hop: 1, Deadline: until, Words: w, For: boot}
 	calls := []cluster.Call{{To: to, Deadline: until, Once: true, Ask: ask}}
 	s.peers.Call(calls)
 	return calls[0]
 }
 
-// Promise: an answer is taken from the node that has greeted, and in its name alone.
+// Promise: an answer is taken from the node that has greeted, and in its name alone. What it was
+// asked to pass on it answers in the name of the node that this was for.
 func TestForgedAnswersAreRefused(t *testing.T) {
 	s := newStations(t, 1)[0]
-	for want, words := range map[string]*peerv1.Words{
-		"":               theirWords(&peerv1.Said{Kind: uint32(saidVote), Boot: 9}),
-		"another sender": {From: 8, Id: []byte("n8"), Process: 8},
+	mine := theirWords(&peerv1.Said{Kind: uint32(saidVote), Boot: 9})
+	others := &peerv1.Words{From: 8, Id: []byte("n8"), Process: 8}
+	for _, row := range []struct {
+		want   string
+		words  *peerv1.Words
+		passes bool
+		boot   uint64 // that the ask is for; 0: the peer
+	}{
+		{words: mine},
+		{words: others, want: "another sender"},
+		{words: others, passes: true, boot: 8},
+		{words: others, passes: true, boot: 7, want: "another sender"},
+		{words: others, boot: 8, want: "another sender"},
+		{words: others, passes: true, want: "nobody has asked it to"},
 	} {
-		to := servePeer(t, &echo{me: greeting{testCluster, "n9", 9}, words: words})
+		to := servePeer(t, &echo{
+			me: greeting{testCluster, "n9", 9}, words: row.words, passes: row.passes,
+		})
 		to.ID, to.Boot = "n9", 9
-		switch c := callWords(s, to); {
-		case want == "" && (c.Err != nil || c.Answer.Words == nil || c.Answer.Words.From != 9):
-			t.Errorf("%v: %+v, %v", words, c.Answer, c.Err)
-		case want != "" && (c.Err == nil || !strings.Contains(c.Err.Error(), want)):
-			t.Errorf("%v: %v, want %q", words, c.Err, want)
+		switch c := callWordsFor(s, to, row.boot); {
+		case row.want == "" && (c.Err != nil || c.Answer.Words == nil ||
+			c.Answer.Passed != row.passes || uint64(c.Answer.Words.From) != row.words.From):
+			t.Errorf("%+v: %+v, %v", row, c.Answer, c.Err)
+		case row.want != "" && (c.Err == nil || !strings.Contains(c.Err.Error(), row.want)):
+			t.Errorf("%+v: %v, want %q", row, c.Err, row.want)
+		}
+	}
+}
+
+// Promise: a door passes on, and takes in what is passed on, from members alone, and nobody asks
+// for keys that way.
+func TestStrangersPassNothingOn(t *testing.T) {
+	s := newStations(t, 1)[0]
+	stream := exchangeRaw(t, s, greeting{testCluster, "n9", 9}.metadata())
+	for _, boot := range []uint64{s.member.Boot, 77} {
+		w := &peerv1.Words{From: 9, Id: []byte("n9"), Process: 9}
+		f := &peerv1.Frame{Asks: []*peerv1.Ask{{Tag: 1, Hop: 1, Words: w, For: boot}}}
+		if err := stream.Send(f); err != nil {
+			t.Fatal(err)
+		}
+		r, err := stream.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := r.Answers[0].Error; !strings.Contains(got, "for another node") {
+			t.Errorf("an ask for boot %d is answered with %q", boot, got)
 		}
 	}
 }

@@ -279,7 +279,10 @@ type Ask struct {
 	// What is said about who is a member.
 	Words *Words `protobuf:"bytes,11,opt,name=words,proto3" json:"words,omitempty"`
 	// The trace of the request that the items are of: 16 bytes of its id and 8 of the span in which it is asked. Absent: it is in none.
-	Trace         []byte `protobuf:"bytes,12,opt,name=trace,proto3" json:"trace,omitempty"`
+	Trace []byte `protobuf:"bytes,12,opt,name=trace,proto3" json:"trace,omitempty"`
+	// Boot of the node that the move and the words are for, if the sender does not reach it: the receiver sends them on, once, and answers what that
+	// node says.
+	For           uint64 `protobuf:"fixed64,13,opt,name=for,proto3" json:"for,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -396,6 +399,13 @@ func (x *Ask) GetTrace() []byte {
 		return x.Trace
 	}
 	return nil
+}
+
+func (x *Ask) GetFor() uint64 {
+	if x != nil {
+		return x.For
+	}
+	return 0
 }
 
 // Move is what members say to each other about partitions. An empty one is a sign of life.
@@ -1938,7 +1948,9 @@ type Answer struct {
 	// Of the answerer.
 	Epoch *Epoch `protobuf:"bytes,11,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// That the answerer places keys under, if its ring_hash is not the ask's: so agents learn it.
-	Secret        uint64 `protobuf:"fixed64,12,opt,name=secret,proto3" json:"secret,omitempty"`
+	Secret uint64 `protobuf:"fixed64,12,opt,name=secret,proto3" json:"secret,omitempty"`
+	// It is what the node says that the ask is for (Ask.for).
+	Passed        bool `protobuf:"varint,13,opt,name=passed,proto3" json:"passed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2048,6 +2060,13 @@ func (x *Answer) GetSecret() uint64 {
 		return x.Secret
 	}
 	return 0
+}
+
+func (x *Answer) GetPassed() bool {
+	if x != nil {
+		return x.Passed
+	}
+	return false
 }
 
 // Owner is a member, as far as one needs to know it to ask it.
@@ -2406,7 +2425,7 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\ttime_zone\x18\r \x01(\fR\btimeZone\x12\x1a\n" +
 	"\boverride\x18\x0e \x01(\fR\boverride\x12 \n" +
 	"\fmax_delay_ns\x18\x0f \x01(\x03R\n" +
-	"maxDelayNs\"\xd8\x02\n" +
+	"maxDelayNs\"\xea\x02\n" +
 	"\x03Ask\x12\x10\n" +
 	"\x03tag\x18\x01 \x01(\x04R\x03tag\x12\x1b\n" +
 	"\tring_hash\x18\x02 \x01(\x06R\bringHash\x12\x10\n" +
@@ -2420,7 +2439,8 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\x06forget\x18\n" +
 	" \x03(\x06R\x06forget\x12-\n" +
 	"\x05words\x18\v \x01(\v2\x17.penstock.peer.v1.WordsR\x05words\x12\x14\n" +
-	"\x05trace\x18\f \x01(\fR\x05trace\"\xc8\x05\n" +
+	"\x05trace\x18\f \x01(\fR\x05trace\x12\x10\n" +
+	"\x03for\x18\r \x01(\x06R\x03for\"\xc8\x05\n" +
 	"\x04Move\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\x06R\x04from\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\x06R\x02to\x12\x0e\n" +
@@ -2556,7 +2576,7 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\x06holder\x18\x04 \x01(\fR\x06holder\x12\x16\n" +
 	"\x06charge\x18\x06 \x01(\bR\x06chargeJ\x04\b\x05\x10\x06\";\n" +
 	"\x05Reply\x122\n" +
-	"\aanswers\x18\x01 \x03(\v2\x18.penstock.peer.v1.AnswerR\aanswers\"\x96\x03\n" +
+	"\aanswers\x18\x01 \x03(\v2\x18.penstock.peer.v1.AnswerR\aanswers\"\xae\x03\n" +
 	"\x06Answer\x12\x10\n" +
 	"\x03tag\x18\x01 \x01(\x04R\x03tag\x12\x1b\n" +
 	"\tring_hash\x18\x02 \x01(\x06R\bringHash\x125\n" +
@@ -2569,7 +2589,8 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\x05words\x18\n" +
 	" \x01(\v2\x17.penstock.peer.v1.WordsR\x05words\x12-\n" +
 	"\x05epoch\x18\v \x01(\v2\x17.penstock.peer.v1.EpochR\x05epoch\x12\x16\n" +
-	"\x06secret\x18\f \x01(\x06R\x06secretJ\x04\b\t\x10\n" +
+	"\x06secret\x18\f \x01(\x06R\x06secret\x12\x16\n" +
+	"\x06passed\x18\r \x01(\bR\x06passedJ\x04\b\t\x10\n" +
 	"\"d\n" +
 	"\x05Owner\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x12\n" +

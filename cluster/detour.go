@@ -1,0 +1,214 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"penstock/limiter"
+)
+
+// Two members may not reach each other while a third one reaches both. All members answer a claim,
+// and a majority of the voters grants the right to decide, so what these two say about partitions
+// and membership goes by way of the third one (Ask.For). It is sent on once. Probes always take the
+// direct way: they find out when that is open again.
+//
+// Words take a detour only if the voters that this node reaches are no majority. Else they would
+// keep alive for it, when nothing has to be agreed on with them, members whose death it cannot see.
+// A member that does not reach most others takes no detours. The others go on without it, and
+// sooner if it loses its right.
+
+// detours bring calls to members that this node does not reach itself.
+type detours struct {
+	*self
+	right    *right
+	contacts *contacts
+}
+
+const (
+	// detourAfter is how long a member has to be silent until calls to it take a detour.
+	detourAfter = time.Second
+	// backParts is the share of the time for an answer that is kept for the way back from the
+	// third member: one in so many.
+	backParts = 4
+)
+
+var (
+	errNotPassedOn = errors.New("no answer came by way of another member")
+	errNotTaken    = fmt.Errorf("the message did not reach another member: %w", ErrUnsent)
+)
+
+// Call is Network.Call, by way of other members where this node does not reach the receiver.
+func (dt *detours) Call(calls []Call) {
+	now, r := dt.clock.Now(), dt.view.Load()
+	var vias []*via
+	for i := range calls {
+		calls[i].Passed = false
+		if v := dt.viaOf(now, r, &calls[i]); v != nil {
+			vias = append(vias, v)
+		}
+	}
+	dt.net.Call(calls)
+	for _, v := range vias {
+		dt.end(now, v)
+	}
+}
+
+// via is a call that takes a detour: what it is, and where it would go.
+type via struct {
+	call   *Call
+	to     Member
+	target *peer
+	third  *peer
+	direct *Ask
+}
+
+// viaOf has c go to a third member, if its receiver is not reached.
+func (dt *detours) viaOf(now limiter.Instant, r *route, c *Call) *via {
+	if r == nil {
+		return nil
+	}
+	i := r.Find(c.To.ID)
+	if i < 0 || r.peers[i].boot != c.To.Boot || !r.peers[i].unheard(now) {
+		return nil
+	}
+	third := dt.third(now, r, r.peers[i])
+	if third < 0 || c.Ask.Move == nil && dt.reachesQuorum(now, r) {
+		return nil
+	}
+	v := &via{c, c.To, r.peers[i], r.peers[third], c.Ask}
+	ask := *c.Ask
+	ask.For = c.To.Boot
+	c.To, c.Ask, c.Passed = r.Members[third], &ask, true
+	return v
+}
+
+// third is the member that may pass messages on to target; -1 if there is none. If one has failed
+// to, it is the next one.
+func (dt *detours) third(now limiter.Instant, r *route, target *peer) int {
+	roll := dt.right.roll.Load()
+	there, reached := 1, 1
+	var others []int
+	for i, p := range r.peers {
+		if i == r.Self || p.gone() || !roll.has(p.id, p.boot) {
+			continue
+		}
+		there++
+		if p != target && !p.unheard(now) {
+			reached++
+			others = append(others, i)
+		}
+	}
+	if 2*reached <= there || len(others) == 0 {
+		return -1
+	}
+	return others[int(target.astray.Load())%len(others)]
+}
+
+// reachesQuorum reports whether this node and the voters that it reaches decide.
+func (dt *detours) reachesQuorum(now limiter.Instant, r *route) bool {
+	config, reached := dt.right.roll.Load().config, 0
+	for _, v := range config.Voters {
+		m, _ := config.Member(v)
+		if i := r.Find(m.ID); i >= 0 && (i == r.Self || SameProcess(v, r.peers[i].boot) &&
+			!r.peers[i].gone() && !r.peers[i].unheard(now)) {
+			reached++
+		}
+	}
+	return reached >= config.Quorum()
+}
+
+// end undoes what viaOf has done to a call, and says what became of it.
+func (dt *detours) end(sent limiter.Instant, v *via) {
+	c := v.call
+	if c.Err == nil || errors.Is(c.Err, ErrGone) { // silence may be the target's
+		dt.contacts.note(sent, dt.clock.Now(), v.third, c)
+	}
+	switch {
+	case c.Err == nil && c.Answer.Passed:
+		dt.stats.Detours.Add(1)
+		v.target.met(dt.clock.Now())
+	case errors.Is(c.Err, ErrUnsent):
+		c.Err = errNotTaken
+	default:
+		c.Err = errNotPassedOn
+	}
+	if c.Err != nil {
+		v.target.astray.Add(1)
+	}
+	c.To, c.Ask = v.to, v.direct
+}
+
+// pass sends on what a is for another member, once, and answers what that one says.
+func (dt *detours) pass(a *Ask, answer *Answer) {
+	now, r := dt.clock.Now(), dt.view.Load()
+	if r == nil || a.Hop != 1 || now >= a.Deadline || !dt.fromMember(a) {
+		return
+	}
+	i := slices.IndexFunc(r.Members, func(m Member) bool { return m.Boot == a.For })
+	if i < 0 || r.peers[i].gone() || r.peers[i].unheard(now) {
+		return
+	}
+	deadline := a.Deadline.Add(-time.Duration(a.Deadline-now) / backParts)
+	ask := &Ask{
+		RingHash: a.RingHash, Hop: a.Hop + 1, Deadline: deadline, Move: a.Move, Words: a.Words,
+		For: a.For,
+	}
+	calls := []Call{{To: r.Members[i], Deadline: deadline, Ask: ask}}
+	dt.net.Call(calls)
+	dt.contacts.note(now, dt.clock.Now(), r.peers[i], &calls[0])
+	if calls[0].Err == nil {
+		*answer = *calls[0].Answer
+		answer.Passed = true
+	}
+}
+
+// fromMember reports whether the sender of a is a member: others are not passed on.
+func (dt *detours) fromMember(a *Ask) bool {
+	roll := dt.right.roll.Load()
+	return (a.Move == nil || roll.has(a.Move.ID, a.Move.From)) &&
+		(a.Words == nil || roll.has(a.Words.ID, a.Words.Process))
+}
+
+// believes reports whether this node takes in what another member has passed on to it. It does so
+// of senders that it does not reach itself: nobody speaks in the name of the others.
+func (dt *detours) believes(now limiter.Instant, r *route, a *Ask) bool {
+	return (a.Move == nil || dt.isMissing(now, r, a.Move.ID, a.Move.From)) &&
+		(a.Words == nil || dt.isMissing(now, r, a.Words.ID, a.Words.Process))
+}
+
+func (dt *detours) isMissing(now limiter.Instant, r *route, id string, boot uint64) bool {
+	if r == nil {
+		return false
+	}
+	i := r.Find(id)
+	if i < 0 || r.peers[i].boot != boot {
+		return false
+	}
+	if r.peers[i].mute.Load() != 0 {
+		return true
+	}
+	dt.contacts.suspect(now, r.peers[i])
+	return false
+}
+
+// Clone is a copy of m that borrows nothing.
+func (m *Move) Clone() *Move {
+	c := *m
+	c.Entries, c.Holds = slices.Clone(m.Entries), slices.Clone(m.Holds)
+	c.Charges, c.Taken = slices.Clone(m.Charges), slices.Clone(m.Taken)
+	for i := range c.Entries {
+		c.Entries[i].Key = strings.Clone(c.Entries[i].Key)
+		c.Entries[i].State = slices.Clone(c.Entries[i].State)
+	}
+	for i := range c.Holds {
+		c.Holds[i].Key = strings.Clone(c.Holds[i].Key)
+		c.Holds[i].Holder = strings.Clone(c.Holds[i].Holder)
+	}
+	for i := range c.Charges {
+		c.Charges[i].Key = strings.Clone(c.Charges[i].Key)
+	}
+	return &c
+}

@@ -1,0 +1,71 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+)
+
+// cutPair has nothing arrive that a sends to b, or the other way round.
+func (w *world) cutPair(a, b string) {
+	w.hearing(func(from, to string) bool {
+		return !(from == a && to == b || from == b && to == a)
+	})
+}
+
+// loseOf ends a node while two others do not reach each other.
+func (w *world) loseOf(id, a, b string) {
+	w.nodes[id].Stop()
+	delete(w.nodes, id)
+	w.cutPair(a, b)
+	cut := w.meet
+	w.meet = func(c *Call, deliver func() *Answer) {
+		if n := w.nodes[c.To.ID]; n == nil || n.Boot() != c.To.Boot {
+			c.Err = errors.Join(ErrUnsent, ErrGone)
+			return
+		}
+		cut(c, deliver)
+	}
+}
+
+// Promise: a node that dies is replaced while two others do not reach each other, and nothing is
+// forgotten: what these two have to say to each other goes by way of a third one.
+func TestDeathBesideACutLine(t *testing.T) {
+	for _, c := range []struct {
+		members int
+		dies    string
+		cut     time.Duration // before the death
+	}{
+		{4, "n1", 3 * time.Second},
+		{4, "n1", 0},
+		{4, "n4", 3 * time.Second},
+		{5, "n1", 3 * time.Second},
+		{5, "n1", 0},
+		{5, "n5", 3 * time.Second},
+	} {
+		t.Run(fmt.Sprintf("%s of %d after %v", c.dies, c.members, c.cut), func(t *testing.T) {
+			w := newWorld(t, c.members, five)
+			const keys = 100
+			all := []string{"n1", "n2", "n3", "n4", "n5"}[:c.members]
+			w.spend(keys, all...)
+			w.pass(time.Second)
+			w.cutPair("n2", "n3")
+			w.pass(c.cut)
+			w.wantOneHolderEach("while a line is cut")
+			w.loseOf(c.dies, "n2", "n3")
+			w.pass(5 * time.Second)
+			w.wantOneHolderEach("five seconds after the death")
+			var left []string
+			for _, id := range all {
+				if id != c.dies && id != "n2" && id != "n3" {
+					left = append(left, id)
+				}
+			}
+			w.wantRemaining("five seconds after the death", keys, 3, left...)
+			if w.nodes["n2"].Stats().Detours.Load() == 0 {
+				t.Error("n2 has sent nothing by way of another node")
+			}
+		})
+	}
+}
