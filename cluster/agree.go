@@ -28,7 +28,6 @@ type agreement struct {
 	parts     *partitions
 	claims    *claimer
 	contacts  *contacts
-	detours   *detours
 	pulse     *pulse
 	followers followers
 

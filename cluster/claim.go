@@ -24,7 +24,6 @@ type claimer struct {
 	parts    *partitions
 	copier   *copier
 	contacts *contacts
-	detours  *detours
 	intake   *intake
 	awaits   *awaits
 	restorer *restorer
@@ -67,7 +66,7 @@ func (cl *claimer) tend() {
 		Epoch: epoch, Claiming: Claiming{Claim: wanted, Known: known},
 	})
 	if len(calls) > 0 {
-		cl.detours.Call(calls)
+		cl.contacts.Call(calls)
 	}
 
 	cl.parts.mu.Lock()

@@ -79,7 +79,7 @@ func (n *Node) Confirm(a *Ask, answer *Answer) {
 	}
 	n.confirms.confirm(list)
 	if a.For != 0 && a.For != n.boot {
-		n.detours.pass(a, answer)
+		n.contacts.pass(a, answer)
 	}
 	if a.Relay {
 		n.forwarder.relay(n.view.Load(), a, answer)

@@ -51,7 +51,6 @@ type copier struct {
 	parts    *partitions
 	claims   *claimer
 	contacts *contacts
-	detours  *detours
 	holder   *holder
 
 	outboxes []*peer // of the View: those that something was ever to be said to, by id
@@ -159,7 +158,7 @@ func (cp *copier) push(p *peer) {
 		calls[0].Ask.Move.Age = time.Duration(now - p.out.at)
 		cp.parts.mu.Unlock()
 
-		cp.detours.Call(calls)
+		cp.contacts.Call(calls)
 		sent := now
 		now = cp.clock.Now()
 		if !calls[0].Passed {

@@ -29,7 +29,7 @@ func (n *Node) DeliverInto(a *Ask, answer *Answer) {
 		Owners: answer.Owners[:0], under: n.right.tenure(now), asked: answer.asked,
 	}
 	clear(answer.Items)
-	if n.forThis(now, view, a) {
+	if n.contacts.admits(now, view, a) {
 		if a.Words != nil {
 			answer.Words = n.agreed.hearWords(a.Words, a.Words.From)
 		}
@@ -66,11 +66,6 @@ func (n *Node) DeliverInto(a *Ask, answer *Answer) {
 	}
 	n.right.markLateAnswer(a, answer)
 	answer.introduce(view)
-}
-
-// forThis reports whether this node takes in what a says about partitions and membership.
-func (n *Node) forThis(now limiter.Instant, view *route, a *Ask) bool {
-	return a.For == 0 || a.For == n.boot && n.detours.believes(now, view, a)
 }
 
 // rouses reports whether a has more to say than words, which say themselves whether anything is to

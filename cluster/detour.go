@@ -16,16 +16,9 @@ import (
 // direct way: they find out when that is open again.
 //
 // Words take a detour only if the voters that this node reaches are no majority. Else they would
-// keep alive for it, when nothing has to be agreed on with them, members whose death it cannot see.
-// A member that does not reach most others takes no detours. The others go on without it, and
+// keep members alive for it, with which nothing has to be agreed on, after a death that it cannot
+// see. A member that does not reach most others takes no detours. The others go on without it, and
 // sooner if it loses its right.
-
-// detours bring calls to members that this node does not reach itself.
-type detours struct {
-	*self
-	right    *right
-	contacts *contacts
-}
 
 const (
 	// detourAfter is how long a member has to be silent until calls to it take a detour.
@@ -41,18 +34,18 @@ var (
 )
 
 // Call is Network.Call, by way of other members where this node does not reach the receiver.
-func (dt *detours) Call(calls []Call) {
-	now, r := dt.clock.Now(), dt.view.Load()
+func (ct *contacts) Call(calls []Call) {
+	now, r := ct.clock.Now(), ct.view.Load()
 	var vias []*via
 	for i := range calls {
 		calls[i].Passed = false
-		if v := dt.viaOf(now, r, &calls[i]); v != nil {
+		if v := ct.viaOf(now, r, &calls[i]); v != nil {
 			vias = append(vias, v)
 		}
 	}
-	dt.net.Call(calls)
+	ct.net.Call(calls)
 	for _, v := range vias {
-		dt.end(now, v)
+		ct.end(now, v)
 	}
 }
 
@@ -66,7 +59,7 @@ type via struct {
 }
 
 // viaOf has c go to a third member, if its receiver is not reached.
-func (dt *detours) viaOf(now limiter.Instant, r *route, c *Call) *via {
+func (ct *contacts) viaOf(now limiter.Instant, r *route, c *Call) *via {
 	if r == nil {
 		return nil
 	}
@@ -74,8 +67,8 @@ func (dt *detours) viaOf(now limiter.Instant, r *route, c *Call) *via {
 	if i < 0 || r.peers[i].boot != c.To.Boot || !r.peers[i].unheard(now) {
 		return nil
 	}
-	third := dt.third(now, r, r.peers[i])
-	if third < 0 || c.Ask.Move == nil && dt.reachesQuorum(now, r) {
+	third := ct.third(now, r, r.peers[i])
+	if third < 0 || c.Ask.Move == nil && ct.reachesQuorum(now, r) {
 		return nil
 	}
 	v := &via{c, c.To, r.peers[i], r.peers[third], c.Ask}
@@ -87,8 +80,8 @@ func (dt *detours) viaOf(now limiter.Instant, r *route, c *Call) *via {
 
 // third is the member that may pass messages on to target; -1 if there is none. If one has failed
 // to, it is the next one.
-func (dt *detours) third(now limiter.Instant, r *route, target *peer) int {
-	roll := dt.right.roll.Load()
+func (ct *contacts) third(now limiter.Instant, r *route, target *peer) int {
+	roll := ct.right.roll.Load()
 	there, reached := 1, 1
 	var others []int
 	for i, p := range r.peers {
@@ -108,8 +101,8 @@ func (dt *detours) third(now limiter.Instant, r *route, target *peer) int {
 }
 
 // reachesQuorum reports whether this node and the voters that it reaches decide.
-func (dt *detours) reachesQuorum(now limiter.Instant, r *route) bool {
-	config, reached := dt.right.roll.Load().config, 0
+func (ct *contacts) reachesQuorum(now limiter.Instant, r *route) bool {
+	config, reached := ct.right.roll.Load().config, 0
 	for _, v := range config.Voters {
 		m, _ := config.Member(v)
 		if i := r.Find(m.ID); i >= 0 && (i == r.Self || SameProcess(v, r.peers[i].boot) &&
@@ -121,15 +114,15 @@ func (dt *detours) reachesQuorum(now limiter.Instant, r *route) bool {
 }
 
 // end undoes what viaOf has done to a call, and says what became of it.
-func (dt *detours) end(sent limiter.Instant, v *via) {
+func (ct *contacts) end(sent limiter.Instant, v *via) {
 	c := v.call
 	if c.Err == nil || errors.Is(c.Err, ErrGone) { // silence may be the target's
-		dt.contacts.note(sent, dt.clock.Now(), v.third, c)
+		ct.note(sent, ct.clock.Now(), v.third, c)
 	}
 	switch {
 	case c.Err == nil && c.Answer.Passed:
-		dt.stats.Detours.Add(1)
-		v.target.met(dt.clock.Now())
+		ct.stats.Detours.Add(1)
+		v.target.met(ct.clock.Now())
 	case errors.Is(c.Err, ErrUnsent):
 		c.Err = errNotTaken
 	default:
@@ -142,9 +135,9 @@ func (dt *detours) end(sent limiter.Instant, v *via) {
 }
 
 // pass sends on what a is for another member, once, and answers what that one says.
-func (dt *detours) pass(a *Ask, answer *Answer) {
-	now, r := dt.clock.Now(), dt.view.Load()
-	if r == nil || a.Hop != 1 || now >= a.Deadline || !dt.fromMember(a) {
+func (ct *contacts) pass(a *Ask, answer *Answer) {
+	now, r := ct.clock.Now(), ct.view.Load()
+	if r == nil || a.Hop != 1 || now >= a.Deadline || !ct.fromMember(a) {
 		return
 	}
 	i := slices.IndexFunc(r.Members, func(m Member) bool { return m.Boot == a.For })
@@ -157,8 +150,8 @@ func (dt *detours) pass(a *Ask, answer *Answer) {
 		For: a.For,
 	}
 	calls := []Call{{To: r.Members[i], Deadline: deadline, Ask: ask}}
-	dt.net.Call(calls)
-	dt.contacts.note(now, dt.clock.Now(), r.peers[i], &calls[0])
+	ct.net.Call(calls)
+	ct.note(now, ct.clock.Now(), r.peers[i], &calls[0])
 	if calls[0].Err == nil {
 		*answer = *calls[0].Answer
 		answer.Passed = true
@@ -166,20 +159,25 @@ func (dt *detours) pass(a *Ask, answer *Answer) {
 }
 
 // fromMember reports whether the sender of a is a member: others are not passed on.
-func (dt *detours) fromMember(a *Ask) bool {
-	roll := dt.right.roll.Load()
+func (ct *contacts) fromMember(a *Ask) bool {
+	roll := ct.right.roll.Load()
 	return (a.Move == nil || roll.has(a.Move.ID, a.Move.From)) &&
 		(a.Words == nil || roll.has(a.Words.ID, a.Words.Process))
 }
 
-// believes reports whether this node takes in what another member has passed on to it. It does so
-// of senders that it does not reach itself: nobody speaks in the name of the others.
-func (dt *detours) believes(now limiter.Instant, r *route, a *Ask) bool {
-	return (a.Move == nil || dt.isMissing(now, r, a.Move.ID, a.Move.From)) &&
-		(a.Words == nil || dt.isMissing(now, r, a.Words.ID, a.Words.Process))
+// admits reports whether this node takes in what a says about partitions and membership. What
+// another member has passed on it believes of senders that it does not reach itself: nobody speaks
+// in the name of the others.
+func (ct *contacts) admits(now limiter.Instant, r *route, a *Ask) bool {
+	if a.For == 0 {
+		return true
+	}
+	return a.For == ct.boot &&
+		(a.Move == nil || ct.isMissing(now, r, a.Move.ID, a.Move.From)) &&
+		(a.Words == nil || ct.isMissing(now, r, a.Words.ID, a.Words.Process))
 }
 
-func (dt *detours) isMissing(now limiter.Instant, r *route, id string, boot uint64) bool {
+func (ct *contacts) isMissing(now limiter.Instant, r *route, id string, boot uint64) bool {
 	if r == nil {
 		return false
 	}
@@ -190,7 +188,7 @@ func (dt *detours) isMissing(now limiter.Instant, r *route, id string, boot uint
 	if r.peers[i].mute.Load() != 0 {
 		return true
 	}
-	dt.contacts.suspect(now, r.peers[i])
+	ct.suspect(now, r.peers[i])
 	return false
 }
 

@@ -38,7 +38,6 @@ type Node struct {
 	views      views
 	pulse      pulse
 	contacts   contacts
-	detours    detours
 	parts      partitions
 	copier     copier
 	claims     claimer
@@ -96,7 +95,7 @@ func (n *Node) wire() {
 	right.self = me
 	n.agreed = agreement{
 		self: me, right: right, views: &n.views, parts: &n.parts,
-		claims: &n.claims, contacts: &n.contacts, detours: &n.detours, pulse: &n.pulse, followers: n,
+		claims: &n.claims, contacts: &n.contacts, pulse: &n.pulse, followers: n,
 	}
 	n.views.agreed = &n.agreed
 	n.pulse = pulse{self: me, agreed: &n.agreed, parts: &n.parts, beat: n.tick}
@@ -104,15 +103,14 @@ func (n *Node) wire() {
 		self: me, right: right, agreed: &n.agreed, claims: &n.claims,
 		copier: &n.copier, parts: &n.parts, pulse: &n.pulse, restorer: &n.restorer,
 	}
-	n.detours = detours{self: me, right: right, contacts: &n.contacts}
 	n.parts.self, n.parts.right = me, right
 	n.copier = copier{
 		self: me, right: right, parts: &n.parts, claims: &n.claims,
-		contacts: &n.contacts, detours: &n.detours, holder: &n.holder, parting: make(map[uint16]int),
+		contacts: &n.contacts, holder: &n.holder, parting: make(map[uint16]int),
 	}
 	n.claims = claimer{
 		self: me, right: right, parts: &n.parts, awaits: &n.awaits,
-		contacts: &n.contacts, detours: &n.detours, copier: &n.copier, intake: &n.intake, restorer: &n.restorer,
+		contacts: &n.contacts, copier: &n.copier, intake: &n.intake, restorer: &n.restorer,
 	}
 	n.intake = intake{
 		self: me, right: right, parts: &n.parts, claims: &n.claims, copier: &n.copier,

@@ -25,13 +25,6 @@ var partArrows = map[string]string{
 	"pulse -> agreed": "an idle node polls it when it is due; a request looks at it first",
 	"pulse -> parts":  "they share a lock",
 
-	"detours -> right":    "members alone pass on, and are passed on to",
-	"detours -> contacts": "a member that fails to pass on may be gone",
-	"claimer -> detours":  "all members answer a claim",
-	"copier -> detours":   "a gift or a copy may be for a member that is not reached",
-	"agreement -> detours": "a majority of the voters may need two that do not reach each " +
-		"other",
-
 	"contacts -> right":    "a member without its right reports no other",
 	"contacts -> agreed":   "it is told which members are gone, or not reached",
 	"contacts -> parts":    "they share a lock",

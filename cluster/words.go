@@ -151,7 +151,7 @@ func (a *agreement) say(m Member, to ownership.Boot, said []ownership.Message) {
 	words := &Words{From: from, To: to, ID: a.id, Addr: a.peerAddr(), Process: a.boot, Said: said}
 	ask := &Ask{Hop: 1, Deadline: deadline, Words: words}
 	calls := []Call{{To: m, Ask: ask, Deadline: deadline, Once: m.Boot == 0}}
-	a.detours.Call(calls)
+	a.contacts.Call(calls)
 	if to != 0 && !calls[0].Passed {
 		a.noteWords(sent, &calls[0])
 	}

@@ -45,14 +45,19 @@ func (j *judge) counters(p *process) func(*account) limiter.Decision {
 	}
 }
 
+// decidesAtLast reports whether p decided for an account when the timers were stopped. A node that
+// is cut off for ever has kept its table, and decides nothing by it.
+func (p *process) decidesAtLast(a *account) bool {
+	return p.decided && p.stated.decidesFor(p.machine.world.plan.partition(a.hash))
+}
+
 // audit compares the table of p with the reference: what p decides for has to be there; and nothing
 // else may be.
 func (j *judge) audit(p *process) {
 	now := p.now()
 	held := j.counters(p)
 	for _, a := range j.order {
-		// one that is cut off for ever has kept its table, and decides nothing by it
-		if !p.decided || !p.stated.decidesFor(j.world.plan.partition(a.hash)) {
+		if !p.decidesAtLast(a) {
 			continue
 		}
 		j.checked[kept]++

@@ -43,7 +43,7 @@ func newNetwork(machines int) network {
 // letter is one Ask on its way there and back.
 type letter struct {
 	from *process
-	// whose letter from passes on; nil: it is its own
+	// the process that has written what from passes on; nil: it is its own
 	origin *process
 	to     *machine
 	boot   uint64        // that it is meant for

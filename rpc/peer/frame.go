@@ -202,8 +202,8 @@ func (r *frameReader) readAsk(b []byte, now limiter.Instant) (tag uint64, err er
 		switch f.Num {
 		case askTag:
 			tag = f.Value
-		case askRingHash:
-			r.ask.RingHash = f.Value
+		case askRingHash, askFrom, askFor:
+			setBoot(&r.ask, &f)
 		case askHop:
 			r.ask.Hop = uint8(min(f.Value, math.MaxUint8))
 		case askAtomic:
@@ -218,8 +218,6 @@ func (r *frameReader) readAsk(b []byte, now limiter.Instant) (tag uint64, err er
 			var e error
 			r.ask.Move, e = r.readMove(f.Bytes)
 			broken = named(broken, "move", e)
-		case askFrom:
-			r.ask.From = f.Value
 		case askForget:
 			r.ask.Forget = readBoots(r.ask.Forget, &f)
 		case askWords:
@@ -228,8 +226,6 @@ func (r *frameReader) readAsk(b []byte, now limiter.Instant) (tag uint64, err er
 			broken = named(broken, "words", e)
 		case askTrace:
 			r.ask.Trace = readTrace(f.Bytes)
-		case askFor:
-			r.ask.For = f.Value
 		}
 	}
 	r.ask.Deadline = now.Add(left)
@@ -237,6 +233,18 @@ func (r *frameReader) readAsk(b []byte, now limiter.Instant) (tag uint64, err er
 		return tag, fmt.Errorf("ask %w", f.Err)
 	}
 	return tag, r.checkAsk(broken, wrong)
+}
+
+// setBoot sets the field of a that is a boot, or the hash of a ring.
+func setBoot(a *cluster.Ask, f *wire.Fields) {
+	switch f.Num {
+	case askRingHash:
+		a.RingHash = f.Value
+	case askFrom:
+		a.From = f.Value
+	case askFor:
+		a.For = f.Value
+	}
 }
 
 // checkAsk says what is wrong with r.ask, after its move or words were broken, or an item wrong.

@@ -154,12 +154,8 @@ func readAnswer(b []byte, items int,
 				return nil, "", err
 			}
 			a.Items = append(a.Items, it)
-		case answerCutOff:
-			a.CutOff = f.Value != 0
-		case answerLeaving:
-			a.Leaving = f.Value != 0
-		case answerPassed:
-			a.Passed = f.Value != 0
+		case answerCutOff, answerLeaving, answerPassed:
+			setStanding(a, &f)
 		case answerWords, answerEpoch, answerSecret:
 			if err := readAgreed(a, &f, memo); err != nil {
 				return nil, "", err
@@ -179,6 +175,18 @@ func readAnswer(b []byte, items int,
 		}
 	}
 	return a, refusal, f.Err
+}
+
+// setStanding sets what an answer says of how it came about.
+func setStanding(a *cluster.Answer, f *wire.Fields) {
+	switch yes := f.Value != 0; f.Num {
+	case answerCutOff:
+		a.CutOff = yes
+	case answerLeaving:
+		a.Leaving = yes
+	case answerPassed:
+		a.Passed = yes
+	}
 }
 
 // addOwner reads a node that decides for keys of an answer to an ask of items items.

@@ -61,23 +61,31 @@ func (e *exchange) known() bool {
 	return i >= 0 && v.Members[i].Boot == e.peer.boot
 }
 
-// forged is why an ask cannot come from the node at the other end; empty if it can. A member may
-// pass on what another one says to this node (Ask.For); the node itself decides whether to believe
-// that.
+// forged is why an ask cannot come from the node at the other end; empty if it can.
 func (e *exchange) forged(a *cluster.Ask) string {
-	passedOn := a.For != 0 && a.For == e.door.node.Boot()
 	switch {
 	case a.For != 0 && (e.agent || !e.known() || len(a.Items) > 0):
 		return "it is for another node, and its sender is no member or asks for keys"
-	case passedOn && a.Words != nil:
-		return a.Words.Forged(a.Words.ID, a.Words.Process, false)
-	case passedOn:
-		return ""
+	case a.For != 0 && a.For == e.door.node.Boot():
+		return forgedOnItsWay(a)
 	case a.Words != nil:
 		if reason := a.Words.Forged(e.peer.node, e.peer.boot, e.agent); reason != "" {
 			return reason
 		}
 	}
+	return e.forgedMove(a)
+}
+
+// forgedOnItsWay is why a member that passes an ask on cannot have got it from its sender. The node
+// itself decides whether to believe it.
+func forgedOnItsWay(a *cluster.Ask) string {
+	if a.Words == nil {
+		return ""
+	}
+	return a.Words.Forged(a.Words.ID, a.Words.Process, false)
+}
+
+func (e *exchange) forgedMove(a *cluster.Ask) string {
 	switch m := a.Move; {
 	case m != nil && (m.From != e.peer.boot || m.ID != e.peer.node), a.From != 0 &&
 		a.From != e.peer.boot:
