@@ -27,7 +27,8 @@ const (
 	formerLasts = 10 * time.Minute
 )
 
-// contacts find out which members answer, and bring calls to those that do not (detour.go). Guarded by partitions.mu.
+// contacts find out which members answer, and bring calls to those that do not (detour.go).
+// Guarded by partitions.mu.
 type contacts struct {
 	*self
 	right    *right
