@@ -16,6 +16,7 @@ func (j *judge) opens(p *process, it *heldAsk, got limiter.Decision) {
 	if h, found := p.stated.ledger.get(it.id); granted && found &&
 		h.State != limiter.HoldOpen && a.held.find(it.id) == nil {
 		// what it answered when it opened that for itself, which nobody saw, and which is over
+		j.books.over[it.id] = true
 		return
 	}
 	if j.opensNothing(p, it, units, granted, got) {
