@@ -144,7 +144,8 @@ func (ct *contacts) pass(a *Ask, answer *Answer) {
 	if i < 0 || r.peers[i].gone() || r.peers[i].unheard(now) {
 		return
 	}
-	deadline := a.Deadline.Add(-time.Duration(a.Deadline-now) / backParts)
+	left := min(time.Duration(a.Deadline-now), moveTimeoutMax)
+	deadline := now.Add(left - left/backParts)
 	ask := &Ask{
 		RingHash: a.RingHash, Hop: a.Hop + 1, Deadline: deadline, Move: a.Move, Words: a.Words,
 		For: a.For,

@@ -185,7 +185,9 @@ func (s *Summary) add(r *Report) {
 	s.Faults.Views += r.Faults.Views
 	s.Holds.add(&r.Holds)
 	s.Loss.add(&r.Loss)
-	s.allowed.add(&r.allowed)
+	if s.Seeds > s.Kept { // kept worlds are no sample: each was chosen for its trouble
+		s.allowed.add(&r.allowed)
+	}
 	s.Available.add(&r.Available)
 	s.Remembered += r.Requests.Remembered
 	s.agents += r.World.Agents
