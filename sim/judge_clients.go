@@ -20,6 +20,7 @@ type hearing struct {
 	retried  []int              // reservations that it has tried again, under another ID
 	began    time.Duration
 	view     *cluster.View
+	members  int // of the configuration that the node went by then; 0: of none
 	// its items stand or fall together, and have several owners in the eyes of the node
 	spread bool
 	alone  []alone // of items whose owner did not answer; nil if there are none
@@ -39,7 +40,7 @@ func (j *judge) opened(h *hearing, p *process, r *request, q *cluster.Request,
 ) {
 	*h = hearing{
 		process: p, request: r, question: q, out: out, began: j.world.now,
-		view: p.stated.view, decided: h.decided[:0], retried: h.retried[:0],
+		view: p.stated.view, members: membersOf(p.stated.agreed), decided: h.decided[:0], retried: h.retried[:0],
 	}
 	j.requests.Visits++
 	for i := range r.items {

@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -142,5 +144,14 @@ func (j *judge) standing(h *hearing) (onError bool, shares int) {
 	if cutOff {
 		j.requests.CutOff++
 	}
-	return !cutOff, len(config.Members)
+	// it has split the limit when it gave up asking, and others may have come since
+	return !cutOff, min(membersOf(config), cmp.Or(h.members, math.MaxInt))
+}
+
+// membersOf is how many members a configuration has.
+func membersOf(c *ownership.Configuration) int {
+	if c == nil {
+		return 0
+	}
+	return len(c.Members)
 }
