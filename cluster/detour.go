@@ -79,7 +79,8 @@ func (ct *contacts) viaOf(now limiter.Instant, r *route, c *Call) *via {
 }
 
 // third is the member that may pass messages on to target; -1 if there is none. If one has failed
-// to, it is the next one.
+// to, it is the next one. A member that leaves is none: what two begin to hold by way of it, with
+// their copies, they could not keep up together when it has gone.
 func (ct *contacts) third(now limiter.Instant, r *route, target *peer) int {
 	roll := ct.right.roll.Load()
 	there, reached := 1, 1
@@ -90,8 +91,9 @@ func (ct *contacts) third(now limiter.Instant, r *route, target *peer) int {
 		}
 		there++
 		if p != target && !p.unheard(now) {
-			reached++
-			others = append(others, i)
+			if reached++; !p.leaving() {
+				others = append(others, i)
+			}
 		}
 	}
 	if 2*reached <= there || len(others) == 0 {
