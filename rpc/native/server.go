@@ -113,7 +113,7 @@ func newServer(c Config) (*door.Server, *intake) {
 		grpc.Creds(weighing{door.Credentials(c.TLS), weighed}),
 		grpc.InTapHandle(calls.handle),
 		grpc.ForceServerCodecV2(wire.NewCodec()),
-		//lint:ignore SA1019 one that is registered holds for all servers and clients of the program
+		//lint:ignore SA1019 a registered one holds for all of the program
 		grpc.RPCDecompressor(newUnpacker()),
 		grpc.NumStreamWorkers(streamWorkers),
 		grpc.MaxConcurrentStreams(maxStreams),
