@@ -40,7 +40,8 @@ func (j *judge) opened(h *hearing, p *process, r *request, q *cluster.Request,
 ) {
 	*h = hearing{
 		process: p, request: r, question: q, out: out, began: j.world.now,
-		view: p.stated.view, members: membersOf(p.stated.agreed), decided: h.decided[:0], retried: h.retried[:0],
+		view: p.stated.view, members: membersOf(p.stated.agreed),
+		decided: h.decided[:0], retried: h.retried[:0],
 	}
 	j.requests.Visits++
 	for i := range r.items {
