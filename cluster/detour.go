@@ -33,7 +33,8 @@ var (
 	errNotTaken    = fmt.Errorf("the message did not reach another member: %w", ErrUnsent)
 )
 
-// Call is Network.Call, by way of other members where this node does not reach the receiver.
+// Call is Network.Call, by way of other members where this node does not reach the receiver. Such a
+// call is Passed, and says nothing about the way to its receiver.
 func (ct *contacts) Call(calls []Call) {
 	now, r := ct.clock.Now(), ct.view.Load()
 	var vias []*via
@@ -117,23 +118,23 @@ func (ct *contacts) reachesQuorum(now limiter.Instant, r *route) bool {
 
 // end undoes what viaOf has done to a call, and says what became of it.
 func (ct *contacts) end(sent limiter.Instant, v *via) {
-	c := v.call
-	if c.Err == nil || errors.Is(c.Err, ErrGone) { // silence may be the target's
-		ct.note(sent, ct.clock.Now(), v.third, c)
-	}
-	switch {
-	case c.Err == nil && c.Answer.Passed:
+	c, now := v.call, ct.clock.Now()
+	c.To, c.Ask = v.to, v.direct
+	if c.Err == nil && c.Answer.Passed {
+		v.third.met(now) // no more: the answer says how the target stands
+		v.target.met(now)
 		ct.stats.Detours.Add(1)
-		v.target.met(ct.clock.Now())
-	case errors.Is(c.Err, ErrUnsent):
+		return
+	}
+	if c.Err == nil || errors.Is(c.Err, ErrGone) { // silence may be the target's
+		ct.note(sent, now, v.third, c)
+	}
+	if errors.Is(c.Err, ErrUnsent) {
 		c.Err = errNotTaken
-	default:
+	} else {
 		c.Err = errNotPassedOn
 	}
-	if c.Err != nil {
-		v.target.astray.Add(1)
-	}
-	c.To, c.Ask = v.to, v.direct
+	v.target.astray.Add(1)
 }
 
 // pass sends on what a is for another member, once, and answers what that one says.

@@ -69,3 +69,37 @@ func TestDeathBesideACutLine(t *testing.T) {
 		})
 	}
 }
+
+// Promise: an answer that a member has passed on says nothing about that member: it does not leave
+// because the one that has answered leaves, and is not cut off because that one is.
+func TestWhatIsPassedOnSaysNothingOfTheThird(t *testing.T) {
+	w := newWorld(t, 4, five)
+	w.pass(time.Second)
+	w.cutPair("n2", "n3")
+	w.pass(3 * time.Second)
+	n2 := w.nodes["n2"]
+	r := n2.view.Load()
+	to, before := r.Members[r.Find("n3")], n2.Stats().Detours.Load()
+	cut := w.meet
+	w.meet = func(c *Call, deliver func() *Answer) {
+		if cut(c, deliver); c.Err == nil && c.To.ID == "n3" {
+			c.Answer.Leaving, c.Answer.CutOff = true, true
+		}
+	}
+	calls := []Call{{
+		To: to, Deadline: w.now.Add(time.Second),
+		Ask: &Ask{
+			Hop: 1, Deadline: w.now.Add(time.Second),
+			Move: &Move{From: n2.boot, To: to.Boot, ID: "n2", Addr: "n2"},
+		},
+	}}
+	n2.contacts.Call(calls)
+	if calls[0].Err != nil || n2.Stats().Detours.Load() == before || !calls[0].Answer.Leaving {
+		t.Fatalf("nothing was passed on: %+v", calls[0])
+	}
+	for _, id := range []string{"n1", "n4"} {
+		if p := r.peers[r.Find(id)]; p.leaves.Load() || p.missed.Load() != 0 {
+			t.Errorf("%s leaves: %t, is missed since %d", id, p.leaves.Load(), p.missed.Load())
+		}
+	}
+}

@@ -18,7 +18,7 @@ type Ask struct {
 	// may send it on, once
 	Relay bool
 	// boot of the node that this is for, if the sender does not reach it: the receiver sends it on,
-	// once, and answers what that node says. Only a Move and Words go that way (detours)
+	// once, and answers what that node says. Only a Move and Words go that way (detour.go)
 	For uint64
 	// on the clock of the node that has the Ask: it is dropped uncharged after that
 	Deadline limiter.Instant

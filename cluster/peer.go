@@ -28,7 +28,7 @@ type peer struct {
 	// Instant at which it was first sent something that it did not answer at all, since it last
 	// did; 0: it answers
 	mute   atomic.Int64
-	astray atomic.Uint32 // messages to it that other members did not pass on (detours)
+	astray atomic.Uint32 // messages to it that other members did not pass on (detour.go)
 	// when it was last probed; guarded by partitions.mu, as is all that follows
 	asked  limiter.Instant
 	asking bool           // a probe is under way

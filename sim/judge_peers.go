@@ -240,7 +240,9 @@ func (j *judge) settled(l *letter, answered bool) {
 		allowed: answered,
 	})
 	if answered {
-		j.isTold(p, l.call.Answer.Words)
+		if l.origin == nil { // else p passes it on
+			j.isTold(p, l.call.Answer.Words)
+		}
 		j.hearsTold(l)
 		if len(j.books.limits) > 0 {
 			j.hearsDenials(l)

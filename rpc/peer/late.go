@@ -1,9 +1,11 @@
 package peer
 
 import (
+	"slices"
 	"sync/atomic"
 
 	"penstock/cluster"
+	"penstock/cluster/ownership"
 )
 
 // Answers that wait, for an heir or for an owner that only this node reaches, have a goroutine each
@@ -61,10 +63,19 @@ func (e *exchange) known() bool {
 	return i >= 0 && v.Members[i].Boot == e.peer.boot
 }
 
+// isMember reports whether the node at the other end is one of those that members have agreed on.
+func (e *exchange) isMember() bool {
+	config := e.door.node.Agreed()
+	return config != nil && !e.agent &&
+		slices.ContainsFunc(config.Members, func(m ownership.Member) bool {
+			return m.ID == e.peer.node && cluster.SameProcess(m.Boot, e.peer.boot)
+		})
+}
+
 // forged is why an ask cannot come from the node at the other end; empty if it can.
 func (e *exchange) forged(a *cluster.Ask) string {
 	switch {
-	case a.For != 0 && (e.agent || !e.known() || len(a.Items) > 0):
+	case a.For != 0 && (!e.isMember() || len(a.Items) > 0):
 		return "it is for another node, and its sender is no member or asks for keys"
 	case a.For != 0 && a.For == e.door.node.Boot():
 		return forgedOnItsWay(a)

@@ -114,12 +114,18 @@ func TestForgedAnswersAreRefused(t *testing.T) {
 }
 
 // Promise: a door passes on, and takes in what is passed on, from members alone, and nobody asks
-// for keys that way.
+// for keys that way. That gossip names a node makes it no member.
 func TestStrangersPassNothingOn(t *testing.T) {
-	s := newStations(t, 1)[0]
-	stream := exchangeRaw(t, s, greeting{testCluster, "n9", 9}.metadata())
+	s := newStations(t, 2)[0]
+	for _, from := range []greeting{{testCluster, "n9", 9}, {testCluster, "n2", 2}} {
+		t.Run(from.node, func(t *testing.T) { wantNothingPassedOn(t, s, from) })
+	}
+}
+
+func wantNothingPassedOn(t *testing.T, s *station, from greeting) {
+	stream := exchangeRaw(t, s, from.metadata())
 	for _, boot := range []uint64{s.member.Boot, 77} {
-		w := &peerv1.Words{From: 9, Id: []byte("n9"), Process: 9}
+		w := &peerv1.Words{From: from.boot, Id: []byte(from.node), Process: from.boot}
 		f := &peerv1.Frame{Asks: []*peerv1.Ask{{Tag: 1, Hop: 1, Words: w, For: boot}}}
 		if err := stream.Send(f); err != nil {
 			t.Fatal(err)
