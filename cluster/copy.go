@@ -108,8 +108,8 @@ func (cp *copier) copyAnewLocked(p *peer) {
 }
 
 // forgetWaitingLocked drops what waits for other members under the secret of before, where it names
-// partitions that have other keys now. What it was about is here, and is given back as if it came
-// from a file.
+// partitions that have other keys now. The entries themselves are here, and are given back as if
+// they came from a file.
 func (cp *copier) forgetWaitingLocked() {
 	for _, p := range cp.outboxes {
 		*p.out = outbox{busy: p.out.busy, due: true, charges: p.out.charges, doubled: p.out.doubled}

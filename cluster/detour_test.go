@@ -103,3 +103,25 @@ func TestWhatIsPassedOnSaysNothingOfTheThird(t *testing.T) {
 		}
 	}
 }
+
+// Promise: nobody speaks in the name of a member that this node reaches. What another one has
+// passed on is believed of a member that does not answer, and of no other.
+func TestWhatIsPassedOnIsBelievedOfTheSilentAlone(t *testing.T) {
+	w := newWorld(t, 4, five)
+	w.pass(time.Second)
+	n2, n3 := w.nodes["n2"], w.nodes["n3"]
+	passedOn := func() *Answer {
+		return n3.Deliver(&Ask{
+			Hop: 2, Deadline: w.now.Add(time.Second), For: n3.boot,
+			Move: &Move{From: n2.boot, To: n3.boot, ID: "n2", Addr: "n2"},
+		})
+	}
+	if a := passedOn(); a.Move != nil {
+		t.Errorf("n3 reaches n2, and believes what another one says in its name: %+v", a.Move)
+	}
+	w.cutPair("n2", "n3")
+	w.pass(2 * time.Second)
+	if passedOn().Move == nil {
+		t.Error("n3 does not reach n2, and does not hear it by way of another one")
+	}
+}

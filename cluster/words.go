@@ -91,12 +91,8 @@ const (
 )
 
 // send brings messages to their boots, each boot by a call of its own: one that does not answer
-// keeps no other waiting. A node that was stopped says nothing any more but answers: two of them
-// would keep each other talking as long as a line to a third one is cut.
+// keeps no other waiting.
 func (a *agreement) send(sends []ownership.Send) {
-	if a.halted.Load() {
-		return
-	}
 	for len(sends) > 0 {
 		to, addr := sends[0].To, sends[0].Addr
 		var said []ownership.Message

@@ -264,19 +264,19 @@ type Ask struct {
 	Hop uint32 `protobuf:"varint,3,opt,name=hop,proto3" json:"hop,omitempty"`
 	// All items or none.
 	Atomic bool `protobuf:"varint,4,opt,name=atomic,proto3" json:"atomic,omitempty"`
-	// What is left of the deadline when the frame is written.
+	// The rest of the deadline, when the frame is written.
 	LeftNs int64 `protobuf:"varint,5,opt,name=left_ns,json=leftNs,proto3" json:"left_ns,omitempty"`
 	// 0 to 1000; 0 only beside a move, or something to forget.
 	Items []*Item `protobuf:"bytes,6,rep,name=items,proto3" json:"items,omitempty"`
-	// What is said about partitions rather than keys.
+	// A claim, copies or a gift of partitions, or a sign of life.
 	Move *Move `protobuf:"bytes,7,opt,name=move,proto3" json:"move,omitempty"`
-	// The asker cannot reach the owners of the items: who gets this is their heir, and may send it on, once.
+	// The asker cannot reach the owners of the items: the receiver is their heir, and may send it on, once.
 	Relay bool `protobuf:"varint,8,opt,name=relay,proto3" json:"relay,omitempty"`
 	// Boot of the asker, if an item asks to be told or gives back.
 	From uint64 `protobuf:"fixed64,9,opt,name=from,proto3" json:"from,omitempty"`
 	// Hashes of keys to which something was given back: what the receiver was denied of them may be over.
 	Forget []uint64 `protobuf:"fixed64,10,rep,packed,name=forget,proto3" json:"forget,omitempty"`
-	// What is said about who is a member.
+	// Messages about membership.
 	Words *Words `protobuf:"bytes,11,opt,name=words,proto3" json:"words,omitempty"`
 	// The trace of the request that the items are of: 16 bytes of its id and 8 of the span in which it is asked. Absent: it is in none.
 	Trace []byte `protobuf:"bytes,12,opt,name=trace,proto3" json:"trace,omitempty"`
