@@ -5,7 +5,7 @@ import "sync"
 // seconds are the second heirs of partitions, as far as they were asked for.
 type seconds struct {
 	mu     sync.Mutex
-	placed map[[2]int]bool     // owners and heirs of whose partitions heirs are known
+	placed map[[2]int]bool     // pairs of an owner and an heir that heirs covers
 	heirs  *[Partitions]uint16 // index in Ring.ids, or noHeir
 }
 

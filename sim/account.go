@@ -52,7 +52,8 @@ type term struct {
 	backBy       time.Duration // until when what it gives back may come; 0: before its answer
 }
 
-// givenBack is what is on its way back after all who asked for it have heard their answers.
+// givenBack is what is on its way back after all clients that asked for it have heard their
+// answers.
 type givenBack struct {
 	by    time.Duration
 	parts int64

@@ -7,7 +7,7 @@ import (
 	"penstock/limiter"
 )
 
-// course is what happens in a world over time, for whoever wants to see it: what clients asked and
+// course records what happens in a world over time, for tables and plots: what clients asked and
 // got, how long they waited, what went over the lines, and what was admitted too much. It watches
 // from outside, by what clients hear, and changes nothing. All its methods do nothing on a nil
 // course.
@@ -104,7 +104,7 @@ func newCourse(w *world, marks []mark) *course {
 	}
 	c.start = w.machines[0].clock.start
 	for _, f := range w.plan.faults {
-		if f.kind == steps { // whoever starts again goes by the new time
+		if f.kind == steps { // a node that starts again goes by the new time
 			c.clocks = 2
 		}
 	}

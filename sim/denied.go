@@ -54,8 +54,8 @@ func (j *judge) hearsTold(l *letter) {
 	}
 }
 
-// wasTold reports whether p was told by an owner, of whom it would hear if that had ended, that
-// cost is denied.
+// wasTold reports whether an owner has told p that cost is denied, and would tell p if that had
+// ended.
 func (j *judge) wasTold(p *process, a *account, cost int64) bool {
 	return slices.ContainsFunc(a.told[p], func(x toldDenial) bool {
 		return x.cost <= cost && j.world.now <= min(x.until, x.sent+rememberedFor)

@@ -17,7 +17,7 @@ import (
 type file struct {
 	entries []limiter.Entry
 	holds   []cluster.HoldCopy
-	others  []string        // members besides, for who starts with it
+	others  []string        // the other members, for a process that starts with the file
 	named   []string        // the same, for the judge: tests may change others
 	shown   limiter.Instant // by the machine's clock when it was written
 	written time.Duration   // since the world began

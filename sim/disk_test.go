@@ -7,9 +7,9 @@ import (
 	"penstock/limiter"
 )
 
-// diskFaults are faults in what nodes know of before they were started. What they break is nothing
-// but the bound of a crash of who has a disk (judge.unsaved): without that, a capacity is forgiven
-// after each. They show in worlds of disks.
+// diskFaults are faults in what nodes know from before they were started. They break nothing but
+// the bound of what a crash may cost on a machine with a disk (judge.unsaved): without that bound,
+// each crash is forgiven a capacity. They show in worlds of disks.
 func diskFaults() []planted {
 	return []planted{
 		{"what a file says is not used", []promise{exact, bounded}, func(p *process) {

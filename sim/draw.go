@@ -205,7 +205,7 @@ func drawMembers(r *rand.Rand, p *plan) {
 	}
 	slices.SortStableFunc(p.faults, func(a, b fault) int { return cmp.Compare(a.at, b.at) })
 	here := make(map[int]bool)
-	// nothing happens to who has not come yet
+	// nothing happens to a machine that has not joined yet
 	p.faults = slices.DeleteFunc(p.faults, func(f fault) bool {
 		here[f.node] = here[f.node] || !p.machines[f.node].later || f.kind == joins
 		return !here[f.node] && moving(f.kind)
@@ -219,7 +219,7 @@ func drawAgents(r *rand.Rand, p *plan) {
 	}
 }
 
-// drawMoves draws one change of who is there, or of what a clock shows.
+// drawMoves draws one change of the members, or of what a clock shows.
 func drawMoves(r *rand.Rand, p *plan) (moves []fault) {
 	n := len(p.machines)
 	at := time.Duration(r.Int64N(int64(p.length)))

@@ -9,9 +9,9 @@ import (
 	"penstock/limiter"
 )
 
-// CalendarSeeds is the first seed whose world has limits with windows of a calendar, one of which
-// is about to end, and where each limit has an on_partition of its own, while the cluster falls
-// apart for some time. Seeds below mean other worlds.
+// CalendarSeeds is the first seed of the worlds with calendar windows, one of which is about to
+// end. Each limit has an on_partition of its own, and the cluster falls apart for some time. Seeds
+// below mean other worlds.
 const CalendarSeeds = 3_000_000_000
 
 const (
@@ -19,8 +19,8 @@ const (
 	calendarMoreStream = 13 // what else goes wrong in some of these worlds
 )
 
-// zones are places whose clocks are set in different ways: never, by half an hour, at midnight or a
-// minute after it, by two hours, or once by a whole day.
+// zones are places that set their clocks in different ways: never, by half an hour, at midnight or
+// a minute after it, by two hours, or once by a whole day.
 var zones = []string{
 	"UTC", "Europe/Berlin", "America/New_York", "Asia/Kathmandu", "Australia/Lord_Howe",
 	"Africa/Cairo", "America/Havana",
@@ -57,9 +57,9 @@ func drawCalendars(seed uint64) *plan {
 	switch wide := more.IntN(3) == 0; {
 	case p.sky != outage || r.IntN(4) == 0:
 		drawMembers(r, p)
-	case wide: // who is cut off may be about to leave, or have just come
+	case wide: // a node that is cut off may be about to leave, or have just come
 		drawMembers(more, p)
-	case len(p.machines) > 1: // those who are cut off are there before and after
+	case len(p.machines) > 1: // nodes that are cut off are there before and after
 		drawAgents(r, p)
 	}
 	slices.SortStableFunc(p.faults, func(a, b fault) int { return cmp.Compare(a.at, b.at) })

@@ -8,9 +8,9 @@ import (
 	"penstock/cluster/ownership"
 )
 
-// CopySeeds is the first seed whose world has another number of copies than one, or zones. In every
-// second one two nodes die or stop at once, and nothing else happens. Seeds below mean other
-// worlds.
+// CopySeeds is the first seed of the worlds that have zones, or a number of copies that is not one.
+// In every second one two nodes die or stop at once, and nothing else happens. Seeds below mean
+// other worlds.
 const CopySeeds = 5_000_000_000
 
 const copiesStream = 30

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// DiskSeeds is the first seed whose world has disks: what nodes have written down they know when
-// they start again, and now and then all machines go down at once, when nothing else knows it.
+// DiskSeeds is the first seed of the worlds with disks: a node knows what it has written down when
+// it starts again. Now and then all machines go down at once, and then only the disks know it.
 // Seeds below mean other worlds.
 const DiskSeeds = 2_000_000_000
 

@@ -8,7 +8,7 @@ import (
 	"penstock/limiter"
 )
 
-// HoldSeeds is the first seed whose world is one of holds: its clients reserve and settle, take
+// HoldSeeds is the first seed of the worlds of holds: their clients reserve and settle, take
 // permits, and ask often for keys of leased limits. Seeds below mean other worlds.
 const HoldSeeds = 1_000_000_000
 
@@ -64,7 +64,7 @@ func drawHoldLimits(r *rand.Rand) []rule {
 			s.Algorithm = limiter.Concurrency
 			s.Limit = oneOf[int64](r, 1, 2, 5, 20)
 			s.Per = time.Minute
-			// who decides alone on permits has no reference here
+			// the judge has no reference for permits of a node that decides alone
 			s.OnError = oneOf(r, limiter.ErrorAllow, limiter.ErrorDeny)
 		case 1, 2:
 			s.Consistency = limiter.Leased

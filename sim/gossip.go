@@ -14,15 +14,15 @@ import (
 // hear of things late and in different orders, and a member may be the last to hear of itself.
 type gossip struct {
 	spread time.Duration // the longest that a fact is under way
-	// the shortest time after which somebody who does not answer is declared dead; 0: never
+	// the shortest time after which a machine that does not answer is declared dead; 0: never
 	detect time.Duration
 	doubt  time.Duration // how much longer it may take; each observer has its own patience
 	settle time.Duration // between a node's start and its being ACTIVE
 }
 
-// fact is what is said about a machine. Of two the one with the higher version holds. A machine's
-// own are even; who declares it dead makes an odd one of the last, and it contradicts with the next
-// even one if it lives.
+// fact is what is said about a machine. Of two facts the one with the higher version holds. A
+// machine gives its own facts even versions. An observer that declares it dead takes the next odd
+// version, and the machine, if it lives, contradicts with the even version after that.
 type fact struct {
 	version uint64
 	boot    uint64
@@ -156,8 +156,8 @@ var (
 	ringBytes int
 )
 
-// doubt has everybody watch who does not answer any more, and declare it dead when their patience
-// is over.
+// doubt has every machine watch the ones that do not answer any more, and declare them dead when
+// its patience is over.
 func (w *world) doubt() {
 	g := &w.plan.gossip
 	if g.detect == 0 {

@@ -10,10 +10,11 @@ import (
 	"penstock/limiter"
 )
 
-// holders draw the traffic of a world of holds: clients who reserve, and settle with less, as much
-// or more than that, or cancel, or put it off, or say it twice, or never; who take permits, give
-// signs of life and die; and who ask often for keys of leased limits. What a client does later is
-// drawn with what it does first: it does it whatever became of that.
+// holders draw the traffic of a world of holds. Some clients reserve; then they settle with less,
+// as much or more than that, or cancel, or extend, or repeat themselves, or never settle. Others
+// take permits, give signs of life and die. Others ask often for keys of leased limits. What a
+// client does later is drawn together with what it does first, so it does it whatever became of the
+// first.
 type holders struct {
 	clients
 	later  pending
@@ -179,11 +180,11 @@ func (h *holders) settle(items []cluster.Item, takes, at time.Duration) {
 	case 1: // otherwise
 		h.add(arrival{at: at + h.upTo(time.Second), items: h.aboutAll(items, cluster.OpSettle, used,
 			0)})
-	case 2: // by somebody who only knows a little
+	case 2: // of a hold that was never opened
 		of := items[0]
 		of.ID.Sequence += 1 << 39
 		h.add(arrival{at: at, items: []cluster.Item{about(&of, cluster.OpSettle, 0, 0)}})
-	case 3: // somebody who has no such hold
+	case 3: // by another client than the holder
 		it := about(&items[0], cluster.OpSettle, 0, 0)
 		it.Hold.Holder = "another"
 		h.add(arrival{at: h.clients.at + takes/2, items: []cluster.Item{it}})

@@ -8,9 +8,9 @@ import (
 	"penstock/limiter"
 )
 
-// Holds, as the judge follows them: every hold that somebody who decides was seen to open is
-// written down with its units and its deadline, until that one is seen to settle it, or until it
-// has run out. So for each key it is known what is set aside, and beside the reference of what is
+// Holds, as the judge follows them: every hold that a deciding node was seen to open is written
+// down with its units and its deadline, until that node is seen to settle it, or until it has run
+// out. So the judge knows for each key what is set aside, and beside the reference of what is
 // charged (reference.go) it tells what is left:
 //
 //   - A take, a reservation or a lease is granted if and only if the reference grants it together
@@ -39,12 +39,12 @@ type holding struct {
 	id      cluster.ID
 	account *account
 	units   int64
-	node    *process // who has it as a lease; nil: a client
-	// when it runs out, by the clock of who opened it; later, if it was put off
+	node    *process // that has it as a lease; nil: a client has it
+	// when it runs out, by the clock of the node that opened it; later, if it was extended
 	until   time.Duration
 	release bool // nothing is charged if it runs out
-	adopted bool // it was found in the book of who had given it to itself
-	lost    bool // who decides may not know of it any more
+	adopted bool // found in the ledger of a node that had given it to itself
+	lost    bool // the node that decides may not know of it any more
 	told    bool // its client knows that it has it
 	asked   bool // its client has said that it wants it no more
 	ended   bool
@@ -56,14 +56,14 @@ type heldAnswer struct {
 	at  time.Duration
 }
 
-// heldAsk is one item about a hold, as who decides it hears it.
+// heldAsk is one item about a hold, as the node that decides it hears it.
 type heldAsk struct {
 	account *account
 	op      cluster.Op
 	cost    int64
 	id      cluster.ID // of the item
 	hold    cluster.HoldTerms
-	from    *process // who asks, for a lease
+	from    *process // the node that asks for a lease
 	fallen  bool     // it falls with others
 }
 
@@ -75,7 +75,7 @@ type books struct {
 	over    map[cluster.ID]bool
 	units   map[cluster.ID]int64      // of holds that clients know of and have not settled
 	renamed map[cluster.ID]cluster.ID // of reservations that were tried again
-	// of reservations of several owners: who is asked may cancel them
+	// of reservations of several owners: the node that was asked may cancel them
 	shared map[cluster.ID]bool
 	alone  map[promised]bool // what nodes have let clients reserve of their shares
 	// of holds that have just been settled, and are looked at one by one
@@ -102,8 +102,8 @@ func newBooks(w *world) books {
 // second. And a clock may gain or lose a little until then.
 const tickSlack = 250 * time.Millisecond
 
-// doubtLasts is for how long nothing is said of what is set aside after somebody was lost who knew
-// of it.
+// doubtLasts is for how long nothing is said of what is set aside after the loss of a node that
+// knew of it.
 const doubtLasts = 2*longestTTL + 10*time.Second
 
 // holding are the names of the limits of p that somebody may have units of set aside.
@@ -166,7 +166,8 @@ func (h *held) find(id cluster.ID) *holding {
 // inDoubt reports whether it is open what is set aside.
 func (j *judge) inDoubt(a *account) bool { return j.world.now < a.held.doubted }
 
-// doubt notes that who decides from now on may not know all holds on a, or know some that are over.
+// doubt notes that the next node that decides may not know all holds on a, or know some that are
+// over.
 func (j *judge) doubt(a *account) {
 	if a.held == nil {
 		return
@@ -178,7 +179,7 @@ func (j *judge) doubt(a *account) {
 	}
 }
 
-// holds checks what p, who decides for a key, has answered about a hold on it.
+// holds checks what p, which decides for a key, has answered about a hold on it.
 func (j *judge) holds(p *process, it *heldAsk, got limiter.Decision) {
 	a, w := it.account, j.world
 	j.mayDecide(p, a, true)

@@ -8,9 +8,9 @@ import (
 	"penstock/limiter"
 )
 
-// looksAtHolds compares what is known of holds with the books of who decides, after p has done
-// something: holds may have run out, and nodes settle what they have set aside themselves without
-// asking anybody.
+// looksAtHolds compares what is known of holds with the ledgers of the nodes that decide, after p
+// has done something: holds may have run out, and nodes settle what they have set aside themselves
+// without asking another node.
 func (j *judge) looksAtHolds(p *process) {
 	if len(j.books.open) == 0 || j.failure != nil {
 		return
@@ -27,7 +27,7 @@ func (j *judge) looksAtHolds(p *process) {
 	}
 }
 
-// meetHolds compares those on a with the book of p, who decides.
+// meetHolds compares the holds on a with the ledger of p, which decides.
 func (j *judge) meetHolds(p *process, a *account) {
 	j.bring(a, p)
 	a.reference.settle(p.now(), a.spec)
@@ -92,7 +92,7 @@ func (j *judge) meetHold(p *process, x *holding) {
 
 // adopts looks for holds that p has opened for itself, and reports whether there are any.
 func (j *judge) adopts(p *process, a *account) (found bool) {
-	if j.world.plan.quiet() { // nobody who decides ever has to ask
+	if j.world.plan.quiet() { // a node that decides never has to ask
 		return false
 	}
 	for _, h := range p.stated.ledger.open(a.spec.Name, a.key) {

@@ -47,7 +47,7 @@ func (j *judge) opens(p *process, it *heldAsk, got limiter.Decision) {
 	} else {
 		j.books.report.Leases++
 		x.node, x.release = it.from, false
-		// who asks may only have sent it on
+		// the node that asks may only have forwarded it
 		if m := j.world.byID[it.hold.Holder]; m != nil && m.process != nil {
 			x.node = m.process
 		}

@@ -150,7 +150,8 @@ func (j *judge) promises(h *hearing, i int, d *cluster.Decision, yes bool) {
 	j.books.shared[it.ID], j.books.alone[promised{p, it.ID}] = true, true
 }
 
-// heardPromise checks that who speaks of a hold without who decides has promised it.
+// heardPromise checks that a node that speaks of a hold without the node that decides has promised
+// that hold.
 func (j *judge) heardPromise(h *hearing, i int, d *cluster.Decision) {
 	p, it, a := h.process, &h.question.Items[i], h.request.terms[i].account
 	j.checked[marked]++

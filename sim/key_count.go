@@ -12,7 +12,7 @@ import (
 // keyCount is what is known of one key from its decisions.
 type keyCount struct {
 	whole   naiveState // with all that was charged and not said to be forgotten
-	by      *process   // who decided last
+	by      *process   // that decided last
 	at      time.Duration
 	blind   time.Duration // until when nothing can be counted
 	charges []perishable  // lately, oldest first

@@ -9,9 +9,9 @@ import (
 	"penstock/ring"
 )
 
-// The promise: whoever is cut off holds nothing any more before anybody else holds it, in small
-// clusters and in those in which it takes long to ask everybody; and in the end all is held again,
-// without it.
+// The promise: a node that is cut off holds nothing any more before another node holds it. That is
+// so in small clusters, and in those in which asking all nodes takes long. In the end the others
+// hold everything again, without the node that is cut off.
 func TestNobodyTakesOverBeforeTheOwnerHasStopped(t *testing.T) {
 	for _, nodes := range []int{3, 20, 130} {
 		seeds := uint64(3)

@@ -10,10 +10,10 @@ import (
 	"penstock/limiter"
 )
 
-// Leases, from the side of who has them. What a node admits by itself it spends from units that
-// were set aside for it: it must have a lease that has not run out where it was given, and all that
-// it has ever spent of a key must be charged by now or still be set aside. What it denies by
-// itself, because of what others have set aside, it must have been denied a moment ago.
+// Leases, from the side of the node that has them. What a node admits by itself it spends from
+// units that were set aside for it: it must have a lease that has not run out where it was given,
+// and all that it has ever spent of a key must be charged by now or still be set aside. What it
+// denies by itself, because of what others have set aside, it must have been denied a moment ago.
 
 // borrowed is what one process has done with leases on a key.
 type borrowed struct {
@@ -84,8 +84,8 @@ func (j *judge) mayLend(p *process, a *account, b *borrowed) bool {
 	return lasts && b.spent <= units || j.inDoubt(a)
 }
 
-// adoptAll looks for leases that somebody has given to itself while it decided on the key: at who
-// does now, and at p itself, which may be giving it away.
+// adoptAll looks for leases that a node gave to itself while it decided on the key: at the node
+// that decides now, and at p itself, which may be giving the key away.
 func (j *judge) adoptAll(p *process, a *account) {
 	for _, m := range j.world.machines {
 		if m.process != nil && (m.process == p || m.process.saysItDecides(a.hash)) {

@@ -11,7 +11,7 @@ import (
 // memory is how long a node must recognise a take that it has answered.
 const memory = 2 * time.Second
 
-// asked is one item as who decides it hears it.
+// asked is one item as the node that decides it hears it.
 type asked struct {
 	account *account
 	cost    int64
@@ -40,7 +40,7 @@ type answered struct {
 	before    *answered           // by another process, which may answer so again
 	// of all memories, the one that was added after this one; or the next that is free
 	next *answered
-	// by its share, not as who decides: who gets the key from it hears of that answer too
+	// decided by its share, not as the owner: a node that is given the key hears of that answer too
 	share   bool
 	told    []*process // that have heard of it, with a gift or with a copy
 	account *account   // of its first item
@@ -149,12 +149,11 @@ func (j *judge) remembered(p *process, a *answered, id cluster.ID, items []asked
 	return nil
 }
 
-// remember notes what p has answered under id. A second charge is excused if whoever charged it
-// first has lost its memory since, or has given it to somebody with whom it was lost, so that the
-// partition was claimed; or if it comes after the time in which an owner remembers, because a
-// client has repeated itself too late, or because the ask was lying at the door of a frozen
-// machine. A node never repeats itself too late. Nothing excuses a node that has heard of the first
-// charge.
+// remember notes what p has answered under id. A second charge is excused if the node that charged
+// first has lost its memory since, or has given it to a node that was lost, so that the partition
+// was claimed. It is also excused after the time in which an owner remembers, because a client has
+// repeated itself too late, or because the ask was lying at the door of a frozen machine. A node
+// never repeats itself too late. Nothing excuses a node that has heard of the first charge.
 func (j *judge) remember(p *process, before *answered, of *account, id cluster.ID,
 	got []limiter.Decision, charges bool,
 ) {
@@ -316,7 +315,7 @@ func watches(s *limiter.Spec) bool { return s.DryRun || s.OnDeny == limiter.Deny
 // shareSuffix tells the name of a share from its limit's.
 const shareSuffix = " (share)"
 
-// share is what each of n nodes may admit by itself of a limit whose owner is away.
+// share is what each of n nodes may admit by itself of a limit while the owner is away.
 func share(l *limiter.Spec, n int) *limiter.Spec {
 	s := *l
 	s.Name += shareSuffix

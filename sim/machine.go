@@ -59,7 +59,7 @@ type process struct {
 	began    time.Duration
 	restored *file  // what it was started from
 	saved    uint64 // Changes of the node, when it wrote its file last
-	time     clock  // the machine's when it booted: whoever sets that later changes nothing here
+	time     clock  // the machine's when it booted: setting that later changes nothing here
 }
 
 // door is how the world speaks to a node. It is the node itself, unless a test plants a fault in

@@ -7,9 +7,9 @@ import (
 	"penstock/cluster"
 )
 
-// enter makes a process known that has just been started: it learns what somebody knows who is
-// there, and is JOINING until it has settled. Who finds nobody stays JOINING until somebody else
-// comes, as in production: it must not found a cluster of its own.
+// enter makes a process known that has just been started: it learns the members from one of them,
+// and is JOINING until it has settled. A process that finds no member stays JOINING until another
+// one comes, as in production: it must not found a cluster of its own.
 func (w *world) enter(p *process) {
 	m := p.machine
 	p.known = make([]fact, len(w.machines))
@@ -61,7 +61,8 @@ func (w *world) settles(p *process) {
 	w.at(w.now+w.plan.gossip.settle, func() { p.do(func() { w.activate(p) }) })
 }
 
-// seedFor is somebody who can tell p who is there: who is about to leave, if there is nobody else.
+// seedFor is a member that can tell p of the others: one that is about to leave, if there is no
+// other.
 func (w *world) seedFor(p *process) (leaving *process) {
 	for i := range w.machines {
 		m := w.machines[(p.machine.index+1+i)%len(w.machines)]
@@ -102,7 +103,7 @@ func (w *world) activate(p *process) {
 	}
 }
 
-// leave takes a node out as a person does who wants nothing to be lost: it is LEAVING until it has
+// leave takes a node out without losing anything, as an operator does: it is LEAVING until it has
 // given away all that it held, then it answers what it has begun, and is gone.
 func (m *machine) leave() {
 	p := m.process

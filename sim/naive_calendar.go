@@ -7,9 +7,9 @@ import (
 	"penstock/limiter"
 )
 
-// Windows of a calendar, as somebody finds them who has a clock on the wall and no table of when
-// clocks are set: by looking at it again and again. Clocks are set by whole quarters of an hour, at
-// full minutes; so those are often enough.
+// Windows of a calendar, found with a clock on the wall and without a table of when clocks are set:
+// by looking at the clock again and again. Clocks are set by whole quarters of an hour, at full
+// minutes; so those are often enough.
 
 // wallIn is where the clock hangs. To read a place's rules takes longer than a small world lasts,
 // so they are kept for all worlds.

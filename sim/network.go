@@ -11,7 +11,7 @@ import (
 	"penstock/limiter"
 )
 
-// Errors of a call whose fate its caller does not know. They must not wrap cluster.ErrUnsent.
+// Errors of a call that may have arrived or not. They must not wrap cluster.ErrUnsent.
 var (
 	errSilence = errors.New("sim: no answer came before the deadline")
 	errBroken  = fmt.Errorf("sim: the peer died before it answered: %w", cluster.ErrGone)
@@ -60,8 +60,8 @@ type letter struct {
 	lone  *lone    // what ask.Items and the items of the first answer mostly are; nil: never needed
 	first delivery // of the first copy that arrives
 
-	// who may still look at it: its sender's job, its alarm, copies and answers that are under way
-	// or being read
+	// how many may still look at it: its sender's job, its alarm, copies and answers that are under
+	// way or being read
 	uses int
 }
 
@@ -194,7 +194,7 @@ func (e *expiring) happen() {
 	l.drop()
 }
 
-// close settles l as soon as who sent it can notice.
+// close settles l as soon as its sender can notice.
 func (l *letter) close(answer *cluster.Answer, err error) {
 	if p := l.from; p.machine.frozen {
 		l.uses++

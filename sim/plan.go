@@ -11,8 +11,8 @@ import (
 )
 
 // plan is the whole of a world's configuration, before the world begins: plain data, drawn from a
-// seed (draw.go) or written down by somebody. The rest (which message is lost, who asks what) is
-// drawn while the world runs, from two more streams of the same seed.
+// seed (draw.go) or written down in a scenario. The rest (which message is lost, what each client
+// asks) is drawn while the world runs, from two more streams of the same seed.
 type plan struct {
 	seed     uint64
 	sky      sky

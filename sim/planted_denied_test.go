@@ -16,7 +16,7 @@ func deniedFaults() []planted {
 			"an owner promises to say when a denial ends, and says nothing",
 			[]promise{useful},
 			onDeliver(func(d door, a *cluster.Ask) *cluster.Answer {
-				a.From = 0 // it cannot note whom to tell
+				a.From = 0 // it cannot note that the asker is to be told
 				answer := d.Deliver(a)
 				for i := range a.Items {
 					out := &answer.Items[i]

@@ -7,8 +7,8 @@ import (
 	"penstock/limiter"
 )
 
-// ofHolds plants a fault in what who decides hears about holds, before it hears it, and in what it
-// answers.
+// ofHolds plants a fault in what the node that decides hears about holds, before it hears it, and
+// in what it answers.
 func ofHolds(op cluster.Op, before func(it *cluster.AskItem),
 	after func(p *process, it *cluster.AskItem, out *cluster.AnswerItem),
 ) func(*process) {

@@ -347,8 +347,9 @@ type planted struct {
 	plant func(p *process)
 }
 
-// caught says what a fault was caught by: which promise, the first seed whose world broke it, when
-// in that world, and after how many decisions that clients have heard in all worlds up to then.
+// caught says what a fault was caught by: which promise, the first seed with a world that broke it,
+// when in that world, and after how many decisions that clients have heard in all worlds up to
+// then.
 type caught struct {
 	promise   string
 	seed      uint64
@@ -552,8 +553,8 @@ func foreignFaults() []planted {
 // letter is what p is just reading.
 func (p *process) letter() *letter { return p.machine.world.tasks.running.job.(*delivery).letter }
 
-// echo has who sent m get its own copies back after a while, in the place of what it has counted
-// meanwhile.
+// echo has the sender of m get its own copies back after a while, in the place of what it has
+// counted meanwhile.
 func (p *process) echo(m *cluster.Move) {
 	w := p.machine.world
 	sender, from := w.byID[m.ID], m.From
@@ -607,8 +608,8 @@ func comesAgain(p *process) {
 	}}
 }
 
-// byAskersClock has p decide by the clock of who asks, if that is late: with one that is ahead it
-// would think that it was stopped.
+// byAskersClock has p decide by the clock of the node that asks, if that clock is late: with one
+// that is ahead p would think that it was stopped.
 func byAskersClock(p *process) {
 	var asker *process
 	p.clock = func() limiter.Instant {

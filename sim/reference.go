@@ -21,10 +21,10 @@ import (
 type reference struct {
 	loose  naiveState
 	strict *naiveState   // nil while there is nothing to tell apart
-	by     *process      // who decided last; nil if nobody has
+	by     *process      // that decided last; nil if none has
 	last   time.Duration // when
 	came   time.Duration // when it was last carried from one node to another
-	fences uint64        // how often who decided had let go of all that it held
+	fences uint64        // how often that process had let go of all that it held
 	unseen time.Duration // until when charges may come that nobody sees
 	blind  time.Duration // until when they may count
 	// until when something may be set aside of it, and charged a little later than is known here
@@ -46,7 +46,7 @@ const everything = 1 << 40
 // charged is an amount that was charged, or given back.
 type charged struct {
 	at   time.Duration
-	own  limiter.Instant // at, by the clock of who charged it
+	own  limiter.Instant // at, by the clock of the process that charged it
 	cost int64
 }
 
@@ -128,7 +128,7 @@ func (r *reference) fresh() bool { return r.came != 0 && r.last-r.came < 3*carri
 // hindsight is what was charged lately, where a world may have to look back.
 type hindsight struct {
 	past  []charged     // by decisions
-	debts []charged     // afterwards, of what was admitted without who decides
+	debts []charged     // charged afterwards, for what was admitted without the node that decides
 	cut   time.Duration // when the last was charged that past has no more
 }
 

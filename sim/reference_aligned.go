@@ -45,7 +45,8 @@ func (j *judge) carryWindows(a *account, from, p *process, laid bool) {
 	default:
 		r.loose = naiveState{}
 		for _, x := range r.past {
-			// It lies in the window of who charged it, which may have been a little behind.
+			// It lies in the window on the charging process's clock, which may have been a little
+			// behind.
 			r.loose.charge(min(p.time.at(x.at), x.own), s, x.cost)
 		}
 	}

@@ -16,7 +16,7 @@ func (j *judge) bring(a *account, p *process) {
 	r, now := &a.reference, j.world.now
 	before := r.by
 	r.by = p
-	// who has it from a file may return copies that it has got since as well
+	// a process that has it from a file may also return copies that it has got since
 	if before == nil && j.backBy > now {
 		r.goBlind(p, j.backBy, forgets(a.spec))
 	}
@@ -65,7 +65,7 @@ func (j *judge) carry(a *account, from, p *process) {
 		r.strict = &strict
 	}
 	// Others may have held it in between, and decided nothing: then it was laid on their clocks as
-	// well, whoever goes on.
+	// well, whichever process goes on.
 	laid := j.laid[j.world.plan.partition(a.hash)].beside(from, p) >= r.last
 	late := j.carriage()
 	if onTheClock(s) && (s.Calendar == 0 && apart != 0 || laid) {
@@ -188,8 +188,8 @@ func (r *reference) forget(now limiter.Instant, a *account, lost int64) {
 }
 
 // drop takes the latest charges out of what is remembered, or all of them if that is more than they
-// are: whoever goes on next is not held to what was lost before. What was given back is still
-// known.
+// are: the process that goes on next is not held to what was lost before. What was given back is
+// still known.
 func (r *reference) drop(lost int64) {
 	for i := len(r.past) - 1; i >= 0 && lost > 0; i-- {
 		if x := &r.past[i]; x.cost > 0 {
@@ -199,9 +199,9 @@ func (r *reference) drop(lost int64) {
 	r.past = slices.DeleteFunc(r.past, func(x charged) bool { return x.cost == 0 })
 }
 
-// lost is how much may be unknown to who goes on of what was charged until before stopped to
-// decide, who was the last. Nothing is, if each since then was given the partition by the one
-// before, or before has it still; and else what no heir has a copy of.
+// lost is how much p, which goes on, may not know of what was charged until before, the last to
+// decide, stopped to do so. It is nothing if each process since then was given the partition by the
+// one before, or before has it still. Otherwise it is what no heir has a copy of.
 func (j *judge) lost(a *account, before, p *process) int64 {
 	r, k := &a.reference, j.world.plan.partition(a.hash)
 	if j.world.plan.sky == calm || j.claims[k] < r.last && j.holders[k] == p {
@@ -237,12 +237,12 @@ func (j *judge) unheard(a *account, before *process) int64 {
 }
 
 // copyLag is how old an heir's copy may be in a world that loses nothing: it is sent at the next
-// tick, unless a message is under way whose answer is waited for.
+// tick, unless the answer to an earlier message has not come yet.
 func (j *judge) copyLag() time.Duration { return 100*time.Millisecond + 3*j.world.plan.weather.far }
 
-// strike is when something made the machine of p stop that had decided last at some instant: a
-// crash, or a freeze. It is clean if nothing else has happened since, nor for so long before that
-// all must have known each other, and nothing gets lost.
+// strike is when something (a crash, or a freeze) stopped the machine of p, which had decided last
+// at some instant. It is clean if nothing else has happened since, nor for so long before that all
+// must have known each other, and nothing gets lost.
 func (j *judge) strike(p *process, last time.Duration) (at time.Duration, clean bool) {
 	const known = 15 * time.Second
 	struck := false
@@ -295,7 +295,7 @@ func (j *judge) moved(from, p *process, m *cluster.Move) {
 	for _, g := range m.Gift {
 		j.gifts[g], j.givers[g] = j.world.now, from
 		if p.stated.decidesFor(int(g)) {
-			// who gives it has taken it over, and decided nothing since
+			// the giver has taken it over, and decided nothing since
 			if j.holders[g] != from && j.holders[g] != p && j.holders[g] != nil {
 				j.claims[g] = j.world.now
 			}

@@ -69,12 +69,12 @@ func (j *judge) merge(a *account, p *process) {
 	})
 }
 
-// meets has the strictest reference count what comes to p, who decides, from another one who holds
-// the key as well, because neither had heard of the other: what that one has counted for itself;
-// or, if it has decided nothing, what it had a copy of, which has travelled there and back. One
-// that has decided before and holds it no more may send as well what nobody had confirmed when it
-// was cut off. The larger counts, so what p has given back since is taken away again: a cut may
-// cost that, and nothing extra is admitted.
+// meets has the strictest reference count what p, which decides, is sent by another process that
+// holds the key as well, because neither had heard of the other: what that one has counted for
+// itself; or, if it has decided nothing, what it had a copy of, which has travelled there and back.
+// A process that has decided before and holds it no more may also send what nobody had confirmed
+// when it was cut off. The larger counts, so what p has given back since is taken away again: a cut
+// may cost that, and nothing extra is admitted.
 func (j *judge) meets(from, p *process, m *cluster.Move) {
 	if j.world.plan.sky == calm {
 		return

@@ -10,7 +10,7 @@ import (
 // What may have been charged that the strict reference does not know of: what nodes have admitted
 // without the node that decides, and what goes over no line.
 
-// owing is a take that one process has admitted without who decides.
+// owing is a take that one process has admitted without the node that decides.
 type owing struct {
 	by *process
 	id cluster.ID
@@ -42,10 +42,10 @@ type owings struct {
 	debtEnds time.Duration // when the last of these counts no more
 }
 
-// owes notes that p has admitted a take without who decides, and that this is charged to who
-// decides then: perhaps, some time within the next minute, and as far as there is room. Until that
-// is over, or it is forgotten, it may be missing from what the strict reference has left. Where
-// the time of a charge matters, nobody knows how little is left, only how much at most.
+// owes notes that p has admitted a take without the node that decides. The node that decides may
+// charge it later, within the next minute, and as far as there is room. Until that is over, or it
+// is forgotten, it may be missing from what the strict reference has left. Where the time of a
+// charge matters, nobody knows how little is left, only how much at most.
 func (r *reference) owes(a *account, p *process, id cluster.ID, cost int64) {
 	if _, known := r.owed[owing{p, id}]; known {
 		return // it says once more what it has said
@@ -81,8 +81,8 @@ func (r *reference) owing() int64 {
 	return r.debt
 }
 
-// paid notes that p, who decides, has heard of what a process owes, and charged it as far as there
-// was room. A second report of it is not charged.
+// paid notes that p, which decides, has heard of what a process owes, and charged it as far as
+// there was room. A second report of it is not charged.
 func (r *reference) paid(a *account, p, by *process, id cluster.ID, cost int64) {
 	x := owing{by, id}
 	now := p.machine.world.now

@@ -71,8 +71,8 @@ func TestWhoCrashesMayForgetEverything(t *testing.T) {
 	}
 }
 
-// Who goes on may have a copy from before something was given back, also if its clock is another
-// one.
+// The next node to decide may have a copy from before something was given back, also if its clock
+// is another one.
 func TestWhatWasGivenBackMayComeBackOnAnotherClock(t *testing.T) {
 	spec := limiter.Spec{Name: "a", Algorithm: limiter.FixedWindow, Limit: 10, Per: time.Hour}
 	w := newWorld(&plan{

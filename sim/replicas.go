@@ -5,11 +5,11 @@ import (
 	"penstock/limiter"
 )
 
-// Replicated limits have no owner: whoever is asked decides, from what it has charged itself and
-// what it has heard of the others. So nobody admits more than one limiter would that knows of its
-// own charges alone; all of them together admit no more than as many limits as there have been
-// nodes, which is the bound that each decision states; and when nobody asks any more, each has
-// heard of all that was charged.
+// Replicated limits have no owner: the node that is asked decides, from what it has charged itself
+// and what it has heard of the others. So no node admits more than a single limiter would that
+// knows of its own charges alone. All nodes together admit no more than as many limits as there
+// have been nodes, which is the bound that each decision states. And when nothing is asked any
+// more, each node has heard of all that was charged.
 
 // replica is what is known of a key of a replicated limit.
 type replica struct {

@@ -44,7 +44,7 @@ type WorldReport struct {
 	Skew       string        `json:"skew"`      // how keys are drawn
 	Agents     int           `json:"agents"`    // of the nodes: they own no keys
 	Distances  int           `json:"distances"` // links that are longer than others
-	// limits of whose windows of a calendar one has ended
+	// limits that had a calendar window end
 	Calendars int     `json:"calendars,omitempty"`
 	LengthMS  float64 `json:"length_ms"`
 }
@@ -65,7 +65,7 @@ type RequestReport struct {
 	Refused  int `json:"refused"` // answered with an error
 	// items denied by a node that remembers what their owner has said
 	Remembered int `json:"remembered,omitempty"`
-	// visits that were answered by who must have noticed that it was cut off from most
+	// visits answered by a node that must have noticed that it was cut off from most
 	CutOff int `json:"cut_off,omitempty"`
 	// visits of takes that stand or fall together, with several owners
 	Spread int `json:"spread,omitempty"`
@@ -96,7 +96,7 @@ type MessageReport struct {
 	TimedOut  int `json:"timed_out"` // calls that ended without an answer
 }
 
-// FaultReport counts what went wrong with machines and lines, and who came and went.
+// FaultReport counts what went wrong with machines and lines, and nodes that came and went.
 type FaultReport struct {
 	Crashes  int `json:"crashes"`
 	Freezes  int `json:"freezes"`

@@ -60,7 +60,7 @@ type wave struct {
 	top time.Duration
 }
 
-// retry is what a client does who was refused, or whose node died before it answered.
+// retry is what a client does if it was refused, or if its node died before it answered.
 type retry struct {
 	times int           // after the first attempt
 	after time.Duration // pause before each
@@ -152,7 +152,7 @@ func (f *flow) begin(a *arrival) bool {
 	key := f.keyOf(f.key())
 	if len(f.limits) == 1 && f.retry.times == 0 && f.hold.ttl == 0 {
 		a.lone(f.world)
-	} else { // who comes back later asks for the same
+	} else { // a client that comes back later asks for the same
 		a.items, a.calls = make([]cluster.Item, len(f.limits)), make([]calling, 1)
 	}
 	for i, l := range f.limits {

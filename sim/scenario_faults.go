@@ -81,8 +81,8 @@ func actionFields() (all []field[blow]) {
 	return all
 }
 
-// newcomers notes who joins, before anything else is read of the faults: who owns a key when the
-// world begins depends on who is there.
+// newcomers notes the nodes that join, before anything else is read of the faults: the owner of a
+// key when the world begins depends on the nodes that are there.
 func (d *draft) newcomers(n ast.Node) {
 	m, _ := n.(*ast.MappingNode)
 	if m == nil {
@@ -170,8 +170,8 @@ func (d *draft) nodesOf(n ast.Node) ([]int, error) {
 	return d.nodes(text)
 }
 
-// join has nodes come that were not there. Whoever joins before anything else happens to it is not
-// there when the world begins.
+// join has nodes come that were not there. A node that joins before anything else happens to it is
+// not there when the world begins.
 func (d *draft) join(b *blow) error { return d.pair(b, joins, 0, "%s joins", "") }
 
 // roll has all nodes leave and come back, one after the other.

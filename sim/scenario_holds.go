@@ -14,8 +14,8 @@ import (
 	"penstock/limiter"
 )
 
-// hold is what a client of a demand does who reserves: it works for a while, with signs of life if
-// that takes long, and says then what it has used; or it dies.
+// hold is what a client of a demand does if it reserves: it works for a while, with signs of life
+// if that takes long, and says then what it has used; or it dies.
 type hold struct {
 	ttl       time.Duration // 0: it takes, and reserves nothing
 	lasts     time.Duration // on average: evenly up to twice as long
@@ -78,7 +78,7 @@ func (d *draft) held(n ast.Node, limits []string, reserves bool) {
 	}
 }
 
-// nextHeld is the next request of clients who reserve: that of a new one, or what one does later.
+// nextHeld is the next request of clients that reserve: of a new one, or a later one of another.
 func (f *flow) nextHeld(next *arrival) bool {
 	for !f.over && (len(f.ready) == 0 || f.ready[0].at >= f.now) {
 		var a arrival

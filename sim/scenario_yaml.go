@@ -44,7 +44,7 @@ type draft struct {
 	plan     *plan
 	limits   []string            // names, as they were written
 	seen     map[string]ast.Node // where the scenario's fields stand
-	owned    bool                // somebody has asked who owns a key
+	owned    bool                // something in the file depends on the owner of a key
 	struck   []struck            // the faults, in the order of the file
 }
 

@@ -107,7 +107,7 @@ func recorded(p *plan) (all []arrival) {
 func (s *shrinking) play(p *plan) *Failure {
 	p.sky = skyOf(p)
 	p.machines = slices.Clone(p.machines)
-	for i := range p.machines { // who does not come any more is there from the beginning
+	for i := range p.machines { // a node that no longer joins is there from the beginning
 		first := slices.IndexFunc(p.faults, func(f fault) bool {
 			return f.node == i && moving(f.kind)
 		})

@@ -11,11 +11,11 @@ import (
 // Takes of several owners that stand or fall together are set aside first, and charged after the
 // client has heard yes. The judge knows of a charge what the client knows: it is certain from the
 // yes on, and until it comes it counts as spent, because the same is set aside. So the most
-// generous reference charges at the yes, and nothing before; and nobody is accused of saying no too
+// generous reference charges at the yes, and nothing before. No node is accused of saying no too
 // early until all that may have been set aside is charged or released, by which time the strictest
 // reference has it too; in worlds with faults, where nobody knows what was charged, until it is
-// forgotten or a decision has told. What an owner refuses, it refuses for all: the client has to
-// hear it; and who has said yes to more than there is has to be found, whether by the owner or from
+// forgotten or a decision has told. What an owner refuses, it refuses for all, and the client has
+// to hear it. An owner that has said yes to more than there is has to be found, by itself or from
 // outside.
 
 // asideLasts is how long something may be set aside, and charged, after its request's deadline.
@@ -47,7 +47,7 @@ func (j *judge) spreads(h *hearing) {
 		ref.held = max(ref.held, j.world.now+lasts)
 		ref.unphased = ref.unphased || phased(a.spec)
 		var counts time.Duration
-		// it may be charged more than once, or by whom nobody has heard of
+		// it may be charged more than once, or by a node that the judge has not heard of
 		if j.world.plan.sky != calm {
 			counts = forgets(a.spec)
 		}
@@ -65,7 +65,7 @@ func (h *hearing) hasSeveralOwners() bool {
 	})
 }
 
-// grants are the answers of owners who were to set something aside, by the ID of the take.
+// grants are the answers of owners that were to set something aside, by the ID of the take.
 type grants struct {
 	answers map[cluster.ID]bool
 	order   []grant // oldest first; once for each answer
@@ -95,7 +95,8 @@ func (g *grants) add(id cluster.ID, now time.Duration, allowed bool) {
 	g.order = append(g.order, grant{id, now})
 }
 
-// setsAside checks what p, who decides for a key, has answered when it was to set something aside.
+// setsAside checks what p, which decides for a key, has answered when it was to set something
+// aside.
 func (j *judge) setsAside(p *process, it *asked, got limiter.Decision) {
 	a, now := it.account, p.now()
 	r := &a.reference
@@ -135,8 +136,8 @@ func (h *hearing) aside(i int) (units int64) {
 	return units
 }
 
-// unheld is a decision as a client hears it, who has no hold; and does not hear that what was set
-// aside is released already.
+// unheld is a decision as a client without a hold hears it. Such a client does not hear that what
+// was set aside is released already.
 func unheld(d limiter.Decision) limiter.Decision {
 	if d.Hold == limiter.HoldOpen || d.Allowed && d.Hold == limiter.HoldInTheWay {
 		d.Hold = limiter.HoldNone
@@ -144,9 +145,9 @@ func unheld(d limiter.Decision) limiter.Decision {
 	return d
 }
 
-// charged follows a yes to what was set aside. In a world with faults who was to have it charged
-// may be gone before it is; and nothing is set aside of a limit that never denies until it is
-// charged.
+// charged follows a yes to what was set aside. In a world with faults the node that was to have it
+// charged may be gone before it is; and nothing is set aside of a limit that never denies until it
+// is charged.
 func (j *judge) charged(t *term, cost int64) {
 	a := t.account
 	r := &a.reference
@@ -166,7 +167,7 @@ func (j *judge) charged(t *term, cost int64) {
 	}
 }
 
-// haveRefused reports whether somebody who decides has refused for all.
+// haveRefused reports whether a node that decides has refused for all.
 func haveRefused(h *hearing, out []cluster.Decision) bool {
 	for i := range out {
 		if out[i].Source != cluster.SourceFallback && !out[i].Allowed &&

@@ -23,16 +23,16 @@ type tasks struct {
 	idle    []*task // coroutines that are done with their job, to be given another
 	waiting int     // tasks that are left in the middle of their job
 	panicAt string  // where in the code a job panicked
-	lone    task    // whoever does what never waits; it is no coroutine
+	lone    task    // does the jobs that never wait; it is no coroutine
 }
 
 // task is one coroutine.
 type task struct {
 	tasks   *tasks
-	process *process  // whose code it runs
+	process *process  // it runs the code of this one
 	hearing *hearing  // if it answers a client
 	reply   reply     // to what it has sent last
-	letters []*letter // that it has sent, whose answers it may look at until its job is done
+	letters []*letter // that it has sent; it may look at their answers until its job is done
 	job     happens
 	next    func() (struct{}, bool) // enters it; returns when it is left
 	stop    func()                  // ends it: whatever it is in the middle of is unwound

@@ -13,7 +13,7 @@ import (
 )
 
 // trace folds all that happens into one number, so that two runs can be compared at a glance, and
-// remembers the last of it for whoever has to find out why a promise broke.
+// remembers the last of it for a report of why a promise broke.
 type trace struct {
 	hash   *xxhash.Digest
 	buf    []byte // of what is not hashed yet, and of the last recentHappenings

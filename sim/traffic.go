@@ -12,7 +12,7 @@ import (
 	"penstock/limiter"
 )
 
-// arrival is one request of the traffic, as data: what is asked, when, and of whom.
+// arrival is one request of the traffic, as data: what is asked, when, and of which nodes.
 type arrival struct {
 	at       time.Duration
 	items    []cluster.Item
@@ -43,7 +43,7 @@ func (a *arrival) lone(w *world) {
 	a.items, a.calls = a.slip.items[:], a.slip.calls[:]
 }
 
-// calling is a client who brings a request to a node, some time after it arose.
+// calling is a client that brings a request to a node, some time after it arose.
 type calling struct {
 	node  int
 	after time.Duration
@@ -132,7 +132,7 @@ func (w *world) visitLater(m *machine, r *request, after time.Duration) {
 	w.at(w.now+after, func() { w.visit(m, r, true) })
 }
 
-// roam is the machine that a client ends up at who begins at m and goes on from one to the next
+// roam is the machine at which a client ends up that begins at m and goes on from one to the next
 // until one is up.
 func (w *world) roam(m *machine) *machine {
 	for i := range w.machines {
@@ -160,7 +160,7 @@ func (w *world) failed(r *request) {
 	w.retry(r)
 }
 
-// retry has the client of r try again some time later, if it is one who does: at any node, as a
+// retry has the client of r try again some time later, if it is one that does: at any node, as a
 // request of its own.
 func (w *world) retry(r *request) {
 	if r.retry.times == 0 {
@@ -277,8 +277,8 @@ func (c *clients) arrival(a *arrival) {
 	c.call(a)
 }
 
-// call draws who hears of a: a node, or several one after the other. Repeats come within the time
-// in which an owner remembers, less what messages and second attempts may take.
+// call draws the nodes that hear of a: one, or several one after the other. Repeats come within the
+// time in which an owner remembers, less what messages and second attempts may take.
 func (c *clients) call(a *arrival) {
 	repeats := 0
 	if !a.broken && c.chance(c.world.plan.traffic.again) {

@@ -171,7 +171,7 @@ func (w *world) step() bool {
 	return true
 }
 
-// end unwinds whoever still waits, and turns a panic of a node into a failure.
+// end unwinds the tasks that still wait, and turns a panic of a node into a failure.
 func (w *world) end() {
 	if p := recover(); p != nil {
 		w.judge.panicked(p)
@@ -223,7 +223,7 @@ func (w *world) stop() {
 }
 
 // longestMove is how long a world waits for nodes that come and go after its last request. Some
-// never get away, because nobody is left who could take over what they hold.
+// never get away, because no node is left that could take over what they hold.
 const longestMove = 10 * time.Minute
 
 // gather has all machines that are there from the beginning know each other, all of them ACTIVE.
@@ -305,7 +305,7 @@ func (w *world) strike(f fault) {
 	}
 }
 
-// othersStay reports whether there is somebody who can take over what m has.
+// othersStay reports whether there is another node that can take over what m has.
 func (w *world) othersStay(but *machine) bool {
 	for _, m := range w.machines {
 		if m == but {

@@ -219,7 +219,7 @@ func TestFrameIsOverwritten(t *testing.T) {
 	}
 }
 
-// Both nodes lose their memory, one after the other, so nobody is left who knows.
+// Both nodes lose their memory, one after the other, so no node is left that knows.
 func TestCrashesForgetAndLeaveNobodyWaiting(t *testing.T) {
 	w := stage(t, 2)
 	key := w.key(1)

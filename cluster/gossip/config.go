@@ -22,7 +22,7 @@ import (
 	"penstock/ring"
 )
 
-// Config says who a node is and where it finds the others.
+// Config names a node and the places where it finds the others.
 type Config struct {
 	// Member is this node as the others shall see it. ID, Boot and PeerAddr are required. State is
 	// JOINING, or ACTIVE if Join is empty.
@@ -42,8 +42,8 @@ type Config struct {
 	Advertise string
 	// Cluster is a name, 1 … 255 bytes. Nodes with another name are refused.
 	Cluster string
-	// Keys are AES-256 keys of 32 bytes. The first encrypts, all decrypt. Without any, gossip is
-	// readable and open to whoever reaches Bind.
+	// Keys are AES-256 keys of 32 bytes. The first encrypts, all decrypt. Without keys, every
+	// machine that reaches Bind can read gossip and take part in it.
 	Keys [][]byte
 	// Allow are the networks from which gossip is heard, and in which members may be. Without any,
 	// all are.

@@ -38,7 +38,7 @@ const (
 	mostReplaced = 4
 )
 
-// ErrNameTaken is why a node does not become ACTIVE whose name another one has.
+// ErrNameTaken is the reason why a node does not become ACTIVE: another node has its name.
 var ErrNameTaken = errors.New("gossip: the name of this node is in use")
 
 // precedes reports whether m rather than o is the node of their common id. Two different boots

@@ -12,9 +12,9 @@ import (
 )
 
 // Enter has node found its cluster with the others that its seeds lead to, or be admitted to it. It
-// returns nil as soon as node decides for what it owns, or knows who still does. If ctx ends
-// before, the error says what is missing. expected, if it is not 0, says how many nodes found a
-// cluster together (Electors).
+// returns nil as soon as node decides for what it owns, or knows the nodes that still do. If ctx
+// ends before, the error says what is missing. expected, if it is not 0, says how many nodes found
+// a cluster together (Electors).
 func (g *Gossip) Enter(ctx context.Context, node *cluster.Node, expected int) error {
 	for {
 		size, ids := g.Electors(expected)

@@ -576,8 +576,8 @@ func TestTwoNodesWithOneIDMeetLate(t *testing.T) {
 	})
 }
 
-// The promise: who cannot be asked may be there for others: its name is free when gossip has found
-// it dead, and not before.
+// The promise: a member that this node cannot reach may be alive for others. Its name is free when
+// gossip has found it dead, and not before.
 func TestRestartBesideASilentOne(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		w := newWire()
@@ -685,7 +685,8 @@ func TestWhoGoesDoesNotWait(t *testing.T) {
 	})
 }
 
-// The promise: a View whose ring has the same nodes as before has the same ring; none is built.
+// The promise: a View has the same ring as the View before if its ring has the same nodes; none is
+// built.
 func TestSameNodesSameRing(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T) {
 		w := newWire()
@@ -785,8 +786,8 @@ func TestLeaveAndCloseInAnyOrder(t *testing.T) {
 	})
 }
 
-// The promise: whoever speaks another version, or distributes keys differently, is refused with a
-// reason on both sides, and lands in nobody's View.
+// The promise: a node that speaks another version, or distributes keys differently, is refused with
+// a reason on both sides, and appears in nobody's View.
 func TestOtherVersionsAreRefused(t *testing.T) {
 	record := func(change func(*meta)) []byte {
 		m := meta{boot: 99, peer: "10.0.0.2:7947", algorithm: algorithm}

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// linesPerSecond is how many lines of the library are passed on at most: anybody who can reach the
-// gossip port can make it write one per packet.
+// linesPerSecond is how many lines of the library are passed on at most: any machine that can reach
+// the gossip port can make the library write one per packet.
 const linesPerSecond = 10
 
 // longestLine is how many bytes of a line are passed on at most: it may have a name in it that

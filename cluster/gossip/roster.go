@@ -239,8 +239,8 @@ func (r *roster) put(n *memberlist.Node) {
 	}
 }
 
-// NotifyLeave tells of a node that died or said goodbye. The library does not say which, but who
-// says goodbye is LEAVING before.
+// NotifyLeave tells of a node that died or said goodbye. The library does not say which, but a node
+// is LEAVING before it says goodbye.
 func (r *roster) NotifyLeave(n *memberlist.Node) {
 	r.mu.Lock()
 	p, known := r.alive[n.Name]

@@ -155,8 +155,8 @@ func TestNamesAreLookedUpAgain(t *testing.T) {
 	})
 }
 
-// The promise: a node whose seeds are itself alone is the first one: at once if it is told so by
-// address, after a while if by a name that the others may not have been given yet. A name that
+// The promise: a node that has no seed but itself is the first one: at once if the seed is an
+// address, after a while if it is a name that may not have the others' addresses yet. A name that
 // cannot be looked up proves nothing.
 func TestSeedsThatAreTheNodeItself(t *testing.T) {
 	for _, row := range []struct {

@@ -77,8 +77,9 @@ func (g *Gossip) publish() (contested bool) {
 	return contested
 }
 
-// ring is the ring of these nodes. To build one takes milliseconds, and most changes of the roster
-// bring none: who joins or leaves shows in it once, and in the roster three times.
+// ring is the ring of these nodes. Building one takes milliseconds, and most changes of the roster
+// leave the ring as it is: a node that joins or leaves changes the roster three times and the ring
+// once.
 func (g *Gossip) ring(ids []string) (*ring.Ring, error) {
 	if v := g.view.Load(); v != nil && v.Ring != nil && slices.Equal(v.Ring.Members(), ids) {
 		return v.Ring, nil

@@ -23,7 +23,7 @@ type wire struct {
 	ends  map[string]*wireEnd
 	sides map[string]int // by address; ends of different sides do not reach each other
 	dials int
-	boots map[uint64]bool // nodes that run, and whose peer doors answer
+	boots map[uint64]bool // nodes that run and answer at their peer doors
 }
 
 func newWire() *wire {
@@ -47,7 +47,7 @@ func (w *wire) answers(_ context.Context, m cluster.Member) error {
 	return nil
 }
 
-// end plugs a node in, in place of who had the address before.
+// end plugs a node in, in place of the one that had the address before.
 func (w *wire) end(addr string) *wireEnd {
 	e := &wireEnd{
 		wire: w, addr: addr,

@@ -17,7 +17,7 @@ import (
 	"penstock/limiter"
 )
 
-// world is nodes whose catalogs reach each other by calls of functions.
+// world is some nodes. Their catalogs reach each other by calls of functions.
 type world struct {
 	t        *testing.T
 	catalogs map[string]*Catalog

@@ -199,8 +199,8 @@ func (l *Log) Parts(want func(part int) bool) (list []Entry) {
 	return list
 }
 
-// superseded reports whether e was replaced by an entry whose writer knew it, or is in force: then
-// its writer has not lost a race.
+// superseded reports whether a writer that knew e has replaced it, or e is in force: then the
+// writer of e has not lost a race.
 func superseded(e *Entry, history []Entry) bool {
 	for i := range history {
 		if history[i].Base == e.Version || history[i].compare(e) == 0 && i == 0 {
