@@ -608,7 +608,8 @@ var globalRandom = func() map[string]string {
 	names := map[string]string{}
 	for _, name := range strings.Fields(
 		`Exp ExpFloat64 Float32 Float64 Int Int31 Int31n Int32 Int32N Int63 Int63n Int64
-		Int64N IntN Intn N NormFloat64 Perm Read Seed Shuffle Uint Uint32 Uint32N Uint64 Uint64N UintN`) {
+		Int64N IntN Intn N NormFloat64 Perm Read Seed Shuffle Uint Uint32 Uint32N Uint64
+		Uint64N UintN`) {
 		names[name] = "random"
 	}
 	return names

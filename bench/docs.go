@@ -17,7 +17,7 @@ import (
 // that ends it:
 //
 //	<!-- bench: aims -->          the aims of all rows, and how quiet the machine was
-//	<!-- bench: ROW -->           the row's figures; the row's plot is written beside the page, as performance-ROW.svg
+//	<!-- bench: ROW -->           the row's figures; its plot is performance-ROW.svg beside it
 //	<!-- bench: end -->
 //
 // A row that was not measured keeps what stands there.

@@ -187,12 +187,12 @@ func TestReplicatedRefunds(t *testing.T) {
 			for _, id := range nodes {
 				got := much - a.w.remaining(id, "l", "k")
 				if round%2 == 0 && got != a.spent {
-					t.Fatalf("seed %d, round %d: %s counts %d, and one limiter, asked as %s was, %d",
-						seed, round, id, got, asked[0], a.spent)
+					t.Fatalf("seed %d, round %d: %s counts %d, and one limiter, asked as %s was, "+
+						"%d", seed, round, id, got, asked[0], a.spent)
 				}
 				if got < a.taken-a.back || got > a.taken {
-					t.Fatalf("seed %d, round %d: %s counts %d where %d were taken, and %d given back",
-						seed, round, id, got, a.taken, a.back)
+					t.Fatalf("seed %d, round %d: %s counts %d where %d were taken, and %d given "+
+						"back", seed, round, id, got, a.taken, a.back)
 				}
 			}
 			a.w.check(nodes[a.dice.IntN(3)], Item{Limit: "l", Key: "k", Op: OpReset})

@@ -225,7 +225,8 @@ func TestPutAWholeLimit(t *testing.T) {
 		"PUT",
 		"/v1/limits",
 		`{"name":"w","algorithm":"gcra","limit":1,"per":"1h","spread":"10%","status":503,
-		"body":"later","overrides":[{"key":"vip/*","limit":5},{"key":"10.0.0.0/8","unlimited":true}],
+		"body":"later",
+		"overrides":[{"key":"vip/*","limit":5},{"key":"10.0.0.0/8","unlimited":true}],
 		"candidate":{"limit":2}}`,
 	)
 	l := n.Limits()["w"]

@@ -256,7 +256,8 @@ nodes: 3
 duration: 10s
 start: "2023-10-29T22:59:55Z"
 limits:
-  - {name: day, algorithm: fixed_window, limit: 7, per: day, time_zone: Europe/Berlin, on_partition: deny}
+  - {name: day, algorithm: fixed_window, limit: 7, per: day, time_zone: Europe/Berlin,
+     on_partition: deny}
 traffic:
   - {limit: day, key: all, rate: 20/s}
 `), nil)

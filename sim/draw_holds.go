@@ -34,7 +34,8 @@ func drawHolds(seed uint64) *plan {
 		crowd: oneOf(r, 0, 0.3, 0.9), again: oneOf(r, 0, 0.1, 0.3), hurry: oneOf(r, 0, 0.2),
 		holds: true,
 	}
-	p.traffic.gap = time.Duration(float64(p.length) / (float64(p.traffic.requests) * (1 - p.traffic.crowd)))
+	p.traffic.gap = time.Duration(float64(p.length) /
+		(float64(p.traffic.requests) * (1 - p.traffic.crowd)))
 	if p.sky == outage {
 		p.faults = drawFaults(r, len(p.machines), p.length)
 	}

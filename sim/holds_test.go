@@ -93,7 +93,8 @@ limits:
   - {name: jobs, algorithm: concurrency, limit: 3, per: 1m}
   - {name: hot, algorithm: gcra, limit: 500, per: 1s, consistency: leased}
 traffic:
-  - {limit: tokens, key: team, rate: 10/s, cost: 20, reserve: {for: 500ms, used: 50%, abandoned: 5%}}
+  - {limit: tokens, key: team, rate: 10/s, cost: 20,
+     reserve: {for: 500ms, used: 50%, abandoned: 5%}}
   - {limit: jobs, key: pool, rate: 10/s, reserve: {for: 1s, ttl: 500ms, abandoned: 10%}}
   - {limit: hot, key: page, rate: 300/s}
 faults:

@@ -74,19 +74,28 @@ const svgHead = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %.0f" `
 <rect class="page" width="100%%" height="100%%"/>
 `
 
-const pictureStyle = `
-.page{fill:#fff}text{fill:#24292f;stroke:#fff;stroke-width:4px;paint-order:stroke}.dim{fill:#6e7781}.title{font-weight:600}
-.grid{stroke:#d8dee4;stroke-width:1}.axis{stroke:#8c959f}
-polyline{fill:none;stroke-width:1.6;stroke-linejoin:round}
-.asked{stroke:#b6bec7;fill:#b6bec7}.ideal{stroke:#57606a;fill:#57606a;stroke-dasharray:4 3}.admitted{stroke:#0969da;fill:#0969da}
-.degraded{stroke:#bf8700;fill:#bf8700}.extra{stroke:#cf222e;fill:#cf222e}.p50{stroke:#1a7f37;fill:#1a7f37}.p99{stroke:#8250df;fill:#8250df}
-.messages{stroke:#0969da;fill:#0969da}.bytes{stroke:#8250df;fill:#8250df}
-polygon{fill-opacity:.28;stroke:none}polyline.asked,polyline.ideal,polyline.admitted,polyline.degraded,polyline.extra,polyline.p50,polyline.p99,polyline.messages,polyline.bytes{fill:none}
-polygon.asked{stroke:none}polygon.degraded{stroke:none;fill-opacity:.45}polygon.extra{stroke:none}
-.event{stroke:#cf222e;stroke-dasharray:2 3}.span{fill:#cf222e;fill-opacity:.08}.badge{fill:#cf222e}.sign{fill:#fff;stroke:none;font-weight:600;font-size:11px}
-@media (prefers-color-scheme:dark){.page{fill:#0d1117}text{fill:#e6edf3;stroke:#0d1117}.dim{fill:#9198a1}.grid{stroke:#2a3038}.axis{stroke:#656c76}
-.asked{stroke:#4a525c;fill:#4a525c}.ideal{stroke:#b1bac4;fill:#b1bac4}.admitted,.messages{stroke:#58a6ff;fill:#58a6ff}.sign{fill:#fff;stroke:none}}
-`
+const pictureStyle = "\n" +
+	`.page{fill:#fff}text{fill:#24292f;stroke:#fff;stroke-width:4px;paint-order:stroke}` +
+	`.dim{fill:#6e7781}.title{font-weight:600}` + "\n" +
+	`.grid{stroke:#d8dee4;stroke-width:1}.axis{stroke:#8c959f}` + "\n" +
+	`polyline{fill:none;stroke-width:1.6;stroke-linejoin:round}` + "\n" +
+	`.asked{stroke:#b6bec7;fill:#b6bec7}` +
+	`.ideal{stroke:#57606a;fill:#57606a;stroke-dasharray:4 3}` +
+	`.admitted{stroke:#0969da;fill:#0969da}` + "\n" +
+	`.degraded{stroke:#bf8700;fill:#bf8700}.extra{stroke:#cf222e;fill:#cf222e}` +
+	`.p50{stroke:#1a7f37;fill:#1a7f37}.p99{stroke:#8250df;fill:#8250df}` + "\n" +
+	`.messages{stroke:#0969da;fill:#0969da}.bytes{stroke:#8250df;fill:#8250df}` + "\n" +
+	`polygon{fill-opacity:.28;stroke:none}` +
+	`polyline.asked,polyline.ideal,polyline.admitted,polyline.degraded,polyline.extra,` +
+	`polyline.p50,polyline.p99,polyline.messages,polyline.bytes{fill:none}` + "\n" +
+	`polygon.asked{stroke:none}polygon.degraded{stroke:none;fill-opacity:.45}` +
+	`polygon.extra{stroke:none}` + "\n" +
+	`.event{stroke:#cf222e;stroke-dasharray:2 3}.span{fill:#cf222e;fill-opacity:.08}` +
+	`.badge{fill:#cf222e}.sign{fill:#fff;stroke:none;font-weight:600;font-size:11px}` + "\n" +
+	`@media (prefers-color-scheme:dark){.page{fill:#0d1117}text{fill:#e6edf3;stroke:#0d1117}` +
+	`.dim{fill:#9198a1}.grid{stroke:#2a3038}.axis{stroke:#656c76}` + "\n" +
+	`.asked{stroke:#4a525c;fill:#4a525c}.ideal{stroke:#b1bac4;fill:#b1bac4}` +
+	`.admitted,.messages{stroke:#58a6ff;fill:#58a6ff}.sign{fill:#fff;stroke:none}}` + "\n"
 
 // panels are the plots of a report.
 func (r *ScenarioReport) panels() (all []panel) {
@@ -211,7 +220,9 @@ func (p *picture) header(r *ScenarioReport) (y float64) {
 
 // badge is the sign of an event in a disc.
 func (p *picture) badge(x, y float64, i int) {
-	fmt.Fprintf(p, `<circle class="badge" cx="%.1f" cy="%.1f" r="7.5"/><text class="sign" x="%.1f" y="%.1f" text-anchor="middle">%c</text>`+"\n", x, y, x, y+4, sign(i))
+	fmt.Fprintf(p, `<circle class="badge" cx="%.1f" cy="%.1f" r="7.5"/>`, x, y)
+	fmt.Fprintf(p, `<text class="sign" x="%.1f" y="%.1f" text-anchor="middle">%c</text>`+"\n",
+		x, y+4, sign(i))
 }
 
 // rows says in which of several rows above the plots each event's sign finds room.
@@ -260,7 +271,9 @@ func (p *picture) panel(plot *panel, y float64) float64 {
 			p.text(x, y-6, "dim", "", l.name)
 			x -= 20
 			if l.area {
-				fmt.Fprintf(p, `<polygon class="%s" points="%.1f,%.1f %.1f,%.1f %.1f,%.1f %.1f,%.1f"/>`+"\n", l.class, x, y-15, x+14, y-15, x+14, y-6, x, y-6)
+				fmt.Fprintf(p, `<polygon class="%s" `+
+					`points="%.1f,%.1f %.1f,%.1f %.1f,%.1f %.1f,%.1f"/>`+"\n",
+					l.class, x, y-15, x+14, y-15, x+14, y-6, x, y-6)
 			} else {
 				fmt.Fprintf(p, `<polyline class="%s" points="%.1f,%.1f %.1f,%.1f"/>`+"\n", l.class,
 					x, y-10, x+14, y-10)

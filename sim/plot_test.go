@@ -101,7 +101,8 @@ name: a name that is much longer than anybody would give to a scenario, and then
 nodes: 9
 duration: 100s
 limits:
-  - {name: a-limit-with-a-name-that-is-longer-than-it-should-be, algorithm: gcra, limit: 10, per: 1s}
+  - {name: a-limit-with-a-name-that-is-longer-than-it-should-be, algorithm: gcra, limit: 10,
+     per: 1s}
   - {name: b, algorithm: fixed_window, limit: 1000000, per: 1s}
 traffic:
   - {limits: [a-limit-with-a-name-that-is-longer-than-it-should-be, b], rate: 2/s, until: 50s}

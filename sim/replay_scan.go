@@ -7,9 +7,9 @@ import (
 )
 
 // jsonScan takes a line apart that is a JSON object, where that needs no copy of it: a log has
-// millions of lines, and package json takes several times as long for each. What is unusual is left to
-// that package: escapes, bytes that are no UTF-8, many objects within each other, and all that is
-// wrong.
+// millions of lines, and package json takes several times as long for each. What is unusual is left
+// to that package: escapes, bytes that are no UTF-8, many objects within each other, and all that
+// is wrong.
 type jsonScan struct {
 	line    []byte
 	members []jsonMember // of the line itself

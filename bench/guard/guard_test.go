@@ -8,8 +8,8 @@ import (
 )
 
 const said = `goos: linux
-BenchmarkTake/keys=1e3     	    5000	        37.0 ns/op	        30.37 %allowed	       0 B/op	       0 allocs/op
-BenchmarkCheck             	    5000	      1500 ns/op	       15.0 ns/item	     512 B/op	       9 allocs/op
+BenchmarkTake/keys=1e3 	 5000	 37.0 ns/op	 30.37 %allowed	 0 B/op	 0 allocs/op
+BenchmarkCheck         	 5000	 1500 ns/op	 15.0 ns/item	 512 B/op	 9 allocs/op
 PASS
 `
 

@@ -2,8 +2,8 @@
 // gets a fixed list of peers. With its own discovery it listens on one port of all interfaces, so
 // several nodes cannot be on one machine, and it would not stay on loopback.
 //
-//	gubernator GRPC-ADDRESS HTTP-ADDRESS PEER…       each the gRPC address of a node, this one among them
-//	gubernator in-process v1 CALLERS TIME            measures its V1Instance, without any server; answers with JSON
+//	gubernator GRPC-ADDRESS HTTP-ADDRESS PEER…  a PEER is the gRPC address of a node, also its own
+//	gubernator in-process v1 CALLERS TIME       measures its V1Instance without a server, as JSON
 package main
 
 import (

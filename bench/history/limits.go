@@ -16,10 +16,13 @@ func limitsFile(n int) string {
   - {name: few, algorithm: fixed_window, anchor: first_hit, limit: 40, per: %[1]ds}
   - {name: many, algorithm: fixed_window, anchor: first_hit, limit: 100000, per: %[1]ds}
   - {name: kept, algorithm: fixed_window, anchor: first_hit, limit: 1000, per: %[1]ds}
-  - {name: sync, algorithm: fixed_window, anchor: first_hit, limit: 100000, per: %[1]ds, replication: sync}
-  - {name: deny, algorithm: fixed_window, anchor: first_hit, limit: 40, per: %[1]ds, on_partition: deny}
+  - {name: sync, algorithm: fixed_window, anchor: first_hit, limit: 100000, per: %[1]ds,
+     replication: sync}
+  - {name: deny, algorithm: fixed_window, anchor: first_hit, limit: 40, per: %[1]ds,
+     on_partition: deny}
   - {name: held, algorithm: fixed_window, anchor: first_hit, limit: 60, per: %[1]ds}
-  - {name: leased, algorithm: fixed_window, anchor: first_hit, limit: 200, per: %[1]ds, consistency: leased}
+  - {name: leased, algorithm: fixed_window, anchor: first_hit, limit: 200, per: %[1]ds,
+     consistency: leased}
   - {name: rate, algorithm: gcra, limit: 20, per: 1s, burst: 20}
   - {name: permits, algorithm: concurrency, limit: 4, per: 1m}
 `, window)

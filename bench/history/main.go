@@ -2,10 +2,10 @@
 // happens to it, and has package judge decide whether the answers keep what docs/promises.md
 // promises. `make history` and `make chaos` run it from the root of the repository:
 //
-//	make history SECONDS=60 SEED=7                 faults of one node at a time, and joins and leaves
-//	make chaos SECONDS=60 SEED=7                   of two nodes at once too
-//	cd bench && go run ./history -faults kill,stop some kinds
-//	cd bench && go run ./history -judge FILE       judges a recorded history again
+//	make history SECONDS=60 SEED=7                  faults of one node at a time, joins and leaves
+//	make chaos SECONDS=60 SEED=7                    of two nodes at once too
+//	cd bench && go run ./history -faults kill,stop  some kinds
+//	cd bench && go run ./history -judge FILE        judges a recorded history again
 //
 // The exit code is 1 if the history contradicts a promise, or if a node has leaked. The requests
 // that contradict each other are printed and written to a file, with the command that draws the

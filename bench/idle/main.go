@@ -14,7 +14,8 @@
 //	switches  all switches of threads a second, those that the kernel forced included
 //	asks      asks that a node wrote to other nodes a second; each is answered
 //	frames    messages that carried those asks
-//	words, moves  asks among them that carried words about ownership, and messages about partitions
+//	words     asks among them that carried words about ownership
+//	moves     messages about partitions
 //	kB        read and written by the process a second, all sockets and files (/proc/PID/io)
 //	memory    resident, at the end, in MB
 package main

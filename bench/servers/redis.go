@@ -30,10 +30,12 @@ local depth = interval * (burst + 1)
 local tat = math.max(tonumber(redis.call('GET', KEYS[1])) or now, now)
 local new = tat + interval
 if new - depth > now then
-  return {1, burst + 1, 0, math.ceil((new - depth - now) / 1000000), math.ceil((tat - now) / 1000000)}
+  local retry, reset = new - depth - now, tat - now
+  return {1, burst + 1, 0, math.ceil(retry / 1000000), math.ceil(reset / 1000000)}
 end
 redis.call('SET', KEYS[1], string.format('%.0f', new), 'PX', math.ceil((new - now) / 1000))
-return {0, burst + 1, math.floor((depth - (new - now)) / interval), -1, math.ceil((new - now) / 1000000)}
+local left, reset = (depth - (new - now)) / interval, new - now
+return {0, burst + 1, math.floor(left), -1, math.ceil(reset / 1000000)}
 `
 
 // A unit comes back after 3.6 s, and so many may come at once that none is refused: so keys stay

@@ -18,8 +18,9 @@ import (
 // meta is what the others must know about a node besides its id. It travels with every message
 // about the node:
 //
-//	version 1 byte | state 1 | role 1 | boot 8 | started 8 | ring algorithm 8 | peer, gRPC, HTTP address | features |
-//	number of earlier boots that it replaces, each 8 | hash of limits 8 | version of the program; what is not said ends the record
+//	version 1 byte | state 1 | role 1 | boot 8 | started 8 | ring algorithm 8 |
+//	peer, gRPC, HTTP address | features | number of earlier boots that it replaces, each 8 |
+//	hash of limits 8 | version of the program; what is not said ends the record
 //
 // Integers are little endian, an address is its length as a uvarint and its bytes, and so is the
 // version of the program; features are a uvarint. The first release ends before them: a node that

@@ -278,7 +278,8 @@ func (a *asked) gaps() (middle, worst time.Duration) {
 // restarts cost nothing of it; a node that dies or is stopped takes its last tick along. With more
 // keys, a higher rate and more time it measures:
 //
-//	go test ./cmd/node -run TestChurn -v -timeout 30m -churn.live=1000000 -churn.rate=2000 -churn.for=10s -churn.nodes=5 -churn.stop=30s
+//	go test ./cmd/node -run TestChurn -v -timeout 30m -churn.live=1000000 -churn.rate=2000 \
+//		-churn.for=10s -churn.nodes=5 -churn.stop=30s
 func TestChurn(t *testing.T) {
 	table := []string{
 		"| fault | checks | errors | degraded | extra | of one key | promised | counts lost | " +

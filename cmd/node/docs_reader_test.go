@@ -48,7 +48,11 @@ serve() { # FILE OUTPUT
 }
 await() { # DOOR SECONDS OUTPUT: until the node is ready, or nothing runs any longer
 	for i in $(seq 600); do
-		if [ "$1" = demo ]; then grep -q Ctrl-C "$2" && return; else "$BUILT" healthcheck --http "$1" && return; fi
+		if [ "$1" = demo ]; then
+			grep -q Ctrl-C "$2" && return
+		else
+			"$BUILT" healthcheck --http "$1" && return
+		fi
 		for s in $servers; do kill -0 "$s" || return 1; done
 		sleep 0.05
 	done

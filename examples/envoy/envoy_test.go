@@ -103,7 +103,8 @@ func edge(t *testing.T) (domain string, host *routev3.VirtualHost) {
 	t.Helper()
 	b := read(t)
 	manager := new(managerv3.HttpConnectionManager)
-	if err := b.StaticResources.Listeners[0].FilterChains[0].Filters[0].GetTypedConfig().UnmarshalTo(manager); err != nil {
+	chain := b.StaticResources.Listeners[0].FilterChains[0]
+	if err := chain.Filters[0].GetTypedConfig().UnmarshalTo(manager); err != nil {
 		t.Fatal(err)
 	}
 	filter := new(ratelimitfilterv3.RateLimit)

@@ -45,7 +45,8 @@ limits:
   - {name: smyte, algorithm: token_bucket, limit: 10, per: 1h, refill: 1, strict: true, drain: true}
   - {name: aligned, algorithm: token_bucket, limit: 3, per: 1m, anchor: epoch}
   - {name: queue, algorithm: leaky_bucket, limit: 10, per: 1s, burst: 0}
-  - {name: visit, algorithm: token_bucket, limit: 1, per: 30m, client_time: true, sessions: true, max_debt: 3}
+  - {name: visit, algorithm: token_bucket, limit: 1, per: 30m, client_time: true, sessions: true,
+     max_debt: 3}
   - {name: month, algorithm: fixed_window, limit: 10, per: month, time_zone: Europe/Berlin}
   - {name: week, algorithm: fixed_window, limit: 10, per: week}
   - {name: day, algorithm: fixed_window, limit: 10, per: day, time_zone: UTC}

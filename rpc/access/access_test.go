@@ -209,7 +209,9 @@ func TestBrokenFiles(t *testing.T) {
 			"}\n": "[2:",
 		"clients:\n- {name: a, token: " + shopToken + ", metrics: true}\n- {name: b, sha256: " +
 			shopHash + ", metrics: true}\n": `clients[1] "b": its token is another client's`,
-		"clients:\n- {name: a, certificate: x, metrics: true}\n- {name: b, certificate: x, metrics: true}\n": `clients[1] "b": certificate: "x" is another`,
+		"clients:\n- {name: a, certificate: x, metrics: true}\n" +
+			"- {name: b, certificate: x, metrics: true}\n": `clients[1] "b": certificate: "x" ` +
+			"is another",
 	} {
 		_, _, err := Parse([]byte(text))
 		if err == nil || !strings.Contains(err.Error(), want) {

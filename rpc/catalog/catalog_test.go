@@ -409,8 +409,10 @@ func TestAnswerRefuses(t *testing.T) {
 			t.Errorf("%q: %s", text, out)
 		}
 	}
-	bad := `{"entries":[{"version":"1@n2","base":"none"},{"name":"x","version":"none","base":"none"},
-		{"name":"x","version":"3@n2","base":"none","limit":{"name":"y","algorithm":"gcra","limit":1,"per":"1s"}},
+	bad := `{"entries":[{"version":"1@n2","base":"none"},
+		{"name":"x","version":"none","base":"none"},
+		{"name":"x","version":"3@n2","base":"none",
+			"limit":{"name":"y","algorithm":"gcra","limit":1,"per":"1s"}},
 		{"name":"z","version":"4@n2","base":"none","limit":{"future":1}}]}`
 	if _, err := c.Answer([]byte(bad), false); err != nil {
 		t.Fatal(err)

@@ -21,8 +21,8 @@ import (
 //
 // A request is "at: domain hits? | descriptor | descriptor…". A descriptor is
 // "key=value,key=value", and may end with "+2" (hits of its own), "-2" (given back) and
-// "@10/minute" (a limit of its own). The answer is the overall code, and for each descriptor its
-// code, and "remaining/limit unit reset name".
+// "@10/minute" (a limit of its own). The answer follows "=>", in the next line if there is no room:
+// the overall code, and for each descriptor its code, and "remaining/limit unit reset name".
 func TestConformance(t *testing.T) {
 	for _, c := range []struct {
 		name, config string
@@ -54,12 +54,16 @@ descriptors:
         rate_limit: {unit: day, requests_per_unit: 1}
   - key: to_number
     rate_limit: {unit: day, requests_per_unit: 4}`, `
-3600s: messaging | message_type=marketing,to_number=1 | to_number=1 => OK: OK 0/1 day 82800; OK 3/4 day 82800
-3600s: messaging | message_type=marketing,to_number=1 | to_number=1 => OVER_LIMIT: OVER_LIMIT 0/1 day 82800; OK 2/4 day 82800
-3600s: messaging | message_type=marketing,to_number=2 | to_number=2 => OK: OK 0/1 day 82800; OK 3/4 day 82800
+3600s: messaging | message_type=marketing,to_number=1 | to_number=1
+  => OK: OK 0/1 day 82800; OK 3/4 day 82800
+3600s: messaging | message_type=marketing,to_number=1 | to_number=1
+  => OVER_LIMIT: OVER_LIMIT 0/1 day 82800; OK 2/4 day 82800
+3600s: messaging | message_type=marketing,to_number=2 | to_number=2
+  => OK: OK 0/1 day 82800; OK 3/4 day 82800
 3600s: messaging | to_number=1                                      => OK: OK 1/4 day 82800
 3600s: messaging | message_type=other,to_number=1 | to_number=1     => OK: OK; OK 0/4 day 82800
-3600s: messaging | to_number=1                                      => OVER_LIMIT: OVER_LIMIT 0/4 day 82800`},
+3600s: messaging | to_number=1
+  => OVER_LIMIT: OVER_LIMIT 0/4 day 82800`},
 
 		{"depth of request and file must be the same (README, example 4)", `
 domain: example4
@@ -86,7 +90,8 @@ domain: example6
 descriptors:
   - key: service
     descriptors:
-      - {key: user, value: user-a, rate_limit: {requests_per_unit: 1, unit: second}, shadow_mode: true}
+      - {key: user, value: user-a,
+         rate_limit: {requests_per_unit: 1, unit: second}, shadow_mode: true}
       - {key: user, value: user-b, rate_limit: {requests_per_unit: 1, unit: second}}`, `
 0s: example6 | service=auth,user=user-a => OK: OK 0/1 second 1
 0s: example6 | service=auth,user=user-a => OK: OK 0/1 second 1
@@ -96,13 +101,22 @@ descriptors:
 		{"replaces: the limit of that name is neither asked nor charged (README, example 7)", `
 domain: example7
 descriptors:
-  - {key: key_1, value: value_1, descriptors: [{key: user, value: bkthomps, rate_limit: {name: specific_limit, requests_per_unit: 2, unit: hour}}]}
-  - {key: key_2, value: value_2, descriptors: [{key: user, value: bkthomps, rate_limit: {replaces: [{name: specific_limit}], requests_per_unit: 3, unit: hour}}]}`, `
-0s: example7 | key_1=value_1,user=bkthomps                                    => OK: OK 1/2 hour 3600 specific_limit
-0s: example7 | key_1=value_1,user=bkthomps | key_2=value_2,user=bkthomps      => OK: OK; OK 2/3 hour 3600
-0s: example7 | key_2=value_2,user=bkthomps | key_1=value_1,user=bkthomps      => OK: OK 1/3 hour 3600; OK
-0s: example7 | key_1=value_1,user=bkthomps                                    => OK: OK 0/2 hour 3600 specific_limit
-0s: example7 | key_1=value_1,user=bkthomps                                    => OVER_LIMIT: OVER_LIMIT 0/2 hour 3600 specific_limit`},
+  - {key: key_1, value: value_1, descriptors: [
+       {key: user, value: bkthomps,
+        rate_limit: {name: specific_limit, requests_per_unit: 2, unit: hour}}]}
+  - {key: key_2, value: value_2, descriptors: [
+       {key: user, value: bkthomps,
+        rate_limit: {replaces: [{name: specific_limit}], requests_per_unit: 3, unit: hour}}]}`, `
+0s: example7 | key_1=value_1,user=bkthomps
+  => OK: OK 1/2 hour 3600 specific_limit
+0s: example7 | key_1=value_1,user=bkthomps | key_2=value_2,user=bkthomps
+  => OK: OK; OK 2/3 hour 3600
+0s: example7 | key_2=value_2,user=bkthomps | key_1=value_1,user=bkthomps
+  => OK: OK 1/3 hour 3600; OK
+0s: example7 | key_1=value_1,user=bkthomps
+  => OK: OK 0/2 hour 3600 specific_limit
+0s: example7 | key_1=value_1,user=bkthomps
+  => OVER_LIMIT: OVER_LIMIT 0/2 hour 3600 specific_limit`},
 
 		{
 			"wildcards: each value by itself, or all as one with share_threshold (README, " +
@@ -111,7 +125,8 @@ descriptors:
 domain: example9
 descriptors:
   - {key: key1, value: value*, rate_limit: {unit: minute, requests_per_unit: 1}}
-  - {key: path, value: /files/*, share_threshold: true, rate_limit: {unit: minute, requests_per_unit: 2}}`, `
+  - {key: path, value: /files/*, share_threshold: true,
+     rate_limit: {unit: minute, requests_per_unit: 2}}`, `
 0s: example9 | key1=value_1   => OK: OK 0/1 minute 60
 0s: example9 | key1=value_2   => OK: OK 0/1 minute 60
 0s: example9 | key1=value_1   => OVER_LIMIT: OVER_LIMIT 0/1 minute 60
@@ -127,9 +142,12 @@ descriptors:
   - {key: backend, value: a, quota_mode: true, rate_limit: {unit: minute, requests_per_unit: 1}}
   - {key: backend, value: b, quota_mode: true, rate_limit: {unit: minute, requests_per_unit: 2}}
   - {key: tenant, rate_limit: {unit: minute, requests_per_unit: 4}}`, `
-0s: llm | backend=a | backend=b | tenant=x => OK: OK 0/1 minute 60; OK 1/2 minute 60; OK 3/4 minute 60
-0s: llm | backend=a | backend=b | tenant=x => OK: OVER_LIMIT 0/1 minute 60; OK 0/2 minute 60; OK 2/4 minute 60
-0s: llm | backend=a | backend=b | tenant=x => OVER_LIMIT: OVER_LIMIT 0/1 minute 60; OVER_LIMIT 0/2 minute 60; OK 1/4 minute 60
+0s: llm | backend=a | backend=b | tenant=x
+  => OK: OK 0/1 minute 60; OK 1/2 minute 60; OK 3/4 minute 60
+0s: llm | backend=a | backend=b | tenant=x
+  => OK: OVER_LIMIT 0/1 minute 60; OK 0/2 minute 60; OK 2/4 minute 60
+0s: llm | backend=a | backend=b | tenant=x
+  => OVER_LIMIT: OVER_LIMIT 0/1 minute 60; OVER_LIMIT 0/2 minute 60; OK 1/4 minute 60
 0s: llm | tenant=x+3 | backend=c           => OVER_LIMIT: OVER_LIMIT 0/4 minute 60; OK`},
 
 		{"hits: of the request, of the descriptor, none, and given back", `
@@ -164,7 +182,8 @@ descriptors:
 		{"an override is used as it is, in place of all that the file says", `
 domain: d
 descriptors:
-  - {key: k, value: a, shadow_mode: true, rate_limit: {name: n, unit: minute, requests_per_unit: 1}}`, `
+  - {key: k, value: a, shadow_mode: true,
+     rate_limit: {name: n, unit: minute, requests_per_unit: 1}}`, `
 0s:  d | k=a@2/minute   => OK: OK 1/2 minute 60
 0s:  d | k=a@2/minute   => OK: OK 0/2 minute 60
 0s:  d | k=a@2/minute   => OVER_LIMIT: OVER_LIMIT 0/2 minute 60
@@ -180,10 +199,14 @@ descriptors:
   - {key: u, value: week, rate_limit: {unit: WEEK, requests_per_unit: 9}}
   - {key: u, value: month, rate_limit: {unit: Month, requests_per_unit: 9}}
   - {key: u, value: year, rate_limit: {unit: year, requests_per_unit: 9}}`, `
-1h:     units | u=week | u=month | u=year => OK: OK 8/9 week 601200; OK 8/9 month 2588400; OK 8/9 year 31532400
-168h:   units | u=week | u=month | u=year => OK: OK 8/9 week 604800; OK 7/9 month 1987200; OK 7/9 year 30931200
-720h:   units | u=week | u=month | u=year => OK: OK 8/9 week 432000; OK 8/9 month 2592000; OK 6/9 year 28944000
-8760h:  units | u=week | u=month | u=year => OK: OK 8/9 week 518400; OK 8/9 month 2160000; OK 8/9 year 31536000`},
+1h:     units | u=week | u=month | u=year
+  => OK: OK 8/9 week 601200; OK 8/9 month 2588400; OK 8/9 year 31532400
+168h:   units | u=week | u=month | u=year
+  => OK: OK 8/9 week 604800; OK 7/9 month 1987200; OK 7/9 year 30931200
+720h:   units | u=week | u=month | u=year
+  => OK: OK 8/9 week 432000; OK 8/9 month 2592000; OK 6/9 year 28944000
+8760h:  units | u=week | u=month | u=year
+  => OK: OK 8/9 week 518400; OK 8/9 month 2160000; OK 8/9 year 31536000`},
 
 		{"atomic (ours): all descriptors are charged, or none", `
 domain: all
@@ -203,7 +226,8 @@ descriptors:
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			door, clock := alone(t, c.config)
-			for line := range strings.Lines(strings.TrimSpace(c.transcript)) {
+			transcript := strings.ReplaceAll(strings.TrimSpace(c.transcript), "\n  =>", "  =>")
+			for line := range strings.Lines(transcript) {
 				request, want, _ := strings.Cut(strings.TrimSpace(line), "=>")
 				at, in := readRequest(t, request)
 				clock.set(at)

@@ -73,7 +73,8 @@ func said(t *testing.T,
 		}
 		return "lease", int64(b.MaxTokens), lasts
 	}
-	return x.RateLimitStrategy.Strategy.(*typev3.RateLimitStrategy_BlanketRule_).BlanketRule.String(), 0, lasts
+	blanket := x.RateLimitStrategy.Strategy.(*typev3.RateLimitStrategy_BlanketRule_)
+	return blanket.BlanketRule.String(), 0, lasts
 }
 
 // Promise: each bucket gets what its limit is: a lease, all, nothing, or it is let go.
@@ -92,7 +93,8 @@ func TestQuotaStrategies(t *testing.T) {
 		{quotaBucket("nobody", "x"), "abandon"},
 		{quotaBucket("a", "1"), "abandon"},
 	} {
-		in := &quotav3.RateLimitQuotaUsageReports{BucketQuotaUsages: []*quotav3.RateLimitQuotaUsageReports_BucketQuotaUsage{usage(c.id, time.Second, 1, 0)}}
+		in := &quotav3.RateLimitQuotaUsageReports{}
+		in.BucketQuotaUsages = append(in.BucketQuotaUsages, usage(c.id, time.Second, 1, 0))
 		if i == 0 {
 			in.Domain = "q"
 		}

@@ -20,18 +20,21 @@ import (
 // charges nothing.
 func TestHTTPBodiesAreReadToTheLetter(t *testing.T) {
 	h := New(Config{Node: rpctest.Alone(t, rpctest.PerHour)})
+	two := func(second string) string {
+		return `{"items":[{"limit":"demo","key":"k"},` + second + `]}`
+	}
 	for body, field := range map[string]string{
-		`{"items":[{"limit":"demo","key":"k"},{"limit":"demo","key":"k","cost":"1"}]}`: "items[1].cost",
-		`{"items":[{"limit":"demo","key":"k"},3]}`:                                     "items[1]",
-		`{"items":[{"limit":"demo","key":"k"},{"limit":"demo","KEY":"k"}]}`:            "items[1].KEY",
-		"{\"limit\":\"demo\",\"\u212aey\":\"k\"}":                                      "\u212aey",
-		`{"limit":"demo","key":"k","key":"j"}`:                                         "key",
-		`{"":"k"}`:                                                                     "body",
-		`{"limit":"demo","key":"k\ud800"}`:                                             "body",
-		`{"limit":"demo","key":"k\ud800\u0041"}`:                                       "body",
-		"{\"limit\":\"demo\",\"key\":\"k\xff\"}":                                       "body",
-		`{"items":[{"limit":"demo","key":[[["k"]]]}]}`:                                 "items[0].key[0]",
-		`{"items":[` + strings.Repeat("{},", 600_000) + `{}]}`:                         "items",
+		two(`{"limit":"demo","key":"k","cost":"1"}`): "items[1].cost",
+		two(`3`):                          "items[1]",
+		two(`{"limit":"demo","KEY":"k"}`): "items[1].KEY",
+		"{\"limit\":\"demo\",\"\u212aey\":\"k\"}":              "\u212aey",
+		`{"limit":"demo","key":"k","key":"j"}`:                 "key",
+		`{"":"k"}`:                                             "body",
+		`{"limit":"demo","key":"k\ud800"}`:                     "body",
+		`{"limit":"demo","key":"k\ud800\u0041"}`:               "body",
+		"{\"limit\":\"demo\",\"key\":\"k\xff\"}":               "body",
+		`{"items":[{"limit":"demo","key":[[["k"]]]}]}`:         "items[0].key[0]",
+		`{"items":[` + strings.Repeat("{},", 600_000) + `{}]}`: "items",
 	} {
 		answer, text := rpctest.Page(h, "POST", "/v1/check", body)
 		var p page.Problem
@@ -171,9 +174,8 @@ func TestHTTPKeysNameOneClient(t *testing.T) {
 
 // Promise: two keys are never confused: what a body is decoded to says the same again.
 func FuzzHTTPKeysStayApart(f *testing.F) {
-	f.Add(
-		[]byte(
-			`{"items":[{"limit":"a","key":"b","cost":-1},{"inline":{"algorithm":"gcra","limit":1,"per":"1m"},"key":"c"}],"atomic":true}`))
+	f.Add([]byte(`{"items":[{"limit":"a","key":"b","cost":-1},` +
+		`{"inline":{"algorithm":"gcra","limit":1,"per":"1m"},"key":"c"}],"atomic":true}`))
 	f.Add([]byte(`{"limit":"a","key":"\ud83d\ude00\\u0041"}`))
 	f.Add([]byte(`{"limit":"a","key":"\ud800"}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
