@@ -155,16 +155,25 @@ func (t *tree) hangingWho() figure {
 	return f
 }
 
-// wideLines counts the lines of Go that are wider than a page.
+// wideLines counts the lines of Go that are wider than a page, and could be broken.
 func (t *tree) wideLines() figure {
-	f := figure{name: fmt.Sprintf("lines of Go over %d columns", columns)}
+	return t.linesOver(fmt.Sprintf("lines of Go over %d columns", columns), false)
+}
+
+// wideTags counts the wide lines that cannot be broken.
+func (t *tree) wideTags() figure {
+	return t.linesOver(fmt.Sprintf("struct tags and imports over %d columns", columns), true)
+}
+
+func (t *tree) linesOver(name string, whole bool) figure {
+	f := figure{name: name}
 	for _, p := range t.pages {
 		if !strings.HasSuffix(p.name, ".go") {
 			continue
 		}
 		for i, line := range p.lines {
 			tabs := strings.Count(line, "\t")
-			if utf8.RuneCountInString(line)+3*tabs > columns {
+			if p.whole[i+1] == whole && utf8.RuneCountInString(line)+3*tabs > columns {
 				f.count("%s:%d", p.name, i+1)
 			}
 		}

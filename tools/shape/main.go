@@ -107,6 +107,7 @@ func measure(root string) ([]figure, error) {
 		t.repetitions(),
 		t.hangingWho(),
 		t.wideLines(),
+		t.wideTags(),
 	}
 	return figures, nil
 }

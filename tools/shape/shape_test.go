@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -10,14 +11,15 @@ import (
 // code.
 func TestFigures(t *testing.T) {
 	root := t.TempDir()
-	write(t, root, "cluster/node.go", `package cluster
+	wide := strings.Repeat("w", 100)
+	write(t, root, "cluster/node.go", strings.ReplaceAll(`package cluster
 
 import "errors"
 
 // Node is asked by whoever comes.
 type Node struct {
 	a, b int
-	c    string
+	c    string "WIDE"
 }
 
 func (n *Node) Check(a, b bool) error {
@@ -26,11 +28,11 @@ func (n *Node) Check(a, b bool) error {
 			n.b++
 		}
 	}
-	return errors.New("no")
+	return errors.New("no WIDE")
 }
 
 func (n Node) ID() string { return n.c }
-`)
+`, "WIDE", wide))
 	write(t, root, "cluster/node_test.go", "package cluster\n\n// A test that anybody who likes "+
 		"may run.\nfunc (n *Node) helper() { _ = n }\n")
 	write(t, root, "proto/x.pb.go", "package proto\n\n// Whose code is this?\n")
@@ -52,7 +54,8 @@ func (n Node) ID() string { return n.c }
 		"words of prose that are who, whom, whose or whoever": 3,
 		"types of over 20 fields or 40 methods":               0,
 		"pairs of files that share 6 lines of one shape":      0,
-		"lines of Go over 100 columns":                        0,
+		"lines of Go over 100 columns":                        1,
+		"struct tags and imports over 100 columns":            1,
 	} {
 		if got[name] != want {
 			t.Errorf("%s: %d, want %d", name, got[name], want)

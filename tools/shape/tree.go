@@ -29,6 +29,7 @@ type page struct {
 	name  string
 	lines []string
 	prose map[int]string // by line number from 1
+	whole map[int]bool   // lines that cannot be broken, by number: struct tags and imports
 }
 
 func readTree(root string) (*tree, error) {
@@ -55,7 +56,9 @@ func readTree(root string) (*tree, error) {
 		if err != nil {
 			return nil, err
 		}
-		t.pages = append(t.pages, page{name: name, lines: lines, prose: t.commentsOf(file)})
+		t.pages = append(t.pages, page{
+			name: name, lines: lines, prose: t.commentsOf(file), whole: t.unbreakable(file),
+		})
 		if isProduct(name) {
 			t.sources = append(t.sources, source{name: name, lines: lines, file: file})
 		}
@@ -100,6 +103,24 @@ func (t *tree) commentsOf(file *ast.File) map[int]string {
 		}
 	}
 	return prose
+}
+
+// unbreakable are the lines with a struct tag or the path of an import. Go wants each of these in one
+// literal, and what reads tags takes a line break for a fault.
+func (t *tree) unbreakable(file *ast.File) map[int]bool {
+	whole := make(map[int]bool)
+	ast.Inspect(file, func(x ast.Node) bool {
+		switch x := x.(type) {
+		case *ast.ImportSpec:
+			whole[t.fset.Position(x.Pos()).Line] = true
+		case *ast.Field:
+			if x.Tag != nil {
+				whole[t.fset.Position(x.Tag.Pos()).Line] = true
+			}
+		}
+		return true
+	})
+	return whole
 }
 
 // position is a place that a reader can open.
