@@ -48,6 +48,15 @@ func (fw *forwarder) address(
 		calls[c] = Call{To: *view.member(t), Ask: &asks[c], Deadline: deadline}
 		sent[c], items, indexes = indexes[:0:k], items[k:], indexes[k:]
 	}
+	fw.fill(now, view, r, &s, away, targets, asks, sent)
+	return calls, sent, held, lone
+}
+
+// fill puts the items that can be sent into the asks of their calls, and notes them in sent.
+func (fw *forwarder) fill(
+	now limiter.Instant, view *route, r *batch, s *sorted, away, targets []int, asks []Ask,
+	sent [][]int,
+) {
 	for _, i := range away {
 		t := targets[i]
 		if t < 0 || s.about(t).open {
@@ -63,7 +72,6 @@ func (fw *forwarder) address(
 		asks[c].Items = append(asks[c].Items, it.AskItem)
 		sent[c] = append(sent[c], i)
 	}
-	return calls, sent, held, lone
 }
 
 // sorted is the items of one send by target.

@@ -25,21 +25,9 @@ func (fw *forwarder) aim(now limiter.Instant, view *route, r *batch, it *flight,
 	}
 	switch {
 	case t < 0 || t == view.Self:
-		if fw.awaits.lacking.Load() { // that may take longer than a request waits
-			return nobody
-		}
-		if hop >= asksAnybody {
-			return view.elsewhereThan(view.Self, hop)
-		}
-		return nobodyYet
+		return fw.aimUnowned(view, hop)
 	case view.peers[t].gone():
-		if t = view.heir(view.Partition(it.hash)); t == view.Self { // unless others hear the owner
-			if t = view.Find(fw.parts.whereabouts(view, it.hash)); t >= 0 && view.peers[t].gone() {
-				return nobodyYet
-			}
-		} else if t >= 0 && view.peers[t].gone() { // others may have heard of another one
-			t = view.elsewhereThan(t, hop)
-		}
+		t = fw.aimAtHeir(view, it.hash, hop)
 	case view.peers[t].Open(now):
 		silent := t
 		if t = view.heir(view.Partition(it.hash)); t == view.Self {
@@ -48,6 +36,34 @@ func (fw *forwarder) aim(now limiter.Instant, view *route, r *batch, it *flight,
 	}
 	if t < 0 || t == view.Self {
 		return nobodyYet
+	}
+	return t
+}
+
+// aimUnowned is where to ask about a key that no other node is known to hold: after some attempts
+// any member, since one may have heard of the holder.
+func (fw *forwarder) aimUnowned(view *route, hop int) int {
+	switch {
+	case fw.awaits.lacking.Load(): // that may take longer than a request waits
+		return nobody
+	case hop >= asksAnybody:
+		return view.elsewhereThan(view.Self, hop)
+	}
+	return nobodyYet
+}
+
+// aimAtHeir is where to ask about a key with an owner that is gone.
+func (fw *forwarder) aimAtHeir(view *route, hash uint64, hop int) int {
+	t := view.heir(view.Partition(hash))
+	if t == view.Self { // unless others hear the owner
+		t = view.Find(fw.parts.whereabouts(view, hash))
+		if t >= 0 && view.peers[t].gone() {
+			return nobodyYet
+		}
+		return t
+	}
+	if t >= 0 && view.peers[t].gone() { // others may have heard of another one
+		return view.elsewhereThan(t, hop)
 	}
 	return t
 }
@@ -119,12 +135,7 @@ func (fw *forwarder) askNext(
 	sentAt, now limiter.Instant, view *route, r *batch, c *Call, i, asked int, owner string,
 ) (target int) {
 	it, hop, took := &r.items[i], int(c.Ask.Hop), time.Duration(now-sentAt)
-	target = max(view.findAny(owner), nobodyYet)
-	if o := view.Owner(it.hash); target == view.Self && o >= 0 && o != view.Self &&
-		view.peers[o].gone() {
-		// a node that is there may know better than the one that was asked
-		target = view.another(asked)
-	}
+	target = view.named(owner, it.hash, asked)
 	namer := it.namer
 	it.namer = view.peers[asked].boot
 	circle := target >= 0 && namer == view.peers[target].boot
@@ -141,10 +152,27 @@ func (fw *forwarder) askNext(
 		return nobody
 	case namer == 0: // the node that was asked is no party to it
 	case took >= farAway: // there is no time for others
-	case took < circling && hop >= inCircles && hop%2 == 0, took >= circling && circle &&
-		it.circled >= circles:
-		// they may name each other for as long as news take to come
+	case it.goesRound(took, hop, circle):
 		target, it.namer, it.circled = view.third(asked, target, hop/2), 0, 0
 	}
 	return target
+}
+
+// named is the index of owner, which asked has named. If that is this node, but the owner by its
+// own View is gone, it is another member: that one may know better than asked.
+func (r *route) named(owner string, hash uint64, asked int) int {
+	target, o := max(r.findAny(owner), nobodyYet), r.Owner(hash)
+	if target == r.Self && o >= 0 && o != r.Self && r.peers[o].gone() {
+		return r.another(asked)
+	}
+	return target
+}
+
+// goesRound reports whether nodes have named each other too often: they may do so for as long as
+// news take to come. circle says whether the last two have, after it took so long to ask one.
+func (it *flight) goesRound(took time.Duration, hop int, circle bool) bool {
+	if took < circling {
+		return hop >= inCircles && hop%2 == 0
+	}
+	return circle && it.circled >= circles
 }

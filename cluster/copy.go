@@ -254,14 +254,7 @@ func (cp *copier) composeLocked(now limiter.Instant, r *route, p *peer) *Move {
 	}
 	m := Move{From: cp.boot, To: p.boot, ID: cp.id, Term: cp.parts.term, Secret: r.Secret}
 	if len(o.gift) == 0 && o.due {
-		cp.lookLocked(now, p)
-		if len(o.pending)+len(o.opened) == 0 && len(o.begun) == 0 && !o.looking {
-			cp.lentLocked(p)
-			o.lends = false
-			rests := cp.sealLocked(now, r, p)
-			// What came to be wanted during a look waits for the next one.
-			o.due = len(o.gift) > 0 || rests || cp.wantsLocked(p)
-		}
+		cp.lookAndSealLocked(now, r, p)
 	}
 	m.Begin, m.End, o.begun, o.ended = o.begun, o.ended, nil, nil
 	o.dropEnded(m.End, cp.partition)
@@ -293,4 +286,19 @@ func (cp *copier) composeLocked(now limiter.Instant, r *route, p *peer) *Move {
 	m.Sequence = cp.moves
 	said := m // mostly there is nothing to say
 	return &said
+}
+
+// lookAndSealLocked looks for what p is to be given next, and seals it once nothing else is on its
+// way before it.
+func (cp *copier) lookAndSealLocked(now limiter.Instant, r *route, p *peer) {
+	o := p.out
+	cp.lookLocked(now, p)
+	if len(o.pending)+len(o.opened) > 0 || len(o.begun) > 0 || o.looking {
+		return
+	}
+	cp.lentLocked(p)
+	o.lends = false
+	rests := cp.sealLocked(now, r, p)
+	// What came to be wanted during a look waits for the next one.
+	o.due = len(o.gift) > 0 || rests || cp.wantsLocked(p)
 }

@@ -30,20 +30,9 @@ func (ik *intake) hear(now limiter.Instant, r *route, m *Move) *MoveAnswer {
 	}
 	ik.parts.mu.Lock()
 	defer ik.parts.mu.Unlock()
-	sender, former := ik.senderLocked(r, m)
-	switch {
-	case sender == nil && former == nil && !ik.right.roll.Load().has(m.ID, m.From):
-		ik.stats.Strangers.Add(1)
+	sender, believed := ik.believeLocked(now, r, m)
+	if !believed {
 		return nil
-	case !m.plausible() || !ik.parts.heardLocked(m.Term):
-		ik.stats.Implausible.Add(1)
-		return nil
-	}
-	if sender != nil {
-		sender.met(now)
-	} else if former != nil && former.leaving() {
-		// it goes on handing over what it held, also when others say already that it has left
-		sender = former
 	}
 	a := &MoveAnswer{}
 	if len(m.Claim) > 0 {
@@ -62,6 +51,29 @@ func (ik *intake) hear(now limiter.Instant, r *route, m *Move) *MoveAnswer {
 	}
 	a.Term, a.Up = ik.parts.term, time.Duration(now-ik.began)
 	return a
+}
+
+// believeLocked reports whether m comes from a known node and says what a node may say. sender is
+// that node, if it takes part by now: nil if only the configuration has it, or if it has gone.
+func (ik *intake) believeLocked(
+	now limiter.Instant, r *route, m *Move,
+) (sender *peer, believed bool) {
+	sender, former := ik.senderLocked(r, m)
+	switch {
+	case sender == nil && former == nil && !ik.right.roll.Load().has(m.ID, m.From):
+		ik.stats.Strangers.Add(1)
+		return nil, false
+	case !m.plausible() || !ik.parts.heardLocked(m.Term):
+		ik.stats.Implausible.Add(1)
+		return nil, false
+	}
+	if sender != nil {
+		sender.met(now)
+	} else if former != nil && former.leaving() {
+		// it goes on handing over what it held, also when others say already that it has left
+		sender = former
+	}
+	return sender, true
 }
 
 // claimedLocked answers the claim of m. A partition that the claimer has refused before may

@@ -127,13 +127,7 @@ func (cp *copier) aimLocked(p int, first, second *peer) {
 	whole := first != nil && pt.copied >= copyWhole ||
 		second != nil && pt.second.copied >= copyWhole
 	for _, s := range before {
-		switch {
-		case s.to == nil || pt.slotOf(s.to, true) != nil:
-		case s.copied >= copyWhole && first != nil && !whole && pt.former == nil:
-			pt.former = s.to
-		default:
-			cp.endLocked(s.to, uint16(p))
-		}
+		cp.replacedLocked(p, s, first != nil && !whole)
 	}
 	switch {
 	case pt.former == nil:
@@ -142,6 +136,19 @@ func (cp *copier) aimLocked(p int, first, second *peer) {
 	case first == nil: // no member is left to keep a copy
 		cp.endLocked(pt.former, uint16(p))
 		pt.former = nil
+	}
+}
+
+// replacedLocked has the copies of p in s end, unless its member goes on in another slot, or is
+// needed as the former one, until another has a whole copy.
+func (cp *copier) replacedLocked(p int, s slot, needed bool) {
+	pt := &cp.parts.list[p]
+	switch {
+	case s.to == nil || pt.slotOf(s.to, true) != nil:
+	case s.copied >= copyWhole && needed && pt.former == nil:
+		pt.former = s.to
+	default:
+		cp.endLocked(s.to, uint16(p))
 	}
 }
 

@@ -13,12 +13,18 @@ import (
 // lent is the item's key as a lease knows it.
 func (it *flight) lent() lease.Key { return lease.Key{Limit: it.Limit, Key: it.Key, Hash: it.hash} }
 
+// mayFree reports whether it may make room where a moment ago there was none: a reset, a refund, or
+// a client that settles a hold.
+func (it *flight) mayFree() bool {
+	return it.Op == OpReset || it.Op == OpTake && it.Cost < 0 ||
+		it.Op == OpSettle && it.Hold.ID.Origin&nodeOrigin == 0
+}
+
 // decideLeased decides on an item of a leased limit at a node that does not hold its key, if the
 // node has a lease for that, or has just been denied.
 func (lc *local) decideLeased(now limiter.Instant, it *flight, out *Decision) bool {
 	if !it.takes() || it.Limit.NeverDenies() {
-		if it.Op == OpReset || it.Op == OpTake && it.Cost < 0 ||
-			it.Op == OpSettle && it.Hold.ID.Origin&nodeOrigin == 0 {
+		if it.mayFree() {
 			lc.leases.FreeAgain(it.lent())
 		}
 		return false
