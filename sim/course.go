@@ -256,36 +256,40 @@ func (c *course) heard(r *request, out []cluster.Decision, took time.Duration) {
 		yes = yes && out[i].Allowed
 	}
 	for i := range out {
-		it, d := &r.items[i], &out[i]
-		k := r.asked[i].key
-		count := c.count(k.limit)
-		if d.Degraded {
+		if out[i].Degraded {
 			m.Degraded++
 			m.Settled = millis(c.world.now - m.at)
 		}
-		switch {
-		case it.Op == cluster.OpExtend:
-			c.extended(k, it, d)
-		case it.Op == cluster.OpSettle:
-			c.settled(k, r.asked[i].number, it, d)
-		case !asksFor(it) || it.Cost <= 0:
-		case !d.Allowed || r.atomic && !yes || d.Shadow:
-			count.Denied += it.Cost
-		default:
-			count.Admitted += it.Cost
-			if d.Degraded {
-				count.Degraded += it.Cost
-			}
-			if it.Op == cluster.OpReserve {
-				c.reserved(k, it)
-			} else {
-				c.opens(k, took, d)
-				c.admitted(k, r.asked[i].number, it.Cost)
-				c.logged(k, took, it.Cost)
-			}
-		}
+		c.heardOf(r, i, &out[i], yes || !r.atomic, took)
 	}
 	c.over(r)
+}
+
+// heardOf counts what a client was told of its i-th item; stands is false if that fell with others.
+func (c *course) heardOf(r *request, i int, d *cluster.Decision, stands bool, took time.Duration) {
+	it, k := &r.items[i], r.asked[i].key
+	count := c.count(k.limit)
+	switch {
+	case it.Op == cluster.OpExtend:
+		c.extended(k, it, d)
+	case it.Op == cluster.OpSettle:
+		c.settled(k, r.asked[i].number, it, d)
+	case !asksFor(it) || it.Cost <= 0:
+	case !d.Allowed || !stands || d.Shadow:
+		count.Denied += it.Cost
+	default:
+		count.Admitted += it.Cost
+		if d.Degraded {
+			count.Degraded += it.Cost
+		}
+		if it.Op == cluster.OpReserve {
+			c.reserved(k, it)
+		} else {
+			c.opens(k, took, d)
+			c.admitted(k, r.asked[i].number, it.Cost)
+			c.logged(k, took, it.Cost)
+		}
+	}
 }
 
 // admitted looks whether too much has been admitted for a key by now.

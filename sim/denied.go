@@ -76,6 +76,8 @@ func (j *judge) observeDenial(h *hearing, i int) bool {
 	return true
 }
 
+// remembersDenial checks that p was told of the denial that it has given by itself, and that the
+// denial is still right.
 func (j *judge) remembersDenial(p *process, a *account, it *cluster.Item, d *cluster.Decision) {
 	j.checked[honest]++
 	j.requests.Remembered++
@@ -93,27 +95,45 @@ func (j *judge) remembersDenial(p *process, a *account, it *cluster.Item, d *clu
 		j.denial(false) // it may outlive what was given back, by no longer than wasTold looks back
 		return
 	}
-	if it.ID != (cluster.ID{}) {
-		known := j.memories.answers.get(it.ID)
-		if known != nil && !known.share && len(known.decisions) == 1 &&
-			known.decisions[0].Allowed && j.world.now < known.now+memory-memory/500 {
-			j.fail(once, "%s denies take %s by itself, which %s has let in", p.machine.id,
-				idText(it.ID), known.by.machine.id)
-			return
-		}
+	if known := j.letIn(it.ID); known != nil {
+		j.fail(once, "%s denies take %s by itself, which %s has let in", p.machine.id,
+			idText(it.ID), known.by.machine.id)
+		return
 	}
-	r := &a.reference
-	if a.giving > 0 || j.world.now < a.gaveBy || r.by == nil || r.isBlind() || r.isHeld() ||
-		r.fresh() || a.held != nil && j.inDoubt(a) {
+	if j.maySayNo(a) {
 		j.denial(true)
 		return
 	}
-	strict := r.strict
-	if strict == nil {
-		strict = &r.loose
-	}
 	j.denial(false)
+	j.denialHolds(p, a, it, d)
+}
+
+// letIn is the answer that has let take id in, if it is too young for a node to have forgotten it;
+// else nil.
+func (j *judge) letIn(id cluster.ID) *answered {
+	if id == (cluster.ID{}) {
+		return nil
+	}
+	known := j.memories.answers.get(id)
+	if known != nil && !known.share && len(known.decisions) == 1 &&
+		known.decisions[0].Allowed && j.world.now < known.now+memory-memory/500 {
+		return known
+	}
+	return nil
+}
+
+// maySayNo reports whether too little is known of what is left of a to call a denial wrong.
+func (j *judge) maySayNo(a *account) bool {
+	r := &a.reference
+	return a.giving > 0 || j.world.now < a.gaveBy || r.by == nil || r.isBlind() || r.isHeld() ||
+		r.fresh() || a.held != nil && j.inDoubt(a)
+}
+
+// denialHolds checks that the reference would deny now what p denies.
+func (j *judge) denialHolds(p *process, a *account, it *cluster.Item, d *cluster.Decision) {
 	j.checked[useful]++
+	r := &a.reference
+	strict := r.strictest()
 	at, aside := r.by.now(), int64(0) // which counts as spent
 	if a.held != nil {
 		_, aside = a.held.sums()

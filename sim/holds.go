@@ -214,7 +214,7 @@ func (j *judge) holds(p *process, it *heldAsk, got limiter.Decision) {
 
 // takesHeld follows a take, a look or a reset of a key of which something may be set aside.
 func (j *judge) takesHeld(p *process, it *asked, got limiter.Decision, fallen bool) {
-	a, now := it.account, p.now()
+	a := it.account
 	j.meetHolds(p, a)
 	r, s := &a.reference, a.spec
 	ask := &heldAsk{account: a, op: it.op, cost: it.cost, id: it.id}
@@ -232,17 +232,26 @@ func (j *judge) takesHeld(p *process, it *asked, got limiter.Decision, fallen bo
 	if it.op == cluster.OpPeek && got.Allowed && it.cost > 0 {
 		return // it says what would be left
 	}
-	if it.op == cluster.OpTake && got.Allowed && it.cost != 0 {
-		r.loose.charge(now, s, it.cost)
+	if it.op == cluster.OpTake {
+		a.took(p, it.cost, got.Allowed)
+	}
+	j.leftBeside(p, ask, got)
+}
+
+// took charges the references for a take of a key of which something may be set aside.
+func (a *account) took(p *process, cost int64, allowed bool) {
+	r, now, s := &a.reference, p.now(), a.spec
+	switch {
+	case allowed && cost != 0:
+		r.loose.charge(now, s, cost)
 		if r.strict != nil {
-			r.strict.charge(now, s, it.cost)
+			r.strict.charge(now, s, cost)
 		}
-		a.note(p, it.cost)
-	} else if it.op == cluster.OpTake && !got.Allowed && (s.CountRejected || s.Drain) {
+		a.note(p, cost)
+	case !allowed && (s.CountRejected || s.Drain):
 		if r.strict == nil {
 			r.loosen(now, s)
 		}
-		r.strict.take(now, s, it.cost)
+		r.strict.take(now, s, cost)
 	}
-	j.leftBeside(p, ask, got)
 }

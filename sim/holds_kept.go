@@ -36,57 +36,78 @@ func (j *judge) meetHolds(p *process, a *account) {
 	}
 }
 
+// meetHold compares x with what the ledger of p says of it.
 func (j *judge) meetHold(p *process, x *holding) {
-	a, now := x.account, j.world.now
 	j.checked[aside]++
 	if slices.Contains(j.books.batch, x.id) {
 		return
 	}
-	h, found := p.stated.ledger.get(x.id)
-	switch {
-	case !found && (x.lost || j.inDoubt(a)):
-		if b := a.held.borrowed[x.node]; b != nil {
-			b.charged += x.units // by a report, if at all
-		}
-		j.ends(x)
+	switch h, found := p.stated.ledger.get(x.id); {
 	case !found:
-		j.fail(aside, "%s decides for %s under %s and does not know of hold %s of %d, which is "+
-			"open until %v", p.machine.id, keyText(a.key), a.spec.Name, idText(x.id), x.units,
-			x.until)
+		j.notInLedger(p, x)
 	case h.State == limiter.HoldOpen:
-		if h.Units != x.units {
-			j.fail(aside, "%s has %d of %s under %s set aside for hold %s of %d", p.machine.id,
-				h.Units, keyText(a.key), a.spec.Name, idText(x.id), x.units)
-		}
-		if late := now - x.until; late > tickSlack+carriage && j.sure(p) && !j.inDoubt(a) &&
-			!j.world.resting {
-			// it may have been on its way from node to node
-			x.until = max(x.until, p.time.when(h.Deadline))
-			if late = now - x.until; late > tickSlack+carriage {
-				j.fail(aside, "%s still has hold %s of %s under %s open %v after its deadline",
-					p.machine.id, idText(x.id), keyText(a.key), a.spec.Name, late)
-			}
-		}
+		j.stillOpen(p, x, h)
 	case h.State == limiter.HoldRanOut:
-		if now < x.until-time.Millisecond-(x.until-now)/500 && !x.adopted && !j.inDoubt(a) {
-			j.fail(aside, "%s has hold %s of %s under %s run out at %v, and its deadline is %v",
-				p.machine.id, idText(x.id), keyText(a.key), a.spec.Name, now, x.until)
-		}
-		j.books.report.RanOut++
-		used := x.units
-		if x.release {
-			used = 0
-		}
-		j.closes(p, x, used)
-		if b := a.held.borrowed[x.node]; b != nil && x.release {
-			b.charged += x.units
-		}
+		j.ranOut(p, x)
 	default: // by the node itself
+		a := x.account
 		if x.node == nil && !j.books.shared[x.id] && !j.inDoubt(a) {
 			j.fail(aside, "%s has hold %s of %s under %s settled with %d, and nobody has asked "+
 				"for that", p.machine.id, idText(x.id), keyText(a.key), a.spec.Name, h.Used)
 		}
 		j.closes(p, x, h.Used)
+	}
+}
+
+// notInLedger ends a hold that p does not know, if that may be.
+func (j *judge) notInLedger(p *process, x *holding) {
+	a := x.account
+	if !x.lost && !j.inDoubt(a) {
+		j.fail(aside, "%s decides for %s under %s and does not know of hold %s of %d, which is "+
+			"open until %v", p.machine.id, keyText(a.key), a.spec.Name, idText(x.id), x.units,
+			x.until)
+		return
+	}
+	if b := a.held.borrowed[x.node]; b != nil {
+		b.charged += x.units // by a report, if at all
+	}
+	j.ends(x)
+}
+
+// stillOpen checks the units of a hold that p has open, and that its deadline is not long over.
+func (j *judge) stillOpen(p *process, x *holding, h statedHold) {
+	a, now := x.account, j.world.now
+	if h.Units != x.units {
+		j.fail(aside, "%s has %d of %s under %s set aside for hold %s of %d", p.machine.id,
+			h.Units, keyText(a.key), a.spec.Name, idText(x.id), x.units)
+	}
+	late := now - x.until
+	if late <= tickSlack+carriage || !j.sure(p) || j.inDoubt(a) || j.world.resting {
+		return
+	}
+	// it may have been on its way from node to node
+	x.until = max(x.until, p.time.when(h.Deadline))
+	if late = now - x.until; late > tickSlack+carriage {
+		j.fail(aside, "%s still has hold %s of %s under %s open %v after its deadline",
+			p.machine.id, idText(x.id), keyText(a.key), a.spec.Name, late)
+	}
+}
+
+// ranOut closes a hold that has run out at p, and checks that it was time.
+func (j *judge) ranOut(p *process, x *holding) {
+	a, now := x.account, j.world.now
+	if now < x.until-time.Millisecond-(x.until-now)/500 && !x.adopted && !j.inDoubt(a) {
+		j.fail(aside, "%s has hold %s of %s under %s run out at %v, and its deadline is %v",
+			p.machine.id, idText(x.id), keyText(a.key), a.spec.Name, now, x.until)
+	}
+	j.books.report.RanOut++
+	used := x.units
+	if x.release {
+		used = 0
+	}
+	j.closes(p, x, used)
+	if b := a.held.borrowed[x.node]; b != nil && x.release {
+		b.charged += x.units
 	}
 }
 
@@ -171,10 +192,7 @@ func (j *judge) auditHeld(p *process, a *account, got limiter.Decision) {
 	now := p.now()
 	r := &a.reference
 	low, high := a.held.sums()
-	strict := r.strict
-	if strict == nil {
-		strict = &r.loose
-	}
+	strict := r.strictest()
 	most, least := left(&r.loose, now, a.spec)-low, left(strict, now, a.spec)-high
 	if got.Remaining > max(0, most) && !r.isVague(a.spec) || got.Remaining < least && j.saysAll(a) {
 		j.fail(kept, "the table of %s holds for %s under %s, which it decides for:\n  %s\nwhere "+

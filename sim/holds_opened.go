@@ -7,8 +7,7 @@ import (
 
 // opens follows a reservation or a lease.
 func (j *judge) opens(p *process, it *heldAsk, got limiter.Decision) {
-	a, now := it.account, p.now()
-	units := it.cost
+	a, units := it.account, it.cost
 	if it.op == cluster.OpLease {
 		units = got.Drained
 	}
@@ -36,12 +35,21 @@ func (j *judge) opens(p *process, it *heldAsk, got limiter.Decision) {
 		j.leftBeside(p, it, got)
 		return
 	}
-	x := &holding{id: it.id, account: a, units: units, release: !it.hold.Charge &&
-		a.spec.Unsettled == limiter.UnsettledRelease || a.spec.Algorithm == limiter.Concurrency}
-	x.until = p.time.when(now.Add(it.hold.TTL))
+	x := j.newHold(p, it, units)
 	if h, found := p.stated.ledger.get(it.id); unseen && found {
 		x.until = min(x.until, p.time.when(h.Deadline)) // its time runs since it was opened
 	}
+	if !unseen {
+		j.leftBeside(p, it, got)
+	}
+}
+
+// newHold writes down the hold that p has just opened.
+func (j *judge) newHold(p *process, it *heldAsk, units int64) *holding {
+	a := it.account
+	x := &holding{id: it.id, account: a, units: units, release: !it.hold.Charge &&
+		a.spec.Unsettled == limiter.UnsettledRelease || a.spec.Algorithm == limiter.Concurrency}
+	x.until = p.time.when(p.now().Add(it.hold.TTL))
 	if it.op == cluster.OpReserve {
 		j.books.report.Opened++
 	} else {
@@ -54,9 +62,7 @@ func (j *judge) opens(p *process, it *heldAsk, got limiter.Decision) {
 	}
 	a.held.open = append(a.held.open, x)
 	j.books.open = append(j.books.open, x)
-	if !unseen {
-		j.leftBeside(p, it, got)
-	}
+	return x
 }
 
 // opensNothing follows an answer that neither opens a hold nor tells how much room there is, and
@@ -64,23 +70,35 @@ func (j *judge) opens(p *process, it *heldAsk, got limiter.Decision) {
 func (j *judge) opensNothing(p *process, it *heldAsk, units int64, granted bool,
 	got limiter.Decision,
 ) bool {
-	a := it.account
-	switch x := a.held.find(it.id); {
-	case granted && x != nil && x.units == units: // it has it already
-	case granted && x != nil:
-		j.fail(aside, "%s sets %d of %s under %s aside for hold %s, which has %d already",
-			p.machine.id, units, keyText(a.key), a.spec.Name, idText(it.id), x.units)
-	case granted && j.books.over[it.id] && !j.inDoubt(a):
-		j.fail(aside, "%s sets %d of %s under %s aside for hold %s, which is over", p.machine.id,
-			units, keyText(a.key), a.spec.Name, idText(it.id))
-	case granted && units > it.cost:
-		j.fail(aside, "%s sets %d of %s under %s aside where %d were asked for", p.machine.id,
-			units, keyText(a.key), a.spec.Name, it.cost)
+	if granted && j.opensAmiss(p, it, units) {
+		return true
+	}
+	switch {
 	case got.Hold > limiter.HoldOpen && got.Hold != limiter.HoldInTheWay:
 		// for reasons that no reference knows
 	case it.op == cluster.OpLease && !granted: // what is not lent may be there all the same
 		j.leftBeside(p, it, got)
 	case it.fallen:
+	default:
+		return false
+	}
+	return true
+}
+
+// opensAmiss reports whether p opens a hold that it has already, or one that it must not open.
+func (j *judge) opensAmiss(p *process, it *heldAsk, units int64) bool {
+	a := it.account
+	switch x := a.held.find(it.id); {
+	case x != nil && x.units == units: // it has it already
+	case x != nil:
+		j.fail(aside, "%s sets %d of %s under %s aside for hold %s, which has %d already",
+			p.machine.id, units, keyText(a.key), a.spec.Name, idText(it.id), x.units)
+	case j.books.over[it.id] && !j.inDoubt(a):
+		j.fail(aside, "%s sets %d of %s under %s aside for hold %s, which is over", p.machine.id,
+			units, keyText(a.key), a.spec.Name, idText(it.id))
+	case units > it.cost:
+		j.fail(aside, "%s sets %d of %s under %s aside where %d were asked for", p.machine.id,
+			units, keyText(a.key), a.spec.Name, it.cost)
 	default:
 		return false
 	}
@@ -108,10 +126,7 @@ func (j *judge) grants(p *process, it *heldAsk, cost int64, granted bool, got li
 	r, s := &a.reference, a.spec
 	low, high := a.held.sums()
 	j.checked[exact]++
-	strict := r.strict
-	if strict == nil {
-		strict = &r.loose
-	}
+	strict := r.strictest()
 	switch {
 	case cost <= 0:
 	case granted && !r.isVague(s) && !fits(r.most(now, s), now, s, cost+low):
@@ -135,10 +150,7 @@ func (j *judge) leftBeside(p *process, it *heldAsk, got limiter.Decision) {
 	if s.MinGap > 0 {
 		return
 	}
-	strict := r.strict
-	if strict == nil {
-		strict = &r.loose
-	}
+	strict := r.strictest()
 	low, high := a.held.sums()
 	j.checked[exact]++
 	if most := max(0, left(r.most(now, s), now, s)-low); got.Remaining > most && !r.isVague(s) {

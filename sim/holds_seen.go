@@ -33,22 +33,29 @@ func (j *judge) observeHold(h *hearing, i int) bool {
 		j.spends(p, a, it, d)
 	case d.Source == cluster.SourceOwner && d.Owner == p.machine.id && it.Op >= cluster.OpReserve:
 		h.decided[i] = true
-		ask := &heldAsk{
-			account: a, op: it.Op, cost: it.Cost, id: it.ID, hold: *it.Hold,
-			fallen: h.request.atomic && d.Hold != limiter.HoldOpen,
-		}
-		if first := h.request.items[i].ID; it.Op == cluster.OpReserve && it.ID != first {
-			j.books.renamed[first] = it.ID
-			// it has refused that a moment ago, and remembers so
-			if _, seen := a.held.answers[first]; !seen && d.Hold != limiter.HoldOpen {
-				a.held.answers[first] = heldAnswer{d.Decision, j.world.now}
-			}
-		}
-		j.holds(p, ask, d.Decision)
+		j.ownHold(h, i)
 	default:
 		return false
 	}
 	return true
+}
+
+// ownHold follows what a node has decided as the owner on a hold, in the i-th item of a visit.
+func (j *judge) ownHold(h *hearing, i int) {
+	d, it := &h.out[i], &h.question.Items[i]
+	a := h.request.terms[i].account
+	ask := &heldAsk{
+		account: a, op: it.Op, cost: it.Cost, id: it.ID, hold: *it.Hold,
+		fallen: h.request.atomic && d.Hold != limiter.HoldOpen,
+	}
+	if first := h.request.items[i].ID; it.Op == cluster.OpReserve && it.ID != first {
+		j.books.renamed[first] = it.ID
+		// it has refused that a moment ago, and remembers so
+		if _, seen := a.held.answers[first]; !seen && d.Hold != limiter.HoldOpen {
+			a.held.answers[first] = heldAnswer{d.Decision, j.world.now}
+		}
+	}
+	j.holds(h.process, ask, d.Decision)
 }
 
 // deliveredHold checks what p has answered to the i-th item of an Ask, if that is about a hold, and

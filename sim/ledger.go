@@ -112,13 +112,8 @@ func (m *memories) add(before *answered, id cluster.ID, p *process, now time.Dur
 func (j *judge) remembered(p *process, a *answered, id cluster.ID, items []asked,
 	got []limiter.Decision,
 ) []limiter.Decision {
-	if own := p.shares.answers.get(id); own != nil && own.at.Add(memory) > p.now() &&
-		len(got) == 1 && got[0] == own.decisions[0] {
-		own.repeated = j.world.now
-		for i := range items { // it has heard of this take before, when it had to decide by itself
-			j.bring(items[i].account, p)
-		}
-		return own.decisions
+	if own := j.repeatsShare(p, id, items, got); own != nil {
+		return own
 	}
 	if a == nil || len(a.decisions) != len(got) {
 		return nil
@@ -138,15 +133,36 @@ func (j *judge) remembered(p *process, a *answered, id cluster.ID, items []asked
 		return a.decisions
 	}
 	if age < memory+j.carriage() && slices.Equal(got, a.decisions) {
-		fallen := len(items) > 1 && falls(items, got)
-		for i := range items { // or it was decided once more, alike
-			j.bring(items[i].account, p)
-			j.mayCount(p, &items[i])
-			items[i].account.reference.mayHave(p.now(), &items[i], got[i].Allowed, fallen)
-		}
+		j.mayRepeat(p, items, got) // or it was decided once more, alike
 		return a.decisions
 	}
 	return nil
+}
+
+// mayRepeat follows an answer that p may have remembered, or may have decided once more.
+func (j *judge) mayRepeat(p *process, items []asked, got []limiter.Decision) {
+	fallen := len(items) > 1 && falls(items, got)
+	for i := range items {
+		j.bring(items[i].account, p)
+		j.mayCount(p, &items[i])
+		items[i].account.reference.mayHave(p.now(), &items[i], got[i].Allowed, fallen)
+	}
+}
+
+// repeatsShare is what p has answered under id from its share, when it had to decide by itself, if
+// got says that again; else nil.
+func (j *judge) repeatsShare(p *process, id cluster.ID, items []asked,
+	got []limiter.Decision,
+) []limiter.Decision {
+	own := p.shares.answers.get(id)
+	if own == nil || own.at.Add(memory) <= p.now() || len(got) != 1 || got[0] != own.decisions[0] {
+		return nil
+	}
+	own.repeated = j.world.now
+	for i := range items {
+		j.bring(items[i].account, p)
+	}
+	return own.decisions
 }
 
 // remember notes what p has answered under id. A second charge is excused if the node that charged
@@ -232,11 +248,7 @@ func (l *shares) split(p *process, it *cluster.Item, s *limiter.Spec, d *cluster
 ) int {
 	w := p.machine.world
 	most := len(w.machines)
-	fits := func(n int) bool {
-		own := capacityOf(share(s, n))
-		return may(n) && own == d.Limit && (d.Bound == max(capacityOf(s), int64(n)*own) || n == 1 &&
-			s.OnPartition == limiter.PartitionOpen)
-	}
+	fits := func(n int) bool { return may(n) && statesShare(s, n, d) }
 	explains := func(n int) bool {
 		yes := raw
 		yes.Allowed = true // before it fell with others
@@ -257,6 +269,13 @@ func (l *shares) split(p *process, it *cluster.Item, s *limiter.Spec, d *cluster
 		}
 	}
 	return first
+}
+
+// statesShare reports whether d has the limit and the bound of one of n shares of s.
+func statesShare(s *limiter.Spec, n int, d *cluster.Decision) bool {
+	own := capacityOf(share(s, n))
+	return own == d.Limit && (d.Bound == max(capacityOf(s), int64(n)*own) ||
+		n == 1 && s.OnPartition == limiter.PartitionOpen)
 }
 
 // says reports whether the share s would decide so.
@@ -285,20 +304,15 @@ func (l *shares) decide(p *process, s *limiter.Spec, n int, it *cluster.Item,
 	a := l.answers.get(it.ID)
 	known := a != nil && a.at.Add(memory) > now && it.Op != cluster.OpPeek
 	if l.parts[key] = n; n <= 0 {
-		// that it will say so again is known all the same
-		if (it.Op == cluster.OpTake || it.Op == cluster.OpReserve) && it.ID != (cluster.ID{}) &&
-			!(known && a.decisions[0] == got) {
-			l.add(a, it.ID, p, p.machine.world.now, []limiter.Decision{got}, got.Allowed)
+		if !(known && a.decisions[0] == got) {
+			l.believe(p, it, got, a)
 		}
 		return got, it.Op == cluster.OpTake
 	}
 	if known {
 		return a.decisions[0], false
 	}
-	if st := l.keys[naiveKey{s.Name, it.Key}]; st != nil && st.forgettable(now, s) &&
-		st.peek(now, s, it.Cost).ResetAfter != got.ResetAfter {
-		l.reset(s, it.Key)
-	}
+	l.mayForget(now, s, it, got)
 	if it.Op == cluster.OpPeek {
 		return l.peek(now, s, it.Key, it.Cost), false
 	}
@@ -307,6 +321,24 @@ func (l *shares) decide(p *process, s *limiter.Spec, n int, it *cluster.Item,
 		l.add(a, it.ID, p, p.machine.world.now, []limiter.Decision{d}, d.Allowed)
 	}
 	return d, true
+}
+
+// mayForget resets a key of s that p may have forgotten, if got shows that it has.
+func (l *shares) mayForget(now limiter.Instant, s *limiter.Spec, it *cluster.Item,
+	got limiter.Decision,
+) {
+	if st := l.keys[naiveKey{s.Name, it.Key}]; st != nil && st.forgettable(now, s) &&
+		st.peek(now, s, it.Cost).ResetAfter != got.ResetAfter {
+		l.reset(s, it.Key)
+	}
+}
+
+// believe notes what p has answered from a share of which nothing is known: that it will say so
+// again is known all the same. a is its answer under this ID before, if any.
+func (l *shares) believe(p *process, it *cluster.Item, got limiter.Decision, a *answered) {
+	if (it.Op == cluster.OpTake || it.Op == cluster.OpReserve) && it.ID != (cluster.ID{}) {
+		l.add(a, it.ID, p, p.machine.world.now, []limiter.Decision{got}, got.Allowed)
+	}
 }
 
 // watches reports whether s decides without ever denying.

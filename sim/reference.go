@@ -94,31 +94,60 @@ func (r *reference) take(now limiter.Instant, it *asked, got limiter.Decision) (
 		r.loose = was
 		r.loosen(now, s)
 	}
-	loose, strict := &r.loose, r.strict
-	switch {
-	case it.op == cluster.OpReset:
-	case got.Allowed && !r.isVague(s) && !r.most(now, s).peek(now, s, it.cost).Allowed:
-		return generous, loose.peek(now, s, it.cost)
-	case !got.Allowed && !blind && strict.peek(now, s, min(everything, it.cost)+debt).Allowed:
-		return mean, strict.peek(now, s, it.cost)
+	if v, want = r.mayGrant(now, it, got, blind, debt); v != fine {
+		return v, want
 	}
 	if it.op == cluster.OpPeek { // it says what would be left
 		was := *r
 		defer func() { r.loose, r.strict = was.loose, was.strict }()
-		l, st := *loose, *strict
-		r.loose, r.strict = l, &st
+		st := *r.strict
+		r.strict = &st
 	}
 	r.commit(now, it, got.Allowed)
+	if v, want = r.mayLeave(now, s, got, blind, debt); v != fine {
+		return v, want
+	}
+	if it.op == cluster.OpTake && !r.isHeld() {
+		r.learn(now, s, got)
+	}
+	return fine, got
+}
+
+// mayGrant holds the yes or no of a decision against both references. blind says that charges may
+// count that nobody saw, debt is how much is owed.
+func (r *reference) mayGrant(now limiter.Instant, it *asked, got limiter.Decision, blind bool,
+	debt int64,
+) (v verdict, want limiter.Decision) {
+	s := it.account.spec
+	switch {
+	case it.op == cluster.OpReset:
+	case got.Allowed && !r.isVague(s) && !r.most(now, s).peek(now, s, it.cost).Allowed:
+		return generous, r.loose.peek(now, s, it.cost)
+	case !got.Allowed && !blind && r.strict.peek(now, s, min(everything, it.cost)+debt).Allowed:
+		return mean, r.strict.peek(now, s, it.cost)
+	}
+	return fine, got
+}
+
+// mayLeave holds what a decision says is left against both references, which have it behind them.
+func (r *reference) mayLeave(now limiter.Instant, s *limiter.Spec, got limiter.Decision, blind bool,
+	debt int64,
+) (v verdict, want limiter.Decision) {
 	switch most, least := r.most(now, s).peek(now, s, 0), r.strict.peek(now, s, 0); {
 	case got.Remaining > most.Remaining && !r.isVague(s):
 		return generous, most
 	case got.Remaining < least.Remaining-debt && !blind:
 		return mean, least
 	}
-	if it.op == cluster.OpTake && !r.isHeld() {
-		r.learn(now, s, got)
-	}
 	return fine, got
+}
+
+// strictest is the state that the strictest reference has: the only one, while there is one.
+func (r *reference) strictest() *naiveState {
+	if r.strict == nil {
+		return &r.loose
+	}
+	return r.strict
 }
 
 // fresh reports whether the state has come from elsewhere only just now. Copies that others have

@@ -251,15 +251,21 @@ func (j *judge) strike(p *process, last time.Duration) (at time.Duration, clean 
 		case f.at > j.world.now || f.kind == steps:
 		case f.kind == rolls:
 			return 0, false
-		case !struck && mine && f.at >= last && (f.kind == crashes || f.kind == freezes):
+		case !struck && mine && f.at >= last && stops(f.kind):
 			struck, at = true, f.at
-		case struck && mine && (f.kind == boots || f.kind == thaws):
+		case struck && mine && resumes(f.kind):
 		case struck || f.at > last-known:
 			return 0, false
 		}
 	}
 	return at, struck && j.world.plan.weather.loss == 0
 }
+
+// stops reports whether a fault makes a machine stop without a warning.
+func stops(k kind) bool { return k == crashes || k == freezes }
+
+// resumes reports whether a fault makes a machine go on that has stopped.
+func resumes(k kind) bool { return k == boots || k == thaws }
 
 // givenBack is how much of what was given back a copy that somebody else has kept may not know of
 // yet.

@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"time"
+
 	"penstock/cluster"
 	"penstock/limiter"
 )
@@ -48,27 +50,21 @@ func (j *judge) observeReplica(h *hearing, i int) bool {
 func (j *judge) decidesReplica(p *process, a *account, it *cluster.Item, d *cluster.Decision,
 	together bool,
 ) {
-	r, now, s := a.replica, p.now(), a.spec
+	r := a.replica
 	j.checked[marked]++
 	if bound := int64(len(p.stated.view.Members)-1) * a.limit.Capacity(); d.Bound != bound ||
 		d.Degraded {
 		j.fail(marked, "%s decides on %s under %s, which is replicated, and states a bound of %d "+
-			"where it is %d", p.machine.id, keyText(a.key), s.Name, d.Bound, bound)
+			"where it is %d", p.machine.id, keyText(a.key), a.spec.Name, d.Bound, bound)
 	}
 	got := d.Decision
 	got.Allowed = got.Allowed && !d.Shadow
-	if it.ID != (cluster.ID{}) && it.Op != cluster.OpPeek {
-		id := replicaID{p, it.ID}
-		if before, again := r.said[id]; again && before.got == got &&
-			j.world.now < before.at+memory+memory/1000 {
-			return
-		}
-		r.said[id] = heldAnswer{got, j.world.now}
+	if it.ID != (cluster.ID{}) && it.Op != cluster.OpPeek &&
+		r.repeats(replicaID{p, it.ID}, got, j.world.now) {
+		return
 	}
-	own := r.own[p]
-	if own == nil {
-		own = &naiveState{}
-		r.own[p] = own
+	if r.own[p] == nil {
+		r.own[p] = &naiveState{}
 	}
 	switch {
 	case it.Op == cluster.OpReset:
@@ -78,15 +74,33 @@ func (j *judge) decidesReplica(p *process, a *account, it *cluster.Item, d *clus
 	case it.Cost < 0:
 		r.credit += min(-max(it.Cost, -1<<40), 1<<40)
 	case it.Cost > 0:
-		j.checked[exact]++
-		if !r.reset && r.credit == 0 && !own.peek(now, s, it.Cost).Allowed {
-			j.fail(exact, "%s admits %d of %s under %s:\n  %s\nwhere what it has charged itself "+
-				"leaves no more than:\n  %s", p.machine.id, it.Cost, keyText(a.key), s.Name,
-				decisionText(got), decisionText(own.peek(now, s, 0)))
-		}
-		own.take(now, s, it.Cost)
-		r.all.report(j.world.machines[0].clock.at(j.world.now), s, it.Cost)
+		j.chargesReplica(p, a, it.Cost, got)
 	}
+}
+
+// chargesReplica checks that a process has room for what it admits beside what it has charged
+// itself, and charges it.
+func (j *judge) chargesReplica(p *process, a *account, cost int64, got limiter.Decision) {
+	r, now, s := a.replica, p.now(), a.spec
+	own := r.own[p]
+	j.checked[exact]++
+	if !r.reset && r.credit == 0 && !own.peek(now, s, cost).Allowed {
+		j.fail(exact, "%s admits %d of %s under %s:\n  %s\nwhere what it has charged itself "+
+			"leaves no more than:\n  %s", p.machine.id, cost, keyText(a.key), s.Name,
+			decisionText(got), decisionText(own.peek(now, s, 0)))
+	}
+	own.take(now, s, cost)
+	r.all.report(j.world.machines[0].clock.at(j.world.now), s, cost)
+}
+
+// repeats reports whether got is what was said under id a moment ago; else it is noted.
+func (r *replica) repeats(id replicaID, got limiter.Decision, now time.Duration) bool {
+	before, again := r.said[id]
+	if again && before.got == got && now < before.at+memory+memory/1000 {
+		return true
+	}
+	r.said[id] = heldAnswer{got, now}
+	return false
 }
 
 // heardReplica counts what a client hears of a replicated limit, or of a key that is not counted,
@@ -106,12 +120,16 @@ func (j *judge) heardReplica(h *hearing, i int, d *cluster.Decision, yes bool) {
 	}
 	j.tallies[a.spec.Name].count(it, d)
 	t.settled = true
-	if a.replica == nil || !yes || !d.Allowed || d.Shadow || it.Op != cluster.OpTake ||
-		it.Cost <= 0 || t.counted {
-		return
+	admits := yes && d.Allowed && !d.Shadow && it.Op == cluster.OpTake && it.Cost > 0
+	if a.replica != nil && admits && !t.counted {
+		t.counted = true
+		a.heard.admit(t.heard, it.Cost*a.supply.unit)
+		j.boundsReplica(a)
 	}
-	t.counted = true
-	a.heard.admit(t.heard, it.Cost*a.supply.unit)
+}
+
+// boundsReplica checks that all nodes have admitted no more than the bound that they state.
+func (j *judge) boundsReplica(a *account) {
 	boots := 0
 	for _, m := range j.world.machines {
 		boots += m.boots

@@ -62,26 +62,8 @@ func newCondition(machines []machinePlan) *condition {
 
 // strike says why f changes nothing, or makes the change.
 func (c *condition) strike(f fault) (why string) {
-	id, line := machineID(f.node), [2]int{f.node, f.peer}
-	switch {
-	case f.kind == crashes && c.down[f.node]:
-		return id + " is down already"
-	case (f.kind == boots || f.kind == joins) && !c.down[f.node]:
-		return id + " is up already"
-	case (f.kind == leaves || f.kind == restarts) && c.down[f.node]:
-		return id + " is down and cannot leave"
-	case f.kind == freezes && c.down[f.node]:
-		return id + " is down and cannot freeze"
-	case f.kind == freezes && c.frozen[f.node]:
-		return id + " is frozen already"
-	case f.kind == thaws && !c.frozen[f.node]:
-		return id + " is not frozen"
-	case (f.kind == cuts || f.kind == mends) && f.node == f.peer:
-		return id + " cannot be cut off from itself"
-	case f.kind == cuts && c.cut[line]:
-		return fmt.Sprintf("%s is cut off from %s already", id, machineID(f.peer))
-	case f.kind == mends && !c.cut[line]:
-		return fmt.Sprintf("%s is not cut off from %s", id, machineID(f.peer))
+	if why = cmp.Or(c.hinders(f), c.hindersCut(f)); why != "" {
+		return why
 	}
 	switch f.kind {
 	case crashes, leaves:
@@ -91,7 +73,53 @@ func (c *condition) strike(f fault) (why string) {
 	case freezes, thaws:
 		c.frozen[f.node] = f.kind == freezes
 	case cuts, mends:
-		c.cut[line] = f.kind == cuts
+		c.cut[[2]int{f.node, f.peer}] = f.kind == cuts
+	}
+	return ""
+}
+
+// hinders says why f changes nothing about its machine.
+func (c *condition) hinders(f fault) string {
+	id, down, frozen := machineID(f.node), c.down[f.node], c.frozen[f.node]
+	switch f.kind {
+	case crashes:
+		if down {
+			return id + " is down already"
+		}
+	case boots, joins:
+		if !down {
+			return id + " is up already"
+		}
+	case leaves, restarts:
+		if down {
+			return id + " is down and cannot leave"
+		}
+	case freezes:
+		if down {
+			return id + " is down and cannot freeze"
+		}
+		if frozen {
+			return id + " is frozen already"
+		}
+	case thaws:
+		if !frozen {
+			return id + " is not frozen"
+		}
+	}
+	return ""
+}
+
+// hindersCut says why f changes nothing about its line.
+func (c *condition) hindersCut(f fault) string {
+	id, isCut := machineID(f.node), c.cut[[2]int{f.node, f.peer}]
+	switch {
+	case f.kind != cuts && f.kind != mends:
+	case f.node == f.peer:
+		return id + " cannot be cut off from itself"
+	case f.kind == cuts && isCut:
+		return fmt.Sprintf("%s is cut off from %s already", id, machineID(f.peer))
+	case f.kind == mends && !isCut:
+		return fmt.Sprintf("%s is not cut off from %s", id, machineID(f.peer))
 	}
 	return ""
 }

@@ -46,6 +46,20 @@ func (d *draft) demand(n ast.Node) {
 	if d.page.Faults() > before {
 		return
 	}
+	d.agrees(n, &s, places)
+	if s.hold.ttl > 0 && s.retry.times > 0 {
+		d.page.Fault(places["retry"], "retry",
+			"and reserve exclude each other: a reservation that is refused is not tried again")
+	}
+	d.held(n, s.limits, s.hold.ttl > 0)
+	if s.name == "" && len(s.limits) > 0 {
+		s.name = s.limits[0]
+	}
+	d.plan.demands = append(d.plan.demands, s)
+}
+
+// agrees finds the first field of a demand that contradicts another one, or is missing.
+func (d *draft) agrees(n ast.Node, s *demand, places map[string]ast.Node) {
 	switch {
 	case len(s.limits) == 0:
 		d.page.Fault(n, "limit", "is missing")
@@ -64,15 +78,6 @@ func (d *draft) demand(n ast.Node) {
 	case s.wave.peak != 0 && s.wave.peak < s.rate:
 		d.page.Fault(n, "peak", "is less than rate; rate is the lowest")
 	}
-	if s.hold.ttl > 0 && s.retry.times > 0 {
-		d.page.Fault(places["retry"], "retry",
-			"and reserve exclude each other: a reservation that is refused is not tried again")
-	}
-	d.held(n, s.limits, s.hold.ttl > 0)
-	if s.name == "" && len(s.limits) > 0 {
-		s.name = s.limits[0]
-	}
-	d.plan.demands = append(d.plan.demands, s)
 }
 
 var demandFields = []field[demand]{

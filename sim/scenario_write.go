@@ -102,76 +102,58 @@ func (s *Scenario) writeMachines(b *strings.Builder) {
 	}
 }
 
-// limitText is a limit as policy reads it.
+// limitText is a limit as policy reads it: its algorithm, and all that is not as by default.
 func limitText(s *limiter.Spec) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "name: %s, algorithm: %s, limit: %d", quoted(s.Name), s.Algorithm, s.Limit)
+	writeWindow(&b, s)
+	for _, field := range []struct {
+		text string
+		set  bool
+	}{
+		{fmt.Sprintf("min_gap: %dms", s.MinGap.Milliseconds()), s.MinGap > 0},
+		{"count_rejected: true", s.CountRejected},
+		{"strict: true", s.Strict},
+		{"drain: true", s.Drain},
+		{"lenient: true", s.Lenient},
+		{"dry_run: true", s.DryRun},
+		{"on_error: allow", s.OnError == limiter.ErrorAllow},
+		{"on_error: deny", s.OnError == limiter.ErrorDeny},
+		{"on_partition: deny", s.OnPartition == limiter.PartitionDeny},
+		{"on_partition: open", s.OnPartition == limiter.PartitionOpen},
+		{"consistency: leased", s.Consistency == limiter.Leased},
+		{"consistency: replicated", s.Consistency == limiter.Replicated},
+		{fmt.Sprintf("max_debt: %d", s.MaxDebt), s.MaxDebt > 0},
+		{"unsettled: release", s.Unsettled == limiter.UnsettledRelease},
+		{"on_deny: shadow", s.OnDeny == limiter.DenyShadow},
+		{"parent: " + quoted(s.Parent), s.Parent != ""},
+	} {
+		if field.set {
+			b.WriteString(", " + field.text)
+		}
+	}
+	return b.String()
+}
+
+// writeWindow writes the window of a limit, and what its algorithm makes of it.
+func writeWindow(b *strings.Builder, s *limiter.Spec) {
 	if s.Calendar != 0 {
-		fmt.Fprintf(&b, ", per: %v, time_zone: %s", s.Calendar, cmp.Or(s.TimeZone, "UTC"))
+		fmt.Fprintf(b, ", per: %v, time_zone: %s", s.Calendar, cmp.Or(s.TimeZone, "UTC"))
 	} else {
-		fmt.Fprintf(&b, ", per: %dms", s.Per.Milliseconds())
+		fmt.Fprintf(b, ", per: %dms", s.Per.Milliseconds())
 	}
 	switch s.Algorithm {
 	case limiter.GCRA, limiter.LeakyBucket:
-		fmt.Fprintf(&b, ", burst: %d", s.Burst)
+		fmt.Fprintf(b, ", burst: %d", s.Burst)
 	case limiter.TokenBucket:
-		fmt.Fprintf(&b, ", refill: %d, anchor: %s", s.Refill, anchorNames[s.Anchor])
+		fmt.Fprintf(b, ", refill: %d, anchor: %s", s.Refill, anchorNames[s.Anchor])
 	case limiter.FixedWindow:
-		if s.Calendar != 0 {
-			break
+		if s.Calendar == 0 {
+			fmt.Fprintf(b, ", anchor: %s", anchorNames[s.Anchor])
 		}
-		fmt.Fprintf(&b, ", anchor: %s", anchorNames[s.Anchor])
 	case limiter.SlidingCounter, limiter.Concurrency:
-		fmt.Fprintf(&b, ", buckets: %d", s.Buckets)
+		fmt.Fprintf(b, ", buckets: %d", s.Buckets)
 	}
-	if s.MinGap > 0 {
-		fmt.Fprintf(&b, ", min_gap: %dms", s.MinGap.Milliseconds())
-	}
-	for _, flag := range []struct {
-		name string
-		set  bool
-	}{
-		{"count_rejected", s.CountRejected},
-		{"strict", s.Strict},
-		{"drain", s.Drain},
-		{"lenient", s.Lenient},
-		{"dry_run", s.DryRun},
-	} {
-		if flag.set {
-			fmt.Fprintf(&b, ", %s: true", flag.name)
-		}
-	}
-	switch s.OnError {
-	case limiter.ErrorAllow:
-		b.WriteString(", on_error: allow")
-	case limiter.ErrorDeny:
-		b.WriteString(", on_error: deny")
-	}
-	switch s.OnPartition {
-	case limiter.PartitionDeny:
-		b.WriteString(", on_partition: deny")
-	case limiter.PartitionOpen:
-		b.WriteString(", on_partition: open")
-	}
-	if s.Consistency == limiter.Leased {
-		b.WriteString(", consistency: leased")
-	}
-	if s.Consistency == limiter.Replicated {
-		b.WriteString(", consistency: replicated")
-	}
-	if s.MaxDebt > 0 {
-		fmt.Fprintf(&b, ", max_debt: %d", s.MaxDebt)
-	}
-	if s.Unsettled == limiter.UnsettledRelease {
-		b.WriteString(", unsettled: release")
-	}
-	if s.OnDeny == limiter.DenyShadow {
-		b.WriteString(", on_deny: shadow")
-	}
-	if s.Parent != "" {
-		fmt.Fprintf(&b, ", parent: %s", quoted(s.Parent))
-	}
-	return b.String()
 }
 
 var anchorNames = [...]string{limiter.Epoch: "epoch", limiter.FirstHit: "first_hit"}

@@ -209,87 +209,124 @@ func minimal[T any](list []T, fails func([]T) bool) []T {
 
 // plainer makes single things of a world as plain as they can be.
 func (s *shrinking) plainer(p plan) plan {
-	try := func(change func(q *plan)) {
-		q := p
-		q.machines, q.limits, q.script = slices.Clone(p.machines), slices.Clone(p.limits),
-			slices.Clone(p.script)
-		change(&q)
-		if s.breaks(&q) {
-			p = q
-		}
+	of := simplifier{s, p}
+	of.weather()
+	of.clocks()
+	of.limits()
+	of.requests()
+	of.machines()
+	return of.plan
+}
+
+// simplifier makes a world plainer, one change after the other.
+type simplifier struct {
+	shrinking *shrinking
+	plan      plan
+}
+
+// try keeps a change if the promise still breaks with it.
+func (of *simplifier) try(change func(q *plan)) {
+	q := of.plan
+	q.machines, q.limits, q.script = slices.Clone(q.machines), slices.Clone(q.limits),
+		slices.Clone(q.script)
+	change(&q)
+	if of.shrinking.breaks(&q) {
+		of.plan = q
 	}
+}
+
+// weather has messages arrive alike, and news at once.
+func (of *simplifier) weather() {
+	p := &of.plan
 	if p.weather.loss > 0 {
-		try(func(q *plan) { q.weather.loss = 0 })
+		of.try(func(q *plan) { q.weather.loss = 0 })
 	}
 	if p.weather.twice > 0 {
-		try(func(q *plan) { q.weather.twice = 0 })
+		of.try(func(q *plan) { q.weather.twice = 0 })
 	}
 	if p.weather.twice > 0 && p.weather.twice < 1 { // all of them, so that it does not matter which
-		try(func(q *plan) { q.weather.twice = 1 })
+		of.try(func(q *plan) { q.weather.twice = 1 })
 	}
 	if p.weather.mean > 0 || !p.weather.inOrder {
-		try(func(q *plan) { q.weather.mean, q.weather.inOrder = 0, true })
+		of.try(func(q *plan) { q.weather.mean, q.weather.inOrder = 0, true })
 	}
 	if len(p.distances) > 0 {
-		try(func(q *plan) { q.distances = nil })
+		of.try(func(q *plan) { q.distances = nil })
 	}
 	if p.gossip.spread > 0 {
-		try(func(q *plan) { q.gossip.spread = 0 })
+		of.try(func(q *plan) { q.gossip.spread = 0 })
 	}
-	for i, m := range p.machines {
-		if m.clock != p.machines[0].clock || m.clock.drift != 0 {
-			try(func(q *plan) { q.machines[i].clock = clock{start: q.machines[0].clock.start} })
+}
+
+// clocks has all clocks show the same.
+func (of *simplifier) clocks() {
+	for i, m := range of.plan.machines {
+		if m.clock != of.plan.machines[0].clock || m.clock.drift != 0 {
+			of.try(func(q *plan) { q.machines[i].clock = clock{start: q.machines[0].clock.start} })
 		}
 	}
-	for i := len(p.limits) - 1; i >= 0; i-- {
-		name := p.limits[i].Name
-		used := slices.ContainsFunc(p.script, func(a arrival) bool {
+}
+
+// limits leaves out those that no request names.
+func (of *simplifier) limits() {
+	for i := len(of.plan.limits) - 1; i >= 0; i-- {
+		name := of.plan.limits[i].Name
+		used := slices.ContainsFunc(of.plan.script, func(a arrival) bool {
 			return slices.ContainsFunc(a.items, func(it cluster.Item) bool {
 				return limitName(&it) == name
 			})
 		})
-		if !used && len(p.limits) > 1 {
-			try(func(q *plan) { q.limits = slices.Delete(q.limits, i, i+1) })
+		if !used && len(of.plan.limits) > 1 {
+			of.try(func(q *plan) { q.limits = slices.Delete(q.limits, i, i+1) })
 		}
 	}
-	for i := range p.script {
-		a := &p.script[i]
+}
+
+// requests leaves out items of requests, and nodes that they are brought to.
+func (of *simplifier) requests() {
+	for i := range of.plan.script {
+		a := &of.plan.script[i]
 		if len(a.items) > 1 {
 			items := minimal(a.items, func(items []cluster.Item) bool {
-				q := p
-				q.script = slices.Clone(p.script)
+				q := of.plan
+				q.script = slices.Clone(q.script)
 				q.script[i].items = items
-				return len(items) > 0 && s.breaks(&q)
+				return len(items) > 0 && of.shrinking.breaks(&q)
 			})
-			try(func(q *plan) { q.script[i].items = items })
+			of.try(func(q *plan) { q.script[i].items = items })
 		}
 		if len(a.calls) > 1 {
-			try(func(q *plan) { q.script[i].calls = a.calls[:len(a.calls)-1] })
+			of.try(func(q *plan) { q.script[i].calls = a.calls[:len(a.calls)-1] })
 		}
 	}
-	// The last machine can go if nothing names it; the keys of all others may then have other
-	// owners.
-	for last := len(p.machines) - 1; last > 0; last-- {
-		named := slices.ContainsFunc(p.faults, func(f fault) bool {
-			return f.node == last || f.peer == last
-		}) ||
-			slices.ContainsFunc(p.script, func(a arrival) bool {
-				return slices.ContainsFunc(a.calls, func(c calling) bool { return c.node == last })
-			})
-		before := len(p.machines)
-		if !named {
-			try(func(q *plan) {
-				q.machines = q.machines[:last]
-				q.distances = slices.DeleteFunc(slices.Clone(q.distances), func(d distance) bool {
-					return d.from >= last || d.to >= last
-				})
-			})
+}
+
+// machines leaves out the last machines, as long as nothing names them; the keys of all others may
+// then have other owners.
+func (of *simplifier) machines() {
+	for last := len(of.plan.machines) - 1; last > 0; last-- {
+		if of.plan.names(last) {
+			return
 		}
-		if len(p.machines) == before {
-			break
+		of.try(func(q *plan) {
+			q.machines = q.machines[:last]
+			q.distances = slices.DeleteFunc(slices.Clone(q.distances), func(d distance) bool {
+				return d.from >= last || d.to >= last
+			})
+		})
+		if len(of.plan.machines) > last { // it is needed
+			return
 		}
 	}
-	return p
+}
+
+// names reports whether a fault or a request of p names a machine.
+func (p *plan) names(machine int) bool {
+	return slices.ContainsFunc(p.faults, func(f fault) bool {
+		return f.node == machine || f.peer == machine
+	}) || slices.ContainsFunc(p.script, func(a arrival) bool {
+		return slices.ContainsFunc(a.calls, func(c calling) bool { return c.node == machine })
+	})
 }
 
 // scenario is p as if somebody had written it down.

@@ -264,44 +264,64 @@ func (w *world) strike(f fault) {
 	if !graceful(f.kind) || f.kind == joins {
 		w.judge.struck(f)
 	}
-	if (f.kind == crashes || f.kind == freezes) && m.process != nil {
+	if stops(f.kind) && m.process != nil {
 		w.judge.dies(m.process)
 	}
 	w.trace.add(happening{at: w.now, kind: f.kind, node: m, peer: peer})
+	switch f.kind {
+	case crashes, boots, joins, leaves, restarts, rolls:
+		w.strikeMember(f.kind, m)
+	case freezes, thaws:
+		w.strikeFrozen(f.kind, m)
+	case cuts:
+		if m != peer {
+			w.faults.Cuts++
+			w.cutOff(m, peer)
+			w.doubt()
+		}
+	case mends:
+		w.mend(m, peer)
+	case steps:
+		w.faults.Steps++
+		m.clock.start = m.clock.start.Add(f.by)
+	}
+}
+
+// strikeMember has a process start or end, or all of them one after the other.
+func (w *world) strikeMember(k kind, m *machine) {
+	up := m.process != nil
+	mayLeave := up && !m.process.leaving && w.othersStay(m)
 	switch {
-	case f.kind == crashes && m.process != nil:
+	case k == crashes && up:
 		w.faults.Crashes++
 		m.crash()
 		w.doubt()
-	case f.kind == boots && m.process == nil:
+	case k == boots && !up:
 		m.start()
-	case f.kind == freezes && m.process != nil && !m.frozen:
+	case k == joins && !up:
+		w.faults.Joins++
+		m.start()
+	case k == leaves && mayLeave:
+		w.faults.Leaves++
+		m.leave()
+	case k == restarts && mayLeave:
+		w.faults.Restarts++
+		m.restart()
+	case k == rolls:
+		w.faults.Rolls++
+		w.roll(0)
+	}
+}
+
+// strikeFrozen has a machine freeze or thaw.
+func (w *world) strikeFrozen(k kind, m *machine) {
+	switch {
+	case k == freezes && m.process != nil && !m.frozen:
 		w.faults.Freezes++
 		m.freeze()
 		w.doubt()
-	case f.kind == thaws && m.frozen:
+	case k == thaws && m.frozen:
 		m.thaw()
-	case f.kind == cuts && m != peer:
-		w.faults.Cuts++
-		w.cutOff(m, peer)
-		w.doubt()
-	case f.kind == joins && m.process == nil:
-		w.faults.Joins++
-		m.start()
-	case f.kind == leaves && m.process != nil && !m.process.leaving && w.othersStay(m):
-		w.faults.Leaves++
-		m.leave()
-	case f.kind == restarts && m.process != nil && !m.process.leaving && w.othersStay(m):
-		w.faults.Restarts++
-		m.restart()
-	case f.kind == rolls:
-		w.faults.Rolls++
-		w.roll(0)
-	case f.kind == steps:
-		w.faults.Steps++
-		m.clock.start = m.clock.start.Add(f.by)
-	case f.kind == mends:
-		w.mend(m, peer)
 	}
 }
 

@@ -106,11 +106,12 @@ func TestPutLimit(t *testing.T) {
 		return r.StatusCode, text
 	}
 	const window = `{"name":"new","algorithm":"fixed_window","anchor":"first_hit","per":"1h"`
-	if code, text := put(window + `,"limit":3}`); code != 200 || strings.Contains(text, "replaced") {
+	code, text := put(window + `,"limit":3}`)
+	if code != 200 || strings.Contains(text, "replaced") {
 		t.Fatal(code, text)
 	}
 	rpctest.Page(h, "GET", "/v1/check?limit=new&key=k&cost=3", "")
-	code, text := put(window + `,"limit":5}`)
+	code, text = put(window + `,"limit":5}`)
 	if code != 200 || !strings.Contains(text, `"replaced":true`) {
 		t.Fatal(code, text)
 	}
