@@ -33,9 +33,7 @@ type agreement struct {
 
 	stopPoll func() // guarded by partitions.mu
 
-	params ownership.Params
-	trust  Trust
-	zone   string // of this node; empty: none
+	foundation
 
 	// guards below; neither partitions.mu nor a lock of the table is taken while it is held
 	mu     sync.Mutex
@@ -44,16 +42,28 @@ type agreement struct {
 	lives  uint64               // boots that this process has had before
 	secret Secret               // of the cluster, or of the one that this node may found
 	polled limiter.Instant
+	begun  limiter.Instant // when this boot became a member
+	asked  bool            // … and whether it has been asked to step down
+	lineage
+
+	suspended SuspendedClock // nil: the clock sees every stop
+}
+
+// foundation is what a cluster is founded with, by this node or by others.
+type foundation struct {
+	params ownership.Params
+	trust  Trust
+	zone   string // of this node; empty: none
+}
+
+// lineage is what is known of other boots by their lines to this node.
+type lineage struct {
 	// the last stream that a process has opened to this node, while it is open: by boot, which of
 	// all streams it is
 	lines   map[uint64]uint64
 	streams uint64
-	begun   limiter.Instant // when this boot became a member
-	asked   bool            // … and whether it has been asked to step down
 	seats   map[ownership.Boot]seat
 	ended   map[ownership.Boot]bool // lines
-
-	suspended SuspendedClock // nil: the clock sees every stop
 }
 
 // followers go by the configuration that is agreed.

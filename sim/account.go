@@ -37,7 +37,12 @@ type account struct {
 	spare  window // admitted from the shares of others while the owner was away
 	backs  []givenBack
 
-	told   map[*process][]toldDenial
+	told map[*process][]toldDenial
+	refunding
+}
+
+// refunding is what clients are about to give back to a key.
+type refunding struct {
 	giving int           // visits that may give something back and are not answered
 	gaveBy time.Duration // until when what others have been answered for may still be given back
 }

@@ -38,28 +38,38 @@ type process struct {
 	wire    Wire                   // nil: messages are copied, and not written
 	clock   func() limiter.Instant // the node's: the machine's, unless a test plants a fault
 	// what a test has its node believe of calls that are over; nil: what is so
-	hears    func([]cluster.Call)
-	waiting  []*task    // in the middle of a call
-	visits   []*request // of clients that have not heard yet
-	shares   *shares    // what it has admitted without owners, kept by the judge
-	right    *right     // to decide, likewise
-	fading   []fading   // when what it charged may be forgotten, likewise
+	hears   func([]cluster.Call)
+	waiting []*task    // in the middle of a call
+	visits  []*request // of clients that have not heard yet
+	judged
 	received map[limiter.Spec]*limiter.Limit
 	latest   map[*limiter.Limit]*limiter.Limit // some of received, by what came
-	stated   statement                         // what the node has said of itself last
-	counters []counter                         // that it has in the end
-	decided  bool                              // it had the right to when its timers were stopped
 	dead     bool
-	departed bool          // dead, and has left nothing behind
+	departed bool // dead, and has left nothing behind
+	membership
+	began    time.Duration
+	restored *file  // what it was started from
+	saved    uint64 // Changes of the node, when it wrote its file last
+	time     clock  // the machine's when it booted: setting that later changes nothing here
+}
+
+// judged is what the judge keeps of a process.
+type judged struct {
+	shares   *shares   // what it has admitted without owners
+	right    *right    // to decide
+	fading   []fading  // when what it charged may be forgotten
+	stated   statement // what the node has said of itself last
+	counters []counter // that it has in the end
+	decided  bool      // it had the right to when its timers were stopped
+}
+
+// membership is what gossip has told a process, and what others are told of it.
+type membership struct {
 	leaving  bool          // it says goodbye
 	closed   bool          // to clients
 	known    []fact        // of every machine
 	watching map[int]bool  // machines that do not answer
 	told     cluster.State // what it has last said of itself
-	began    time.Duration
-	restored *file  // what it was started from
-	saved    uint64 // Changes of the node, when it wrote its file last
-	time     clock  // the machine's when it booted: setting that later changes nothing here
 }
 
 // door is how the world speaks to a node. It is the node itself, unless a test plants a fault in
@@ -86,7 +96,7 @@ func (m *machine) boot() {
 	m.crashed = false
 	p := &process{
 		machine: m, boot: m.world.plan.boot(m.index, m.boots),
-		time: m.clock, shares: newShares(), received: make(map[limiter.Spec]*limiter.Limit),
+		time: m.clock, judged: judged{shares: newShares()}, received: make(map[limiter.Spec]*limiter.Limit),
 		latest: make(map[*limiter.Limit]*limiter.Limit),
 	}
 	p.clock = p.now

@@ -140,8 +140,9 @@ func (v *benchVerb) checkTargets() error {
 func selfSettings(i int, first *running) (settings, error) {
 	const free = "127.0.0.1:0"
 	s := settings{
-		TrustRefused: true, Name: fmt.Sprintf("node-%d", i+1), Gossip: free, Peer: free,
-		GRPC: free, HTTP: "off",
+		Name:        fmt.Sprintf("node-%d", i+1),
+		memberFlags: memberFlags{TrustRefused: true},
+		doorFlags:   doorFlags{Gossip: free, Peer: free, GRPC: free, HTTP: "off"},
 	}
 	if first != nil {
 		s.Join = []string{first.gossip.Addr()}

@@ -15,27 +15,32 @@ import (
 
 // benchReport is the result of a run.
 type benchReport struct {
-	Targets   []string    `json:"targets"`
-	Limit     string      `json:"limit"`
-	Seconds   float64     `json:"seconds"`
-	Workers   int         `json:"workers"`
-	Batch     int         `json:"batch"`
-	Keys      int         `json:"keys"`
-	Dist      string      `json:"dist"`
-	Wanted    float64     `json:"requests_per_second_wanted"` // 0: as fast as possible
-	Requests  int64       `json:"requests"`
-	PerSecond float64     `json:"requests_per_second"`
-	Checks    int64       `json:"checks"`
-	ChecksPS  float64     `json:"checks_per_second"`
-	Allowed   int64       `json:"allowed"`
-	Denied    int64       `json:"denied"`
-	Degraded  int64       `json:"degraded"`
-	Failed    int64       `json:"errors"`
-	Unsent    int64       `json:"requests_unsent"`
-	FirstErr  string      `json:"first_error,omitempty"`
-	Latency   percentiles `json:"latency_us"`
-	Lag       percentiles `json:"send_lag_us"`
-	Verdict   *verdict    `json:"admitted,omitempty"` // nil: not judged
+	Targets   []string `json:"targets"`
+	Limit     string   `json:"limit"`
+	Seconds   float64  `json:"seconds"`
+	Workers   int      `json:"workers"`
+	Batch     int      `json:"batch"`
+	Keys      int      `json:"keys"`
+	Dist      string   `json:"dist"`
+	Wanted    float64  `json:"requests_per_second_wanted"` // 0: as fast as possible
+	Requests  int64    `json:"requests"`
+	PerSecond float64  `json:"requests_per_second"`
+	Checks    int64    `json:"checks"`
+	ChecksPS  float64  `json:"checks_per_second"`
+	benchCounts
+	Unsent   int64       `json:"requests_unsent"`
+	FirstErr string      `json:"first_error,omitempty"`
+	Latency  percentiles `json:"latency_us"`
+	Lag      percentiles `json:"send_lag_us"`
+	Verdict  *verdict    `json:"admitted,omitempty"` // nil: not judged
+}
+
+// benchCounts are the checks by their answers.
+type benchCounts struct {
+	Allowed  int64 `json:"allowed"`
+	Denied   int64 `json:"denied"`
+	Degraded int64 `json:"degraded"`
+	Failed   int64 `json:"errors"`
 }
 
 // percentiles are µs.
@@ -57,9 +62,11 @@ func (v *benchVerb) report(t *target, c *tally, m measured) *benchReport {
 	b := &benchReport{
 		Targets: v.Addr, Limit: t.rule, Seconds: round(seconds), Workers: v.Workers, Batch: v.Batch,
 		Keys: v.Keys, Dist: v.Dist,
-		Wanted: v.Rate, Requests: c.requests.Load(), Allowed: c.allowed.Load(),
-		Denied:   c.denied.Load(),
-		Degraded: c.degraded.Load(), Failed: c.failed.Load(), Unsent: m.unsent,
+		Wanted: v.Rate, Requests: c.requests.Load(), Unsent: m.unsent,
+		benchCounts: benchCounts{
+			Allowed: c.allowed.Load(), Denied: c.denied.Load(), Degraded: c.degraded.Load(),
+			Failed: c.failed.Load(),
+		},
 		Latency: percentilesOf(m.latency), Lag: percentilesOf(m.lag),
 	}
 	b.PerSecond = round(float64(b.Requests) / seconds)

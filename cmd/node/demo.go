@@ -130,9 +130,12 @@ func demoSettings(i int, first *running) (s settings, err error) {
 		return net.JoinHostPort("127.0.0.1", strconv.Itoa(base+i*demoPortStep))
 	}
 	s = settings{
-		TrustRefused: true,
-		Name:         fmt.Sprintf("node-%d", i+1), Gossip: port(7946), Peer: port(7947),
-		GRPC: port(7948), HTTP: port(7949), Redis: port(7950),
+		Name:        fmt.Sprintf("node-%d", i+1),
+		memberFlags: memberFlags{TrustRefused: true},
+		doorFlags: doorFlags{
+			Gossip: port(7946), Peer: port(7947), GRPC: port(7948), HTTP: port(7949),
+			Redis: port(7950),
+		},
 	}
 	if first != nil {
 		s.Join = []string{first.gossip.Addr()}

@@ -24,25 +24,52 @@ type settings struct {
 	Join      []string `placeholder:"SEED" help:"Nodes to find the cluster by, with commas: host:port, dns+name:port or dnssrv+name. Retried for ever. Give all nodes the same list. Without it a node starts a cluster of its own."`
 	Advertise string   `placeholder:"HOST" help:"Host or address that other nodes dial. Default: that of --gossip and --peer."`
 
+	memberFlags
+	doorFlags
+	limitFlags
+	securityFlags
+
+	LogLevel string `default:"info" enum:"debug,info,warn,error" help:"debug, info, warn or error."`
+	logFormat
+	tracing
+
+	// What no flag gives: demo, bench and tests use it.
+	named  cluster.Limits // in force if Limits is empty
+	ruled  *rules.Set     // likewise
+	timing gossip.Timing
+	nodes  int // of this process, which share its file descriptors; 0 is 1
+}
+
+// memberFlags say how this node and others make a cluster.
+type memberFlags struct {
 	Expect       int           `placeholder:"N" help:"How many members found a new cluster together: a majority of them has to be there. Needed where --join has names of all nodes. Default: as many as --join leads to, and this one."`
 	Failover     time.Duration `default:"1s" help:"How long a silent owner is waited for, 300ms to 1m. What the first members say holds for the whole cluster. Below 1s up to 200 members, on machines that do not throttle."`
 	Copies       *int          `default:"1" placeholder:"N" help:"How many heirs keep a copy of each partition, 0 to 2: so many nodes can die at once besides its owner, and no counter is lost. What the first members say holds for the whole cluster."`
 	Zone         *string       `placeholder:"NAME" help:"Where this node is: a rack, or a zone of a cloud. Copies are kept in another zone where there is one."`
 	TrustRefused bool          `default:"true" negatable:"" help:"A refused connection means that the process is gone, and its heirs go on at once. With =false its right to decide is waited for: for networks in which something else refuses."`
+}
 
+// doorFlags say where this node listens.
+type doorFlags struct {
 	Gossip string `group:"doors" default:"127.0.0.1:7946" help:"Membership, TCP and UDP."`
 	Peer   string `group:"doors" default:"127.0.0.1:7947" help:"Node to node, gRPC."`
 	GRPC   string `group:"doors" name:"grpc" default:"127.0.0.1:7948" help:"Clients, gRPC; unix:///path too."`
 	HTTP   string `group:"doors" name:"http" default:"127.0.0.1:7949" help:"Clients, HTTP and JSON; unix:///path too."`
 	Admin  string `group:"doors" placeholder:"HOST:PORT" help:"Metrics, pprof, reset, status and the gRPC service Admin on a listener of their own, and nowhere else; off: nowhere. Default: on --http, and Admin on --grpc."`
 	Redis  string `group:"doors" default:"127.0.0.1:7950" help:"Clients, Redis protocol; unix:///path too."`
+}
 
+// limitFlags say what is limited, and where counters are kept.
+type limitFlags struct {
 	Limits      string `group:"limits" type:"path" placeholder:"PATH" help:"YAML file, or directory of them, with the named limits. Watched; SIGHUP reads it again."`
 	Inline      string `group:"limits" default:"allow" enum:"allow,deny" help:"Limits that requests bring along: allow or deny. Of one client, and in all, there is a bound; they take no room from limits of files."`
 	Memory      size   `group:"limits" default:"256MiB" help:"Budget of the table of counters, in B, KiB, MiB or GiB."`
 	EnvoyConfig string `group:"limits" type:"path" placeholder:"DIR" help:"Files of envoyproxy/ratelimit, YAML, served to Envoys as they are. Watched; SIGHUP reads them again."`
 	DataDir     string `group:"limits" type:"path" placeholder:"DIR" help:"Keep the counters in a file there as well, so that they survive a restart of every node. For this node alone."`
+}
 
+// securityFlags say which clients and nodes this node trusts.
+type securityFlags struct {
 	TLSCert       string `group:"security" name:"tls-cert" type:"path" placeholder:"FILE" help:"Certificate of --grpc, --http, --redis and --admin (PEM). Read again when it changes."`
 	TLSKey        string `group:"security" name:"tls-key" type:"path" placeholder:"FILE" help:"Private key of --tls-cert."`
 	TLSCA         string `group:"security" name:"tls-ca" type:"path" placeholder:"FILE" help:"Clients must show a certificate of this authority."`
@@ -55,16 +82,6 @@ type settings struct {
 	TrustedProxy []netip.Prefix `group:"security" sep:"," placeholder:"CIDR" help:"Networks of proxies: their X-Forwarded-For names the client in the key {ip}. With commas. Default: none."`
 	HTTPHost     []string       `group:"security" name:"http-host" sep:"," placeholder:"NAME" help:"Further names that requests to --http and --admin may have in Host, with commas; * is any. Addresses, localhost, --name and --advertise always may, and with a token or TLS all names."`
 	Insecure     bool           `group:"security" help:"Listen off loopback although the flags above do not protect it."`
-
-	LogLevel string `default:"info" enum:"debug,info,warn,error" help:"debug, info, warn or error."`
-	logFormat
-	tracing
-
-	// What no flag gives: demo, bench and tests use it.
-	named  cluster.Limits // in force if Limits is empty
-	ruled  *rules.Set     // likewise
-	timing gossip.Timing
-	nodes  int // of this process, which share its file descriptors; 0 is 1
 }
 
 // gossipGuard keeps strangers out of gossip.

@@ -31,8 +31,11 @@ func TestSize(t *testing.T) {
 // valid are settings that check accepts.
 func valid() settings {
 	return settings{
-		Name: "n", Cluster: "c", Role: "member", Redis: "127.0.0.1:5",
-		Gossip: "127.0.0.1:1", Peer: "127.0.0.1:2", GRPC: "127.0.0.1:3", HTTP: "127.0.0.1:4",
+		Name: "n", Cluster: "c", Role: "member",
+		doorFlags: doorFlags{
+			Gossip: "127.0.0.1:1", Peer: "127.0.0.1:2", GRPC: "127.0.0.1:3", HTTP: "127.0.0.1:4",
+			Redis: "127.0.0.1:5",
+		},
 	}
 }
 
