@@ -6,7 +6,9 @@ import "penstock/limiter"
 // locks at once. Limits of one key always have (limiter.Hash), so "10 a minute and 1000 a day for
 // alice" is one round trip on any cluster. Keys of several owners are set aside at all of them
 // first (multi_owner_take.go; reservations: multi_owner.go).
-func (n *Node) checkAtomic(now limiter.Instant, view *route, r *batch, out []Decision) error {
+func (mo *multiOwner) checkAtomic(
+	now limiter.Instant, view *route, r *batch, out []Decision,
+) error {
 	owner, spread := view.Owner(r.items[0].hash), false
 	for i := range r.items {
 		it := &r.items[i]
@@ -18,21 +20,21 @@ func (n *Node) checkAtomic(now limiter.Instant, view *route, r *batch, out []Dec
 	}
 	switch {
 	case spread && r.items[0].Op == OpReserve:
-		n.multiOwner.reserveAll(now, view, r, out)
+		mo.reserveAll(now, view, r, out)
 		unite(r.items, out)
 		return nil
 	case spread:
 		r.multiOwner = true
-		return n.multiOwner.takeAll(now, view, r, out)
+		return mo.takeAll(now, view, r, out)
 	}
-	if n.holder.decideAllHere(now, r.items, out) {
+	if mo.holder.decideAllHere(now, r.items, out) {
 		return nil
 	}
 	away := make([]int, len(r.items))
 	for i := range away {
 		away[i] = i
 	}
-	n.forwarder.forward(now, view, r, away, out)
+	mo.forwarder.forward(now, view, r, away, out)
 	unite(r.items, out)
 	return nil
 }

@@ -151,7 +151,7 @@ func (n *Node) Check(r *Request, out []Decision) error {
 		return checkTrees(n, now, b.deadline, b.trace, trees, out)
 	}
 	if b.atomic && len(b.items) > 1 {
-		if err := n.checkAtomic(now, view, &b, out); err != nil {
+		if err := n.multiOwner.checkAtomic(now, view, &b, out); err != nil {
 			n.stats.Refused.Add(1)
 			return err
 		}
@@ -352,7 +352,7 @@ func (n *Node) conclude(now limiter.Instant, r *batch, out []Decision) {
 		}
 		if d.Degraded {
 			degraded++
-			n.stats.tallyOf(it).add(reasonCell+int(n.reasonOf(now, it, d)), 1)
+			n.stats.tallyOf(it).add(reasonCell+int(n.parts.reasonOf(now, it, d)), 1)
 		}
 	}
 	run.flush()

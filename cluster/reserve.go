@@ -12,7 +12,7 @@ import (
 // the same ID, so a settlement finds its hold wherever that has gone.
 
 // admitHold checks what the i-th item asks about a hold, and gives a reservation its id.
-func (n *Node) admitHold(i int, it *flight) error {
+func (s *self) admitHold(i int, it *flight) error {
 	if it.Hold == nil {
 		return inputErrorf(i, "hold", "is missing")
 	}
@@ -27,7 +27,7 @@ func (n *Node) admitHold(i int, it *flight) error {
 	terms.ID.Origin &^= nodeOrigin
 	it.Hold = &terms
 	if (it.Op == OpReserve || it.Op == OpLease) && it.ID == (ID{}) {
-		it.ID = ID{Origin: n.boot &^ nodeOrigin, Sequence: n.sequence.Add(1)}
+		it.ID = ID{Origin: s.boot &^ nodeOrigin, Sequence: s.sequence.Add(1)}
 	}
 	err := it.checkHold()
 	var spec *limiter.SpecError

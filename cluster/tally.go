@@ -219,17 +219,17 @@ func (s *Stats) tallyOf(it *flight) *tally {
 }
 
 // reasonOf says why d is degraded.
-func (n *Node) reasonOf(now limiter.Instant, it *flight, d *Decision) Reason {
+func (ps *partitions) reasonOf(now limiter.Instant, it *flight, d *Decision) Reason {
 	switch {
-	case d.Source == SourceFallback && n.right.minority.Load():
+	case d.Source == SourceFallback && ps.right.minority.Load():
 		return ReasonPartition
 	case d.Source == SourceFallback:
 		return ReasonUnreachable
 	case d.Source != SourceOwner:
 		return ReasonOwner
-	case n.right.marked.Load():
+	case ps.right.marked.Load():
 		return ReasonContested
-	case n.parts.forgetful(now, it):
+	case ps.forgetful(now, it):
 		return ReasonForgotten
 	}
 	return ReasonUnreplicated

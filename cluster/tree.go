@@ -255,7 +255,7 @@ func checkTrees(
 		all := make([]Decision, len(run.items))
 		if !run.atomic {
 			n.forwarder.checkEach(now, view, &levels, all)
-		} else if err := n.checkAtomic(now, view, &levels, all); err != nil {
+		} else if err := n.multiOwner.checkAtomic(now, view, &levels, all); err != nil {
 			n.stats.Refused.Add(1) // growRuns has let through what only a first run can have
 			return err
 		}

@@ -12,30 +12,14 @@ import (
 
 // Summary is what became of many seeds.
 type Summary struct {
-	Seeds   int    `json:"seeds"`   // run, the kept ones included
-	Kept    int    `json:"kept"`    // of them, run first because they failed once
-	From    uint64 `json:"from"`    // the first of the others
-	Holding int    `json:"holding"` // of all, with worlds of holds, from HoldSeeds on
-	OnDisk  int    `json:"on_disk"` // of all, with worlds of disks, from DiskSeeds on
-	Dated   int    `json:"dated"`   // of all, with worlds of calendars, from CalendarSeeds on
-	// of all, with other copies than one, or zones, from CopySeeds on
-	Copied   int       `json:"copied"`
-	Treed    int       `json:"treed"` // of all, with limits in trees, from TreeSeeds on
-	Total    int       `json:"-"`     // that are to be run
-	Held     int       `json:"held"`
+	SeedCounts
 	Failed   []uint64  `json:"failed"`
 	Failures []*Report `json:"failures"` // of the first few that failed
 	Smallest *Smallest `json:"smallest"` // the first that failed, made smaller; null if none did
 
-	Skies     map[string]int `json:"skies"`
-	Decisions int            `json:"decisions"` // items that clients heard about
-	Admitted  int            `json:"admitted"`
-	Denied    int            `json:"denied"`
-	Degraded  int            `json:"degraded"`
-	// denied by nodes that remember what the owner has said
-	Remembered        int `json:"remembered"`
-	agents, distances int
-	cutOff, calendars int
+	Skies map[string]int `json:"skies"`
+	AnswerCounts
+	seldom
 
 	Messages  MessageReport     `json:"messages"`
 	Faults    FaultReport       `json:"faults"`
@@ -50,6 +34,37 @@ type Summary struct {
 	Beyond   []string    `json:"beyond"`
 	Injected []Injection `json:"injected"` // what went otherwise than smoothly, by kind
 	Missing  []string    `json:"missing"`  // kinds that never did, though there were seeds enough
+}
+
+// SeedCounts are the seeds that were run, by the kinds of their worlds.
+type SeedCounts struct {
+	Seeds   int    `json:"seeds"`   // run, the kept ones included
+	Kept    int    `json:"kept"`    // of them, run first because they failed once
+	From    uint64 `json:"from"`    // the first of the others
+	Holding int    `json:"holding"` // of all, with worlds of holds, from HoldSeeds on
+	OnDisk  int    `json:"on_disk"` // of all, with worlds of disks, from DiskSeeds on
+	Dated   int    `json:"dated"`   // of all, with worlds of calendars, from CalendarSeeds on
+	// of all, with other copies than one, or zones, from CopySeeds on
+	Copied int `json:"copied"`
+	Treed  int `json:"treed"` // of all, with limits in trees, from TreeSeeds on
+	Total  int `json:"-"`     // that are to be run
+	Held   int `json:"held"`
+}
+
+// AnswerCounts are items that clients heard about.
+type AnswerCounts struct {
+	Decisions int `json:"decisions"` // items that clients heard about
+	Admitted  int `json:"admitted"`
+	Denied    int `json:"denied"`
+	Degraded  int `json:"degraded"`
+	// denied by nodes that remember what the owner has said
+	Remembered int `json:"remembered"`
+}
+
+// seldom counts what only some worlds have.
+type seldom struct {
+	agents, distances int
+	cutOff, calendars int
 }
 
 // Injection is how often something happened to the worlds of a Summary.
@@ -101,7 +116,8 @@ func Check(from uint64, n, workers int, progress func(*Summary)) *Summary {
 // checkAfter is Check with these seeds before all others.
 func checkAfter(keptSeeds []uint64, from uint64, n, workers int, progress func(*Summary)) *Summary {
 	s := &Summary{
-		Kept: len(keptSeeds), From: from, Failed: []uint64{}, Failures: []*Report{},
+		SeedCounts: SeedCounts{Kept: len(keptSeeds), From: from},
+		Failed:     []uint64{}, Failures: []*Report{},
 		Skies: make(map[string]int), Checks: make(map[string]uint64),
 	}
 	if from < HoldSeeds {
