@@ -19,25 +19,29 @@ import (
 )
 
 // attack is one kind of hostile client. loose attacks until ctx ends, and returns how many times.
+// The client that behaves asks at door, which is the one that is attacked where that has clients.
 type attack struct {
-	name, what string
-	loose      func(ctx context.Context, v *victim) int64
+	name, what, door string
+	loose            func(ctx context.Context, v *victim) int64
 }
 
 var attacks = []attack{
 	{
 		"slow-http",
 		"2000 connections, a byte of a header each second",
+		"http",
 		drip(2000, func(v *victim) string { return v.http }, "GET /v1/check HTTP/1.1\r\nX: "),
 	},
 	{
 		"slow-redis",
 		"2000 connections, a byte of a command each second",
+		"redis",
 		drip(2000, func(v *victim) string { return v.redis }, "*5\r\n$11\r\n"),
 	},
 	{
 		"slow-grpc",
 		"2000 connections, a byte of a frame each second",
+		"grpc",
 		drip(
 			2000,
 			func(v *victim) string { return v.grpc },
@@ -47,28 +51,34 @@ var attacks = []attack{
 	{
 		"slow-peer",
 		"500 connections to the peer door, a byte of a frame each second",
+		"http",
 		drip(500, func(v *victim) string { return v.peer }, http2.ClientPreface+"\x00\x40\x00\x01"),
 	},
 	{
 		"half-requests",
 		"50 connections with 900 calls each; half of each message comes",
+		"grpc",
 		each(50, halfRequests),
 	},
 	{
 		"rapid-reset",
 		"20 connections that open and reset calls",
+		"grpc",
 		each(20, func(ctx context.Context, v *victim) int { return resets(ctx, v.grpc) }),
 	},
-	{"continuation", "20 connections with headers without end", each(20, continuation)},
-	{"compression-bomb", "messages of 2 KiB that say they unpack to 2 MiB", each(20, bomb)},
-	{"endless-resp", "lengths and lines without end", each(20, endlessRESP)},
-	{"unread-pipelines", "200 connections that send commands and read nothing", each(200, unread)},
-	{"churn", "connections that are opened and closed", each(50, churn)},
-	{"greedy", "400 connections that send commands without a pause", each(400, greedy)},
-	{"guessed-holds", "settlements of drawn holds", each(50, guess)},
-	{"forged-gossip", "drawn packets and lengths at their extremes", each(10, gossip)},
-	{"forged-frames", "drawn frames at the peer door", each(20, frames)},
-	{"new-keys", "drawn keys, in pipelines of 100", each(20, newKeys)},
+	{"continuation", "20 connections with headers without end", "grpc", each(20, continuation)},
+	{"compression-bomb", "messages of 2 KiB that say they unpack to 2 MiB", "grpc", each(20, bomb)},
+	{"endless-resp", "lengths and lines without end", "redis", each(20, endlessRESP)},
+	{
+		"unread-pipelines", "200 connections that send commands and read nothing", "redis",
+		each(200, unread),
+	},
+	{"churn", "connections that are opened and closed", "http", each(50, churn)},
+	{"greedy", "400 connections that send commands without a pause", "redis", each(400, greedy)},
+	{"guessed-holds", "settlements of drawn holds", "http", each(50, guess)},
+	{"forged-gossip", "drawn packets and lengths at their extremes", "http", each(10, gossip)},
+	{"forged-frames", "drawn frames at the peer door", "http", each(20, frames)},
+	{"new-keys", "drawn keys, in pipelines of 100", "redis", each(20, newKeys)},
 }
 
 // each has n goroutines attack again and again. once reports how often it has.

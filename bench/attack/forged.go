@@ -28,37 +28,55 @@ var forged = []attack{
 	{
 		"forged-messages",
 		"nodes with drawn names and boots send messages with every field at its extremes",
+		"http",
 		each(20, asNode(extremes)),
 	},
 	{
 		"claims",
 		"nodes that nobody admitted claim all partitions, again and again",
+		"http",
 		each(20, asNode(claims)),
 	},
 	{
 		"relays",
 		"nodes that nobody admitted send a thousand items at once to be relayed",
+		"http",
 		each(20, asNode(relays)),
 	},
-	{"forged-members", "drawn records of members, with the gossip key", each(4, forgedMember)},
+	{
+		"forged-members", "drawn records of members, with the gossip key", "http",
+		each(4, forgedMember),
+	},
 	{
 		"slow-gossip",
 		"500 connections to the gossip port, a byte each second",
+		"http",
 		drip(500, func(v *victim) string { return v.gossip }, "\xf4\x08penstock"),
 	},
-	{"half-bodies", "200 HTTP requests of which half of the body comes", each(200, halfBody)},
+	{
+		"half-bodies", "200 HTTP requests of which half of the body comes", "http",
+		each(200, halfBody),
+	},
 	{
 		"unread-http",
 		"200 connections that send HTTP requests and read nothing",
+		"http",
 		each(200, unreadHTTP),
 	},
 	{
 		"peer-reset",
 		"20 connections to the peer door that open and reset calls",
+		"http",
 		each(20, func(ctx context.Context, v *victim) int { return resets(ctx, v.peer) }),
 	},
-	{"pings", "20 connections with HTTP/2 pings and settings without a pause", each(20, pings)},
-	{"chosen-keys", "keys of which a public hash falls into one of 64 parts", each(20, chosenKeys)},
+	{
+		"pings", "20 connections with HTTP/2 pings and settings without a pause", "grpc",
+		each(20, pings),
+	},
+	{
+		"chosen-keys", "keys of which a public hash falls into one of 64 parts", "redis",
+		each(20, chosenKeys),
+	},
 }
 
 // asNode opens a stream to the peer door as a node that nobody knows, and sends frames until the

@@ -46,22 +46,37 @@ func run() error {
 		"",
 		"page with a line <!-- attacks --> and one <!-- attacks: end --> around the table",
 	)
+	built := flag.String("node", "",
+		"programs of nodes, with commas, that are attacked in turns; default: that of this tree")
+	rounds := flag.Int("rounds", 1, "how often each attack is tried")
+	others := flag.Int("others", 0, "programs that are busy beside, each for one processor")
 	well := flag.String("behave", "",
 		"only be the client that behaves, of the node at this address")
+	door := flag.String("door", "http", "of the node, for the client that behaves")
 	flag.Parse()
 	if *well != "" {
-		return ask(*well, *length)
+		return ask(*door, *well, *length)
+	}
+	for range *others {
+		end, err := busy()
+		if err != nil {
+			return err
+		}
+		defer end()
 	}
 	dir, err := os.MkdirTemp("", "attack")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	program := filepath.Join(dir, "penstock")
-	build := exec.Command("go", "build", "-o", program, "./cmd/node")
-	build.Dir, build.Stderr = "..", os.Stderr
-	if err := build.Run(); err != nil {
-		return err
+	programs := strings.Split(*built, ",")
+	if *built == "" {
+		programs[0] = filepath.Join(dir, "penstock")
+		build := exec.Command("go", "build", "-o", programs[0], "./cmd/node")
+		build.Dir, build.Stderr = "..", os.Stderr
+		if err := build.Run(); err != nil {
+			return err
+		}
 	}
 	var names []string
 	if *only != "" {
@@ -77,12 +92,18 @@ func run() error {
 		if i < len(overloads) {
 			processors = 1
 		}
-		row, err := try(program, dir, a, processors, *length)
-		if err != nil {
-			failed = append(failed, fmt.Sprintf("%s: %v", a.name, err))
+		for turn := range *rounds * len(programs) {
+			program := programs[turn%len(programs)]
+			if len(programs) > 1 {
+				fmt.Print(filepath.Base(program), " ")
+			}
+			row, err := try(program, dir, a, processors, *length)
+			if err != nil {
+				failed = append(failed, fmt.Sprintf("%s: %v", a.name, err))
+			}
+			fmt.Println(row)
+			table += row + "\n"
 		}
-		fmt.Println(row)
-		table += row + "\n"
 	}
 	if *page != "" {
 		if err := fill(*page, table, *length); err != nil {
@@ -109,7 +130,7 @@ func try(
 		return "", err
 	}
 	defer v.stop()
-	calm := behave(v.http, 2*time.Second)
+	calm := behave(a.door, v.address(a.door), 2*time.Second)
 	before, err := v.figures()
 	if err != nil {
 		return "", err
@@ -123,11 +144,11 @@ func try(
 	v.began = time.Now()
 	go func() {
 		time.Sleep(a.onset())
-		during = behave(v.http, length-a.onset())
+		during = behave(a.door, v.address(a.door), length-a.onset())
 		close(asked)
 	}()
 	said := make(chan string, 1)
-	go func() { said <- aside(program, dir, a.onset(), length) }()
+	go func() { said <- aside(program, dir, a, length) }()
 	sent := a.loose(ctx, v)
 	v.said += <-said
 	peak := <-watched
@@ -168,8 +189,13 @@ func try(
 }
 
 // aside is what a node without an attack says of the machine, for an attack with an onset.
-func aside(program, dir string, onset, length time.Duration) string {
+func aside(program, dir string, a attack, length time.Duration) string {
+	onset := a.onset()
 	if onset == 0 {
+		return ""
+	}
+	dir, err := os.MkdirTemp(dir, "aside") // or both would write the same files
+	if err != nil {
 		return ""
 	}
 	v, err := start(program, dir, runtime.NumCPU())
@@ -178,9 +204,9 @@ func aside(program, dir string, onset, length time.Duration) string {
 	}
 	defer v.stop()
 	time.Sleep(onset - time.Since(v.began))
-	l := behave(v.http, length-onset)
-	return fmt.Sprintf("; a node beside, which is not attacked, answers at a p99 of %.1f ms",
-		l.p99())
+	l := behave(a.door, v.address(a.door), length-onset)
+	return fmt.Sprintf("; a node beside, which is not attacked, gives %d answers at a p99 of "+
+		"%.1f ms", l.Asked-l.Failed, l.p99())
 }
 
 var between = regexp.MustCompile(`(?s)(<!-- attacks -->\n).*(<!-- attacks: end -->)`)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,7 +19,24 @@ var overloads = []attack{
 		"overload",
 		"a client that asks 3 times as often as a node of one processor can answer, over 1000 " +
 			"connections",
+		"http",
 		overload,
+	},
+	{
+		"flood-redis", "64 connections with pipelines of 100 commands without a pause", "redis",
+		each(64, greedy),
+	},
+	{
+		"flood-http", "64 connections that send HTTP requests without a pause", "http",
+		each(64, floodHTTP),
+	},
+	{
+		"flood-grpc", "16 connections with 64 calls at a time each", "grpc",
+		each(16, floodGRPC),
+	},
+	{
+		"flood-stream", "16 streams with 256 requests at a time each", "grpc",
+		each(16, floodStream),
 	},
 }
 
@@ -26,13 +44,17 @@ const (
 	overloadAt    = 1000        // connections
 	overloadTrial = time.Second // for which the capacity is looked for
 	overloadOnset = overloadTrial + time.Second
+	floodOnset    = time.Second
 )
 
 // onset is how long an attack lasts before the client that behaves is asked how it fares. Beside an
 // attack with an onset, a node without one says what the machine does to both.
 func (a *attack) onset() time.Duration {
-	if a.name == "overload" {
+	switch {
+	case a.name == "overload":
 		return overloadOnset
+	case strings.HasPrefix(a.name, "flood-"):
+		return floodOnset
 	}
 	return 0
 }

@@ -90,6 +90,17 @@ func (v *victim) choose() error {
 	return nil
 }
 
+// address is that of a door.
+func (v *victim) address(door string) string {
+	switch door {
+	case "grpc":
+		return v.grpc
+	case "redis":
+		return v.redis
+	}
+	return v.http
+}
+
 // await starts the process, and waits until it answers.
 func (v *victim) await() error {
 	if err := v.cmd.Start(); err != nil {
@@ -123,8 +134,15 @@ var operator = &http.Client{Timeout: 20 * time.Second, Transport: from("127.0.0.
 
 // from is a transport for connections from an address of this machine.
 func from(address string) *http.Transport {
-	d := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}, Timeout: 5 * time.Second}
-	return &http.Transport{DialContext: d.DialContext, MaxIdleConnsPerHost: 8}
+	return &http.Transport{
+		DialContext: dialerFrom(address).DialContext, MaxIdleConnsPerHost: 8,
+	}
+}
+
+func dialerFrom(address string) *net.Dialer {
+	return &net.Dialer{
+		LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}, Timeout: 5 * time.Second,
+	}
 }
 
 func get(address, path string) error {
