@@ -152,3 +152,42 @@ func TestLinesOfGreedyClientsAreReadLess(t *testing.T) {
 		})
 	}
 }
+
+// Promise: a client of the Redis door pays also for commands that are no checks.
+func TestCommandsThatAreNoChecksArePaidFor(t *testing.T) {
+	gate := fair.Strained(1e-6)
+	d := redis.New(redis.Config{Node: newStations(t, 1, five)[0].node, Gate: gate})
+	t.Cleanup(func() { d.Shutdown(rpctest.Patience(t)) })
+	talk := rpctest.TalkTo(t, rpctest.Serve(t, d))
+	talk.Says("PING", "+PONG\r\n")
+	talk.Says("ECHO a", "$1\r\na\r\n")
+	talk.Says("CL.THROTTLE k 9 10 60 1", "-BUSY "+fair.ErrOverloaded.Error()+"\r\n")
+}
+
+// Promise: what a client sends in a stream beyond its share waits until it may be decided, and is
+// not refused: the stream is not read meanwhile, also as far as it has come already.
+func TestStreamsBeyondTheShareWait(t *testing.T) {
+	s := newStations(t, 1, five)[0]
+	d := native.NewServer(native.Config{
+		Node: s.node, Clock: clock.New(), Gate: fair.Strained(1e-4),
+	})
+	t.Cleanup(d.Stop)
+	talk, err := rpctest.Dial(t, kept(t, d.Serve)).CheckStream(rpctest.Patience(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const requests = 4
+	in := &penstockv1.CheckRequest{Items: []*penstockv1.Item{rpctest.Item("five", "k", 0)}}
+	for tag := range uint64(requests) {
+		err := talk.Send(&penstockv1.CheckStreamRequest{Tag: tag, Check: in})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range requests {
+		out, err := talk.Recv()
+		if err != nil || out.Error != nil {
+			t.Fatalf("a request of a client beyond its share: %v, %v", out.GetError(), err)
+		}
+	}
+}

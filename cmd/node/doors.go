@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net/http"
+	"time"
 
 	"penstock/rpc"
 	"penstock/rpc/door"
@@ -32,6 +33,7 @@ func (r *running) makeDoors(_ context.Context, d doors) error {
 	}
 	inlines := &door.Inlines{Deny: s.Inline == "deny", Node: r.node}
 	gate := fair.New()
+	r.chargeConnections(gate)
 	r.envoy = envoy.New(r.node, r.clock, inlines)
 	pages := web.Config{
 		Node: r.node, Clients: clients, Audit: r.audit, Version: version(), Started: r.started,
@@ -71,6 +73,20 @@ func (r *running) makeDoors(_ context.Context, d doors) error {
 		}
 	}
 	return nil
+}
+
+// chargeConnections has clients pay for connections: about what one takes of a processor until its
+// first request, with the handshake of TLS where there is one.
+func (r *running) chargeConnections(gate *fair.Gate) {
+	cost := 60 * time.Microsecond
+	if r.settings.TLSCert != "" {
+		cost = 600 * time.Microsecond
+	}
+	for _, o := range r.doors {
+		if o.flag != "--peer" && o.flag != "--admin" {
+			o.keeper.Charge(gate, cost)
+		}
+	}
 }
 
 // serveNodes puts the server for the other nodes behind the listener o.

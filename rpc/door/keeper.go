@@ -26,6 +26,9 @@ type Keeper struct {
 	shared  atomic.Int64 // those of open that take common room
 	refused atomic.Uint64
 
+	gate *fair.Gate    // of the node, in an overload; nil: connections are charged to nobody
+	cost time.Duration // see Charge
+
 	mu     sync.Mutex           // guards what follows
 	logged time.Time            // when refusals were last logged
 	since  uint64               // refused by then
@@ -89,6 +92,24 @@ func NewKeeper(l net.Listener, c KeeperConfig) *Keeper {
 	return &Keeper{Listener: l, config: c}
 }
 
+// Charge has connections cost their addresses so much of a processor while g has an overload.
+// Further connections of an address that is ahead of its share are closed. It is called before the
+// first Accept.
+func (k *Keeper) Charge(g *fair.Gate, cost time.Duration) { k.gate, k.cost = g, cost }
+
+// affordable charges the address of a connection, and reports whether it may have one more.
+func (k *Keeper) affordable(conn net.Conn) bool {
+	if !k.gate.Busy() {
+		return true
+	}
+	client := Caller{Addr: conn.RemoteAddr().String()}.Name()
+	if k.gate.Enter(client, fair.Work{Cost: k.cost}) != nil {
+		return false
+	}
+	k.gate.Leave(client)
+	return true
+}
+
 // Accept waits for a connection that there is room for.
 func (k *Keeper) Accept() (net.Conn, error) {
 	for {
@@ -99,7 +120,8 @@ func (k *Keeper) Accept() (net.Conn, error) {
 		open := k.open.Add(1)
 		own := open-k.shared.Load() <= int64(k.config.Own)
 		origin, fair := k.count(conn, open)
-		if fair && open <= int64(k.config.Most) && (own || k.config.Common.take()) {
+		if fair && k.affordable(conn) && open <= int64(k.config.Most) &&
+			(own || k.config.Common.take()) {
 			if !own {
 				k.shared.Add(1)
 			}
@@ -179,7 +201,8 @@ func (k *Keeper) refuse(conn net.Conn) {
 		return
 	}
 	k.config.Logger.Warn(
-		"connections are refused: this door, or their address at it, has as many as it may have",
+		"connections are refused: this door, or their address at it, has as many as it may have, "+
+			"or their address uses more than its share of an overloaded node",
 		"door", k.config.Name, "open", k.open.Load(), "refused", n-k.since, "refused_in_all", n,
 	)
 	k.logged, k.since = now, n
@@ -200,7 +223,10 @@ func (c *admitted) Read(b []byte) (int, error) {
 	if c.line.Wait() && arrived(c.Conn) {
 		c.line.Late()
 	}
-	return c.Conn.Read(b[:c.line.Most(len(b))])
+	b = b[:c.line.Most(len(b))]
+	n, err := c.Conn.Read(b)
+	c.line.Got(n, len(b))
+	return n, err
 }
 
 // LineOf is the line of a connection that a Keeper has let in, perhaps below TLS. Others have

@@ -4,7 +4,12 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"runtime"
+	"sync/atomic"
 	"testing"
+	"time"
+
+	"penstock/rpc/fair"
 )
 
 // fromAddress is a connection of a client at an address.
@@ -79,6 +84,52 @@ func TestOneAddressCannotTakeADoor(t *testing.T) {
 		}
 		if let("2001:db8::1") == nil {
 			t.Error("the network finds no room after its connections have ended")
+		}
+	}
+}
+
+// Promise: in an overload an address pays for its connections, and when it is ahead of its share it
+// gets no further ones; others do.
+func TestConnectionsArePaidForInAnOverload(t *testing.T) {
+	q := &queue{waiting: make(chan net.Conn, 1)}
+	k := NewKeeper(q, KeeperConfig{Own: 400, Most: 400, Logger: slog.New(slog.DiscardHandler)})
+	k.Charge(fair.Strained(1e-6), time.Microsecond)
+	for i, c := range []struct {
+		address string
+		let     bool
+	}{{"192.0.2.1", true}, {"192.0.2.1", false}, {"192.0.2.2", true}, {"192.0.2.1", false}} {
+		closed := 0
+		q.waiting <- fromAddress{
+			at:     &net.TCPAddr{IP: net.ParseIP(c.address), Port: 1},
+			closed: &closed,
+		}
+		if _, err := k.Accept(); (err == nil) != c.let || closed == 1 == c.let {
+			t.Errorf("connection %d, of %s: %v, closed %d times", i, c.address, err, closed)
+		}
+	}
+	if open := k.Open(); open != 2 {
+		t.Errorf("%d connections are open, not 2", open)
+	}
+}
+
+// endless is a connection of a client that has always sent more.
+type endless struct{ net.Conn }
+
+func (endless) Read(b []byte) (int, error) { return len(b), nil }
+
+// Promise: while a client sends without an end, each reading lets others have the processor.
+func TestEndlessReadingLetsOthersRun(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	c := &admitted{Conn: endless{}}
+	b := make([]byte, 16)
+	if _, err := c.Read(b); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 10 {
+		var ran atomic.Bool
+		go ran.Store(true)
+		if _, err := c.Read(b); err != nil || !ran.Load() {
+			t.Fatalf("reading %d has not let another goroutine run (%v)", i, err)
 		}
 	}
 }

@@ -5,12 +5,12 @@
 //
 // Three rules decide:
 //
-//  1. The node has room for so many requests under way. The room shrinks while goroutines wait long
-//     for a processor, and grows back when they do not (room.go).
+//  1. The node has room for so many requests under way. The room shrinks while requests wait long
+//     for a processor (probe.go), and grows back when they do not (room.go).
 //  2. A client may have share times as many requests under way as there is room left. One greedy
 //     client leaves a fifth of the room to others; the more clients are greedy, the less each has.
 //     A client that asks for little is never refused on account of a greedy one.
-//  3. While goroutines stand in line for a processor, no client gets more processor time than the
+//  3. While requests stand in line for a processor, no client gets more processor time than the
 //     level at which they wait no longer (shares.go). Connections of a client that wants more are
 //     read less, and those of its requests that would have to wait are refused (line.go).
 package fair
@@ -45,7 +45,7 @@ const (
 // Gate counts the requests of a node. A nil *Gate lets in every request.
 type Gate struct {
 	now    func() time.Duration
-	waited func() waits // since the last call
+	waited func() wait // of a request, since the last call
 
 	looked atomic.Int64 // when waited was last asked, a time.Duration; set under mu
 	busy   atomic.Bool  // see Busy; set under mu
@@ -67,11 +67,11 @@ type Work struct {
 
 // New makes a gate of this process.
 func New() *Gate {
-	began, s := time.Now(), newScheduler()
-	return newGate(func() time.Duration { return time.Since(began) }, s.waited)
+	began, p := time.Now(), new(probe)
+	return newGate(func() time.Duration { return time.Since(began) }, p.ask)
 }
 
-func newGate(now func() time.Duration, waited func() waits) *Gate {
+func newGate(now func() time.Duration, waited func() wait) *Gate {
 	return &Gate{
 		now: now, waited: waited, room: mostRoom, clients: make(map[string]int),
 		shares: shares{processors: float64(runtime.GOMAXPROCS(0))},
@@ -80,7 +80,7 @@ func newGate(now func() time.Duration, waited func() waits) *Gate {
 
 // Fixed makes a gate with a room that stays as it is.
 func Fixed(room int) *Gate {
-	g := newGate(func() time.Duration { return 0 }, func() waits { return waits{} })
+	g := newGate(func() time.Duration { return 0 }, func() wait { return wait{} })
 	g.room = room
 	g.busy.Store(true)
 	return g
@@ -91,7 +91,7 @@ func Fixed(room int) *Gate {
 func Strained(level float64) *Gate {
 	began := time.Now()
 	g := newGate(
-		func() time.Duration { return time.Since(began) }, func() waits { return waits{} },
+		func() time.Duration { return time.Since(began) }, func() wait { return wait{} },
 	)
 	g.shares.phase, g.shares.level = overloaded, level
 	g.shares.clients = make(map[string]*account)
@@ -133,7 +133,20 @@ func (g *Gate) enter(now time.Duration, client string, w Work) (v verdict, enter
 	return v, true
 }
 
-// Busy reports whether goroutines wait for a processor, or did lately. A door for which counting is
+// Spend charges a client for what was done for it and cannot be refused. The connection is read
+// less if need be.
+func (g *Gate) Spend(client string, w Work) {
+	if !g.Busy() {
+		return
+	}
+	now := g.now()
+	g.mu.Lock()
+	v := g.shares.spend(now, client, w.Cost)
+	g.mu.Unlock()
+	w.Line.obey(v, w.Shared)
+}
+
+// Busy reports whether requests wait for a processor, or did lately. A door for which counting is
 // dear may let requests in uncounted while they do not.
 func (g *Gate) Busy() bool {
 	if g == nil {

@@ -3,9 +3,11 @@ package fair
 import (
 	"errors"
 	"fmt"
-	"runtime/metrics"
+	"runtime"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
 )
 
 // hand is a clock and a scheduler that a test moves.
@@ -14,7 +16,7 @@ type hand struct{ now, wait time.Duration }
 func (h *hand) gate() *Gate {
 	return newGate(
 		func() time.Duration { return h.now },
-		func() waits { return waits{median: h.wait} },
+		func() wait { return wait{wall: h.wait, own: h.wait} },
 	)
 }
 
@@ -117,23 +119,48 @@ func TestRoomFollowsTheWait(t *testing.T) {
 	}
 }
 
-// Promise: the median is of what came since the last look.
-func TestMedianSince(t *testing.T) {
-	h := &metrics.Float64Histogram{
-		Counts:  []uint64{10, 3, 9},
-		Buckets: []float64{0, 0.001, 0.01, 0.1},
-	}
-	for _, c := range []struct {
-		before []uint64
-		want   time.Duration
-	}{{nil, 10 * time.Millisecond}, {[]uint64{10, 3, 0}, 100 * time.Millisecond}, {
-		[]uint64{0, 3, 9}, time.Millisecond,
-	}, {h.Counts, 0}} {
-		if got := quantileSince(c.before, h, 0.5); got != c.want {
-			t.Errorf("since %v: %v, not %v", c.before, got, c.want)
+// Promise: a wait counts as far as processors worked for this process meanwhile, and all of it
+// where that is not known.
+func TestWaitsAreOfOwnProcessorTime(t *testing.T) {
+	p := time.Duration(runtime.GOMAXPROCS(0))
+	for _, c := range []struct{ used, own time.Duration }{
+		{5 * time.Second, 5 * time.Second / p},
+		{100 * p * time.Second, 20 * time.Second},
+		{-time.Second, 20 * time.Second},
+	} {
+		from := moment{time.Now(), time.Second}
+		w := from.until(moment{from.at.Add(20 * time.Second), from.used + c.used})
+		if w.wall != 20*time.Second || w.own != c.own {
+			t.Errorf("20 s in which processors worked for %v: %+v", c.used, w)
 		}
 	}
-	if New().waited().most < 0 {
-		t.Error("this process waits less than nothing")
+}
+
+// Promise: a probe says how long what comes waits, also while it is still waiting; it begins anew
+// after a pause, and keeps no goroutine when it is not asked.
+func TestProbe(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	p := new(probe)
+	for range 2 {
+		if w := p.ask(); w.wall != 0 {
+			t.Errorf("before a byte was sent the wait is %v", w.wall)
+		}
+		for tries := 0; p.ask().wall == 0; tries++ {
+			if tries > 1000 {
+				t.Fatal("no byte comes back")
+			}
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(2 * probeIdle)
+		p.ask()
 	}
+	p.mu.Lock() // the goroutine runs, and cannot say so
+	p.under, p.sent = true, moment{time.Now().Add(-time.Hour), 0}
+	p.mu.Unlock()
+	if w := p.ask(); w.wall < time.Hour {
+		t.Errorf("a byte that has been under way for an hour has waited for %v", w.wall)
+	}
+	p.mu.Lock()
+	p.under = false
+	p.mu.Unlock()
 }

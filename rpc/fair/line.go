@@ -2,6 +2,7 @@ package fair
 
 import (
 	"math/rand/v2"
+	"runtime"
 	"sync/atomic"
 	"time"
 )
@@ -11,7 +12,7 @@ const (
 	// than the second that Retry-After names.
 	retry = 900 * time.Millisecond
 	// firstRetry is that of a connection that has many requests under way. It doubles up to retry
-	// while all that is read is refused.
+	// while some of what is read is refused, and becomes less with each request that is not.
 	firstRetry = 8 * time.Millisecond
 	// fewBytes is how much is read at once from a connection that is read less.
 	fewBytes = 512
@@ -25,6 +26,7 @@ type Line struct {
 	sent  atomic.Bool  // it was refused something, and is read no more until until
 	late  atomic.Bool  // what comes first was sent before until
 	again atomic.Int64 // for how long it was last not read because of a refusal
+	full  atomic.Bool  // the last reading brought as much as there was room for
 }
 
 // began is when the clock of lines began.
@@ -36,6 +38,7 @@ func (l *Line) Wait() (refused bool) {
 	if l == nil {
 		return false
 	}
+	l.Yield()
 	until := l.until.Load()
 	if until == 0 {
 		return false
@@ -48,6 +51,37 @@ func (l *Line) Wait() (refused bool) {
 	}
 	return l.sent.Swap(false)
 }
+
+// Hold waits while the line is not read. It is for requests that were read before.
+func (l *Line) Hold() {
+	if l == nil {
+		return
+	}
+	if until := l.until.Load(); until != 0 {
+		time.Sleep(time.Duration(until) - time.Since(began))
+	}
+}
+
+// Got notes that a reading had room for most bytes and brought n.
+func (l *Line) Got(n, most int) {
+	if full := n > 0 && n == most; l.full.Load() != full {
+		l.full.Store(full)
+	}
+}
+
+// Yield lets the goroutines that wait for a processor go first if the client has sent more than was
+// read at once. Otherwise the goroutine of the connection would go on as long as the runtime lets
+// it, which is 10 ms, since no reading has it wait: 400 such connections would keep a client with
+// one request waiting for seconds. It is called before each reading, and before each request
+// where a reading brings many that are decided one after the other.
+func (l *Line) Yield() {
+	if l.behind() {
+		runtime.Gosched()
+	}
+}
+
+// behind reports whether the client has sent more than was read at once.
+func (l *Line) behind() bool { return l != nil && l.full.Load() }
 
 // Late notes that what is read next had been sent before Wait returned.
 func (l *Line) Late() { l.late.Store(true) }
@@ -69,11 +103,12 @@ func (l *Line) obey(v verdict, shared bool) {
 	if l == nil {
 		return
 	}
-	pause := l.pauseFor(v, shared)
+	now := time.Since(began)
+	pause := l.pauseFor(now, v, shared)
 	if pause <= 0 {
 		return
 	}
-	until := int64(time.Since(began) + pause)
+	until := int64(now + pause)
 	for {
 		old := l.until.Load()
 		if old >= until || l.until.CompareAndSwap(old, until) {
@@ -83,15 +118,17 @@ func (l *Line) obey(v verdict, shared bool) {
 }
 
 // pauseFor is for how long the line is not read after a verdict.
-func (l *Line) pauseFor(v verdict, shared bool) time.Duration {
+func (l *Line) pauseFor(now time.Duration, v verdict, shared bool) time.Duration {
 	switch {
 	case !v.refused:
-		l.again.Store(0)
+		if again := l.again.Load(); again > 0 {
+			l.again.Store(again - again/32 - 1)
+		}
 	case !shared:
 		l.sent.Store(true)
 		// not all at the same time, or there would be nothing to do in between
 		return max(v.pause, retry-rand.N(retry/3))
-	case time.Duration(l.until.Load()) <= time.Since(began): // the first one of what was read
+	case time.Duration(l.until.Load()) <= now: // the first one of what was read
 		again := min(retry, max(firstRetry, 2*time.Duration(l.again.Load())))
 		l.again.Store(int64(again))
 		return max(v.pause, again)

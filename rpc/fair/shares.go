@@ -1,16 +1,29 @@
 package fair
 
-import "time"
+import (
+	"math"
+	"slices"
+	"time"
+)
 
 const (
-	// longWait is the wait of goroutines for a processor that begins an overload if it stands for
-	// standing. A node that is merely at work to its limit, for some hundred callers, has less.
-	longWait = 10 * time.Millisecond
-	standing = 100 * time.Millisecond
+	// longWait is the mean wait of requests, for processors that work for the process, that begins
+	// an overload if it stands for standing and one client uses much less than another. A client
+	// that is alone makes itself wait: for that one, each wait must be longAlone. A node that is
+	// merely at work to its limit, for a thousand callers, has less.
+	longWait  = 3 * time.Millisecond
+	longAlone = 50 * time.Millisecond
+	standing  = 100 * time.Millisecond
+	// muchLess is how many times as much the client with the most uses then.
+	muchLess = 4
 	// fairWait is the wait that the level is led to during an overload.
 	fairWait = 2 * time.Millisecond
-	// littleUse is the part of the processors that requests take at least if they are what
-	// goroutines wait for; else other programs have the processors, and to refuse would not help.
+	// workOff is how long it may take to work off what stands in line, and firstPart the least part
+	// of what clients have used lately that they may use meanwhile.
+	workOff   = 100 * time.Millisecond
+	firstPart = 1. / 2
+	// littleUse is the part of what the process uses of processors that requests take at least if
+	// they are what goroutines wait for; else to refuse them would not help.
 	littleUse = 1. / 8
 	// leastLevel is a part of a processor that each client has in any case.
 	leastLevel = 1. / 256
@@ -34,21 +47,25 @@ type phase int
 
 const (
 	calm       phase = iota // nothing is counted
-	suspicious              // goroutines wait long: what clients use is counted
+	suspicious              // requests wait long: what clients use is counted
 	overloaded              // no client gets more than the level
 )
 
 // shares divide the processors among clients while there is more to do than they can. All clients
 // have the same level: the part of a processor that one of them may use. It is led to where
-// goroutines wait for fairWait, so clients that want less than the level get all that they want,
+// requests wait for fairWait, so clients that want less than the level get all that they want,
 // and the others get the same. shares have no clock and no lock of their own: what they decide
 // follows from what they were told.
 type shares struct {
 	processors float64
 
 	phase   phase
-	since   time.Duration // when goroutines began to wait long; in an overload: see over
+	since   time.Duration // since when clients are counted; in an overload: see over
+	long    time.Duration // when the wait was last less than longAlone
 	looked  time.Duration // when look was last called
+	had     time.Duration // processor time of the process since since
+	waited  time.Duration // the sum of waits since then
+	looks   time.Duration // how many they are
 	level   float64       // in processors
 	shrunk  time.Duration // when the level was last made less
 	clients map[string]*account
@@ -57,8 +74,8 @@ type shares struct {
 // account is what a client has used.
 type account struct {
 	paid time.Duration // until when its use takes, at the level
-	used time.Duration // processor time since the last look
-	// before is the part of a processor that it used between the two looks before
+	used time.Duration // processor time since uses was last called
+	// before is the part of a processor that it used before that
 	before float64
 }
 
@@ -72,29 +89,48 @@ type verdict struct {
 // sent by a client that had been told to try again later, and before that time had come. What is
 // refused is not charged: refusals must not keep a client from what it may have.
 func (s *shares) ask(now time.Duration, client string, cost time.Duration, late bool) verdict {
-	if s.phase == calm {
-		return verdict{}
-	}
-	a := s.clients[client]
+	a := s.account(now, client)
 	if a == nil {
-		if len(s.clients) >= mostAccounts {
-			return verdict{}
-		}
-		a = &account{paid: now}
-		s.clients[client] = a
-	}
-	if s.phase == suspicious {
-		a.used += cost
 		return verdict{}
 	}
 	debt := max(0, a.paid-now)
-	if debt > burst+patience || late && (debt > burst || a.before > s.level*enough) {
+	if s.phase == overloaded &&
+		(debt > burst+patience || late && (debt > burst || a.before > s.level*enough)) {
 		a.used += cost / 2 // to read and to refuse it
 		s.since = now
 		return verdict{true, debt - burst}
 	}
+	return s.charge(now, a, cost)
+}
+
+// spend charges a client for what was done for it and cannot be refused.
+func (s *shares) spend(now time.Duration, client string, cost time.Duration) verdict {
+	a := s.account(now, client)
+	if a == nil {
+		return verdict{}
+	}
+	return s.charge(now, a, cost)
+}
+
+// account is that of a client; nil: nothing is counted for it.
+func (s *shares) account(now time.Duration, client string) *account {
+	if s.phase == calm {
+		return nil
+	}
+	a := s.clients[client]
+	if a == nil && len(s.clients) < mostAccounts {
+		a = &account{paid: now}
+		s.clients[client] = a
+	}
+	return a
+}
+
+func (s *shares) charge(now time.Duration, a *account, cost time.Duration) verdict {
 	a.used += cost
-	debt += time.Duration(float64(cost) / s.level)
+	if s.phase != overloaded {
+		return verdict{}
+	}
+	debt := max(0, a.paid-now) + time.Duration(float64(cost)/s.level)
 	a.paid = now + debt
 	if debt > burst {
 		s.since = now
@@ -102,40 +138,122 @@ func (s *shares) ask(now time.Duration, client string, cost time.Duration, late 
 	return verdict{false, max(0, debt-burst)}
 }
 
-// look adapts the level to how long nine of ten goroutines have waited since the last look.
-func (s *shares) look(now, waited time.Duration) {
+// look adapts the level to how long requests have waited since the last look.
+func (s *shares) look(now time.Duration, w wait) {
 	passed := now - s.looked
 	s.looked = now
-	most, all := s.uses(now, passed)
-	heavy := s.phase == calm || float64(all) >= littleUse*s.processors*float64(passed)
 	switch {
-	case s.phase == overloaded && now-s.since >= over, // nobody wants more than the level
-		s.phase == suspicious && (waited <= longWait || !heavy):
-		*s = shares{processors: s.processors, looked: now}
-	case s.phase == overloaded && waited > fairWait && heavy:
-		if now-s.shrunk >= waited { // what that did shows
-			s.level, s.shrunk = max(leastLevel, s.level*7/8), now
-		}
+	case s.phase == overloaded && now-s.since >= over: // nobody wants more than the level
+		s.end()
 	case s.phase == overloaded:
-		s.level = min(s.processors, s.level*17/16)
-	case waited > longWait && s.phase == calm:
-		s.phase, s.since, s.clients = suspicious, now, make(map[string]*account)
-	case s.phase == suspicious && now-s.since >= standing:
-		s.phase, s.since = overloaded, now
-		s.level = max(leastLevel, float64(most)/float64(passed))
+		s.adapt(now, passed, w)
+	case s.phase == suspicious:
+		s.suspect(now, w)
+	case w.own > longWait:
+		s.phase, s.long = suspicious, now
+		s.count(now)
 	}
 }
 
-// uses are the processor time of the client that has used most since the last look, and of all
-// clients. It forgets those that have used nothing and owe nothing.
-func (s *shares) uses(now, passed time.Duration) (most, all time.Duration) {
+// end forgets all that was counted.
+func (s *shares) end() { *s = shares{processors: s.processors, looked: s.looked} }
+
+// count begins to count what clients use.
+func (s *shares) count(now time.Duration) {
+	s.since, s.had, s.waited, s.looks = now, 0, 0, 0
+	s.clients = make(map[string]*account)
+}
+
+// suspect begins an overload when requests have waited long for standing, and refusals would help:
+// somebody, since clients are uneven or the one that is alone has a thousand callers, and at all,
+// since requests are what the process is busy with.
+func (s *shares) suspect(now time.Duration, w wait) {
+	s.had += w.had
+	s.looks++
+	if s.waited += w.own; s.waited <= longWait*s.looks {
+		s.end()
+		return
+	}
+	if w.own <= longAlone {
+		s.long = now
+	}
+	passed := now - s.since
+	if passed < standing {
+		return
+	}
+	if now-s.long < standing && !s.uneven() {
+		if passed >= over {
+			s.count(now)
+		}
+		return
+	}
+	_, all := s.uses(now, passed)
+	if float64(all) < littleUse*float64(s.had) {
+		s.count(now)
+		return
+	}
+	s.phase, s.since, s.level = overloaded, now, s.processors
+	s.shrink(now, firstPart*float64(all)/float64(passed))
+}
+
+// uneven reports whether a client uses much less than another.
+func (s *shares) uneven() bool {
+	least, most := time.Duration(math.MaxInt64), time.Duration(0)
+	for _, a := range s.clients {
+		least, most = min(least, a.used), max(most, a.used)
+	}
+	return least <= most/muchLess
+}
+
+// divide is the level at which clients together use so many processors, if each wants what it used
+// last.
+func (s *shares) divide(processors float64) float64 {
+	used := make([]float64, 0, len(s.clients))
+	for _, a := range s.clients {
+		used = append(used, a.before)
+	}
+	slices.Sort(used)
+	for i, u := range used {
+		if level := processors / float64(len(used)-i); u >= level {
+			return level
+		}
+		processors -= u
+	}
+	return processors
+}
+
+// adapt leads the level to where requests wait for fairWait.
+func (s *shares) adapt(now, passed time.Duration, w wait) {
+	most, all := s.uses(now, passed)
+	switch {
+	case w.own <= fairWait || float64(all) < littleUse*float64(w.had):
+		if most >= s.level*enough { // or nobody wants more, and how much there is does not show
+			s.level = min(s.processors, s.level*17/16)
+		}
+	case now-s.shrunk >= w.wall: // what the last time did shows
+		part := max(firstPart, 1-float64(w.wall)/float64(workOff))
+		s.shrink(now, part*float64(all)/float64(passed))
+	}
+}
+
+// shrink has clients use so many processors together.
+func (s *shares) shrink(now time.Duration, processors float64) {
+	s.shrunk = now
+	s.level = max(leastLevel, min(s.level, s.divide(processors)))
+}
+
+// uses are the part of a processor that the client with the most has used, since so much time has
+// passed, and the processor time of all clients. It forgets those that have used nothing and owe
+// nothing.
+func (s *shares) uses(now, passed time.Duration) (most float64, all time.Duration) {
 	for name, a := range s.clients {
 		if a.used == 0 && a.paid <= now {
 			delete(s.clients, name)
 			continue
 		}
-		most, all = max(most, a.used), all+a.used
+		all += a.used
 		a.before, a.used = float64(a.used)/float64(max(1, passed)), 0
+		most = max(most, a.before)
 	}
 	return most, all
 }

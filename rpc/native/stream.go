@@ -15,7 +15,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"penstock/cluster"
-	"penstock/limiter"
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/rpc/door"
 	"penstock/rpc/fair"
@@ -34,12 +33,15 @@ const (
 )
 
 // checkStream serves one CheckStream until the client or the door ends it.
-func checkStream(door any, stream grpc.ServerStream) error {
-	s := door.(*rateLimiter)
+func checkStream(server any, stream grpc.ServerStream) error {
+	s := server.(*rateLimiter)
 	t := &talk{
 		door: s, stream: stream, calls: make(chan *streamCall),
 		slots: make(chan struct{}, maxInFlight),
+		from:  door.Caller{Context: stream.Context()},
 	}
+	t.client = t.from.Name()
+	t.work = fair.Work{Cost: streamCost, Line: t.from.Line(), Shared: true}
 	over := make(chan error, 1)
 	go func() { over <- t.read() }()
 	var err error
@@ -67,20 +69,26 @@ type talk struct {
 	idle    atomic.Int32
 	slots   chan struct{} // has one of each call under way
 	sending sync.Mutex    // a stream takes one answer at a time
+
+	from   door.Caller
+	client string    // its name
+	work   fair.Work // that a request is
 }
 
 func (t *talk) read() error {
 	for {
+		t.work.Line.Hold() // also what gRPC has read already
 		c := streamCalls.Get().(*streamCall)
 		if err := t.stream.RecvMsg(c); err != nil {
 			return err
 		}
 		select {
 		case t.slots <- struct{}{}:
-			c.from = door.Caller{Context: t.stream.Context()}
+			c.from = t.from
 		case <-t.stream.Context().Done():
 			return t.stream.Context().Err()
 		}
+		c.refused = t.door.gate.Enter(t.client, t.work)
 		select {
 		case t.calls <- c:
 		default:
@@ -92,7 +100,9 @@ func (t *talk) read() error {
 // answer answers c, and then others, unless enough wait for them already.
 func (t *talk) answer(c *streamCall) {
 	for c != nil {
-		t.door.answer(c)
+		if t.door.answer(c); c.refused == nil {
+			t.door.gate.Leave(t.client)
+		}
 		t.sending.Lock()
 		_ = t.stream.SendMsg(c) // an error means that the client is gone; RecvMsg says so too
 		t.sending.Unlock()
@@ -114,25 +124,14 @@ func (s *rateLimiter) answer(c *streamCall) {
 			maxTimeout.Milliseconds())) * time.Millisecond
 	}
 	began := time.Now()
-	err := s.answerOne(s.clock.At(began).Add(timeout), &c.checkCall)
+	err := c.refused
+	if err == nil {
+		err = s.check(s.clock.At(began).Add(timeout), &c.checkCall)
+	}
 	if door.Took(s.seconds, began); err != nil {
 		f := door.Explain(err)
 		c.failure = &penstockv1.StreamError{Code: int32(f.Code), Message: f.Text}
 	}
-}
-
-// answerOne is check for a request of a stream, which has not passed the gate yet.
-func (s *rateLimiter) answerOne(deadline limiter.Instant, c *checkCall) error {
-	if s.gate == nil {
-		return s.check(deadline, c)
-	}
-	client := c.from.Name()
-	w := fair.Work{Cost: streamCost, Line: c.from.Line(), Shared: true}
-	if err := s.gate.Enter(client, w); err != nil {
-		return err
-	}
-	defer s.gate.Leave(client)
-	return s.check(deadline, c)
 }
 
 // streamCall is one request of a stream, used again and again.
@@ -140,6 +139,7 @@ type streamCall struct {
 	checkCall
 	tag       uint64
 	timeoutMs int64
+	refused   error                   // by the gate
 	failure   *penstockv1.StreamError // nil: it was decided
 }
 

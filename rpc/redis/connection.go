@@ -57,7 +57,7 @@ const (
 	// roundItems is how many checks are decided at once. More would not be faster, and a client
 	// that does not read its replies holds the memory of a round until it is cut off.
 	roundItems = 256
-	// roundCost is about what a round takes of a processor, and checkCost each of its checks.
+	// roundCost is about what a round takes of a processor, and checkCost each of its commands.
 	roundCost = 12 * time.Microsecond
 	checkCost = 500 * time.Nanosecond
 )
@@ -72,7 +72,7 @@ type round struct {
 	request cluster.Request
 
 	commands, errors uint64
-	decides          bool // checks were decided
+	asked            uint64 // commands that the gate was asked for
 }
 
 var rounds = sync.Pool{New: func() any { return new(round) }}
@@ -200,15 +200,29 @@ func (c *connection) count() {
 	if r.errors > 0 {
 		stats.errors.Add(r.errors)
 	}
-	r.commands, r.errors = 0, 0
+	if r.commands > r.asked {
+		c.spend(r.commands - r.asked)
+	}
+	decides := r.asked > 0
+	r.commands, r.errors, r.asked = 0, 0, 0
 	if c.door.seconds != nil {
 		seconds := c.now.Sub(began).Seconds()
 		c.door.seconds.Observe(seconds)
-		if r.decides {
+		if decides {
 			c.door.checks.Observe(seconds)
 		}
 	}
-	r.decides = false
+}
+
+// spend has the client pay for commands of the round that are no checks.
+func (c *connection) spend(commands uint64) {
+	gate := c.door.config.Gate
+	if !gate.Busy() {
+		return
+	}
+	gate.Spend(c.origin(), fair.Work{
+		Cost: roundCost + time.Duration(commands)*checkCost, Line: door.LineOf(c.conn),
+	})
 }
 
 // write sends the replies that there are. A client that does not read them is gone for us.
@@ -265,7 +279,8 @@ func (c *connection) decide() {
 	if n == 0 {
 		return
 	}
-	r.checks, r.decides = 0, true
+	r.checks = 0
+	r.asked += uint64(n)
 	r.request = cluster.Request{Items: r.items[:n]}
 	out := r.decided[:n]
 	if err := c.charge(out); err != nil {

@@ -288,8 +288,9 @@ func (w *web) gated(next http.Handler) http.Handler {
 			next.ServeHTTP(rw, r)
 			return
 		}
-		client := w.caller(r).Name()
-		if err := w.Gate.Enter(client, workOf(r)); err != nil {
+		client, work := w.caller(r).Name(), workOf(r)
+		work.Line.Yield() // the requests of a pipeline are read at once
+		if err := w.Gate.Enter(client, work); err != nil {
 			page.Fault(rw, door.Explain(err))
 			return
 		}
