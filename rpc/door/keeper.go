@@ -126,7 +126,7 @@ func (k *Keeper) Accept() (net.Conn, error) {
 				k.shared.Add(1)
 			}
 			if k.config.UserTimeout > 0 {
-				setUserTimeout(conn, k.config.UserTimeout)
+				SetUserTimeout(conn, k.config.UserTimeout)
 			}
 			return &admitted{Conn: conn, keeper: k, shared: !own, origin: origin}, nil
 		}

@@ -9,9 +9,9 @@ import (
 // tcpUserTimeout is TCP_USER_TIMEOUT, which package syscall has not.
 const tcpUserTimeout = 0x12
 
-// setUserTimeout has the kernel close c when its client has not acknowledged anything for d. It is
+// SetUserTimeout has the kernel close c when its client has not acknowledged anything for d. It is
 // an aid: without it, keepalive closes c.
-func setUserTimeout(c net.Conn, d time.Duration) {
+func SetUserTimeout(c net.Conn, d time.Duration) {
 	socket, ok := c.(*net.TCPConn)
 	if !ok {
 		return

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// setUserTimeout does nothing here: keepalive closes the connections of clients that are gone.
-func setUserTimeout(net.Conn, time.Duration) {}
+// SetUserTimeout does nothing here: keepalive closes the connections of clients that are gone.
+func SetUserTimeout(net.Conn, time.Duration) {}
 
 // arrived does not know here.
 func arrived(net.Conn) bool { return false }

@@ -46,11 +46,16 @@ type Server struct {
 	*grpc.Server
 	ending chan struct{} // closed when streams shall end
 	once   sync.Once
+	wait   func() // for what ends with ending beside gRPC
 }
 
-// NewServer is s with what closes ending, which its streams look at.
-func NewServer(s *grpc.Server, ending chan struct{}) *Server {
-	return &Server{Server: s, ending: ending}
+// NewServer is s with what closes ending, which its streams look at. wait returns when what the
+// door serves beside gRPC has seen that and has ended; nil: there is nothing.
+func NewServer(s *grpc.Server, ending chan struct{}, wait func()) *Server {
+	if wait == nil {
+		wait = func() {}
+	}
+	return &Server{Server: s, ending: ending, wait: wait}
 }
 
 // GracefulStop takes no more calls, lets those under way be answered, and returns when all are.
@@ -59,6 +64,7 @@ func NewServer(s *grpc.Server, ending chan struct{}) *Server {
 func (s *Server) GracefulStop() {
 	s.once.Do(func() { close(s.ending) })
 	s.Server.GracefulStop()
+	s.wait()
 }
 
 // Stop ends all calls at once, and returns when their handlers have. It may hurry a GracefulStop
@@ -66,4 +72,5 @@ func (s *Server) GracefulStop() {
 func (s *Server) Stop() {
 	s.once.Do(func() { close(s.ending) })
 	s.Server.Stop()
+	s.wait()
 }

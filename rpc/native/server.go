@@ -143,7 +143,7 @@ func newServer(c Config) (*door.Server, *intake) {
 	})
 	reflection.Register(s)
 	calls.learn(s)
-	return door.NewServer(s, ending), weighed
+	return door.NewServer(s, ending, nil), weighed
 }
 
 // rateLimiter is penstock.v1.RateLimiter.

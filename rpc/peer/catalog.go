@@ -86,7 +86,7 @@ func (d *peerDoor) register(s *grpc.Server, service, method string, a answerer) 
 }
 
 func (d *peerDoor) tell(ctx context.Context, a answerer, decode func(any) error) (any, error) {
-	_, agent, err := d.meet(ctx)
+	_, agent, err := d.met(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -54,9 +54,10 @@ func NewServer(c ServerConfig) *door.Server {
 		me: greeting{c.Cluster, c.Node.ID(), c.Node.Boot()}, trace: c.Trace,
 	}
 	s := grpc.NewServer(append(door.ServerOptions(c.TLS),
+		grpc.Creds(newLinkCredentials(c.TLS, d)),
 		grpc.ForceServerCodecV2(wire.RawCodec{}),
 		grpc.MaxConcurrentStreams(4096),
-		grpc.MaxRecvMsgSize(4<<20),
+		grpc.MaxRecvMsgSize(maxRead),
 	)...)
 	s.RegisterService(&grpc.ServiceDesc{
 		ServiceName: peerv1.Peer_ServiceDesc.ServiceName,
@@ -75,7 +76,7 @@ func NewServer(c ServerConfig) *door.Server {
 	if c.Inquiries != nil {
 		d.register(s, inquiryService, "Ask", c.Inquiries.Answer)
 	}
-	return door.NewServer(s, d.ending)
+	return door.NewServer(s, d.ending, d.reading.Wait)
 }
 
 // peerDoor serves the streams of other nodes.
@@ -89,16 +90,24 @@ type peerDoor struct {
 	late   lateBudget    // of all streams
 	turned turnedAway    // names that were refused lately
 	ending chan struct{} // closed when the door closes
+	// goroutines that serve links or read streams
+	reading sync.WaitGroup
 }
 
-// meet is the node that has opened a stream. The certificate that it shows, if the connection has
-// any, must be its own, and its boot no other node's.
-func (d *peerDoor) meet(ctx context.Context) (other greeting, agent bool, err error) {
-	other, err = d.me.admit(ctx)
-	if err != nil {
-		return other, false, err
+// met is the node that has opened a stream of gRPC.
+func (d *peerDoor) met(ctx context.Context) (other greeting, agent bool, err error) {
+	md, _ := metadata.FromIncomingContext(ctx)
+	other, version, ok := readGreeting(md)
+	if err = d.me.admit(other, version, ok); err == nil {
+		agent, err = d.meet(other, shown(ctx))
 	}
-	if id := shown(ctx); id != nil {
+	return other, agent, err
+}
+
+// meet is nil if the node at the other end of a connection is the one that it says. The certificate
+// that it shows, if the connection has any, must be its own, and its boot no other node's.
+func (d *peerDoor) meet(other greeting, id *identity) (agent bool, err error) {
+	if id != nil {
 		role := cluster.RoleMember
 		if agent = !id.is(role); agent { // then it may not say what only members say (forged)
 			role = cluster.RoleAgent
@@ -114,12 +123,12 @@ func (d *peerDoor) meet(ctx context.Context) (other greeting, agent bool, err er
 		}
 	}
 	if err == nil {
-		return other, agent, nil
+		return agent, nil
 	}
 	if d.turned.first(other.node, time.Now()) {
 		d.log.Warn("a peer is refused", "peer", other.node, "reason", err)
 	}
-	return other, agent, status.Errorf(codes.PermissionDenied, "node %s refuses %q: %v", d.me.node,
+	return agent, status.Errorf(codes.PermissionDenied, "node %s refuses %q: %v", d.me.node,
 		other.node, err)
 }
 
@@ -150,10 +159,10 @@ func (t *turnedAway) first(name string, now time.Time) bool {
 	return true
 }
 
-// exchange serves one stream until the peer or the door ends it. In both cases the trailer says how
-// far it got.
+// exchange serves one stream of gRPC until the peer or the door ends it. In both cases the trailer
+// says how far it got.
 func (d *peerDoor) exchange(stream grpc.ServerStream) error {
-	other, agent, refused := d.meet(stream.Context())
+	other, agent, refused := d.met(stream.Context())
 	if refused != nil && other.cluster == d.me.cluster {
 		// without a greeting the caller reads why, and tries again later
 		return refused
@@ -164,26 +173,33 @@ func (d *peerDoor) exchange(stream grpc.ServerStream) error {
 	if refused != nil {
 		return refused
 	}
+	served, err := d.serve(other, agent, grpcCarrier{stream})
+	stream.SetTrailer(metadata.Pairs(servedKey, strconv.FormatUint(served, 10)))
+	return err
+}
+
+// serve answers what the node at the other end of c asks, until c or the door ends. served is the
+// tag of the last ask that it came to: later ones are not touched.
+func (d *peerDoor) serve(other greeting, agent bool, c carrier) (served uint64, err error) {
 	defer d.node.Membership().LineUp(other.boot)()
-	e := &exchange{door: d, peer: other, agent: agent, send: stream.SendMsg, frames: frameReader{
-		known: &d.limits,
-	}}
+	e := &exchange{
+		door: d, peer: other, agent: agent, to: c, frames: frameReader{known: &d.limits},
+	}
 	over := make(chan error, 1)
-	go func() { over <- e.run(stream) }()
-	var err error
+	d.reading.Go(func() { over <- c.receive(e.answer) })
 	select {
 	case err = <-over:
 	case <-d.ending:
 		err = status.Error(codes.Unavailable, "this node is stopping")
 	}
+	c.hurry()
 	e.mu.Lock() // waits for the frame that is being served
 	defer e.mu.Unlock()
 	e.ended = true
-	stream.SetTrailer(metadata.Pairs(servedKey, strconv.FormatUint(e.served, 10)))
 	if errors.Is(err, io.EOF) { // the peer closes the stream
-		return nil
+		return e.served, nil
 	}
-	return err
+	return e.served, err
 }
 
 // exchange is one stream at work.
@@ -192,9 +208,9 @@ type exchange struct {
 	peer   greeting // the node at the other end
 	agent  bool     // by its certificate it is an agent
 	late   lateBudget
-	send   func(reply any) error
+	to     carrier
 	frames frameReader
-	reply  []byte
+	reply  []byte         // with room for its head
 	given  cluster.Answer // the last one
 
 	mu     sync.Mutex // held while a frame is served; guards the two below
@@ -202,20 +218,7 @@ type exchange struct {
 	ended  bool       // no further frame is served
 }
 
-func (e *exchange) run(stream grpc.ServerStream) error {
-	for {
-		var m wire.Message
-		if err := stream.RecvMsg(&m); err != nil {
-			return err
-		}
-		err := e.answer(m.Bytes())
-		m.Free()
-		if err != nil {
-			return err
-		}
-	}
-}
-
+// answer serves a frame of the peer.
 func (e *exchange) answer(frame []byte) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -225,24 +228,24 @@ func (e *exchange) answer(frame []byte) error {
 	if err := e.serve(frame); err != nil {
 		return err
 	}
-	if len(e.reply) == 0 { // all of it is answered later
+	if len(e.reply) == headSize { // all of it is answered later
 		return nil
 	}
-	return e.send(&e.reply)
+	return e.to.send(e.reply)
 }
 
 // answerLater answers an ask that may wait.
 func (e *exchange) answerLater(tag uint64, a *cluster.Ask, weight int) {
 	defer e.leave(weight)
 	defer e.traced(a)()
-	e.answerLate(appendAnswer(nil, tag, e.door.node.Deliver(a)))
+	e.answerLate(appendAnswer(roomForHead(nil), tag, e.door.node.Deliver(a)))
 }
 
 func (e *exchange) answerLate(reply []byte) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !e.ended {
-		_ = e.send(&reply) // the reader learns that the stream has ended
+		_ = e.to.send(reply) // the reader learns that the stream has ended
 	}
 }
 
@@ -250,7 +253,7 @@ func (e *exchange) answerLate(reply []byte) {
 func (e *exchange) answerWhenTold(tag uint64, a *cluster.Ask, answer *cluster.Answer, weight int) {
 	defer e.leave(weight)
 	e.door.node.Confirm(a, answer)
-	e.answerLate(appendAnswer(nil, tag, answer))
+	e.answerLate(appendAnswer(roomForHead(nil), tag, answer))
 }
 
 // traced begins the span of an ask that is a part of a trace. done ends it.
@@ -280,7 +283,7 @@ func keep(a *cluster.Ask) *cluster.Ask {
 
 // serve has the asks of a frame answered into e.reply. The keys that the node sees lie in b.
 func (e *exchange) serve(b []byte) error {
-	e.reply = e.reply[:0]
+	e.reply = roomForHead(e.reply[:0])
 	err := e.frames.read(b, e.door.clock.Now(), func(tag uint64, a *cluster.Ask, err error) {
 		e.served = tag
 		if err != nil {

@@ -3,6 +3,7 @@ package peer
 import (
 	"encoding/hex"
 	"fmt"
+	"io"
 	"math"
 	"reflect"
 	"slices"
@@ -672,17 +673,24 @@ func newDoor(t testing.TB) *peerDoor {
 	return &peerDoor{node: node, clock: clock, ending: make(chan struct{})}
 }
 
+// nowhere is a carrier whose other end has gone.
+type nowhere struct{}
+
+func (nowhere) send([]byte) error                { return nil }
+func (nowhere) receive(func([]byte) error) error { return io.EOF }
+func (nowhere) hurry()                           {}
+
 // exchangeFrame has door serve b and returns its reply.
 func (d *peerDoor) exchangeFrame(t testing.TB, b []byte) *peerv1.Reply {
 	t.Helper()
-	e := &exchange{door: d, send: func(any) error { return nil }, frames: frameReader{
+	e := &exchange{door: d, to: nowhere{}, frames: frameReader{
 		known: &d.limits,
 	}}
 	if err := e.serve(b); err != nil {
 		t.Fatal(err)
 	}
 	var reply peerv1.Reply
-	if err := proto.Unmarshal(e.reply, &reply); err != nil {
+	if err := proto.Unmarshal(e.reply[headSize:], &reply); err != nil {
 		t.Fatal(err)
 	}
 	return &reply
@@ -693,7 +701,7 @@ func (d *peerDoor) exchangeFrame(t testing.TB, b []byte) *peerv1.Reply {
 // them.
 func TestPoisonedFrames(t *testing.T) {
 	d := newDoor(t)
-	e := &exchange{door: d, send: func(any) error { return nil }, frames: frameReader{
+	e := &exchange{door: d, to: nowhere{}, frames: frameReader{
 		known: &d.limits,
 	}}
 	const keys = 50
@@ -712,7 +720,7 @@ func TestPoisonedFrames(t *testing.T) {
 				b[i] = 0xdb
 			}
 			var reply peerv1.Reply
-			if err := proto.Unmarshal(e.reply, &reply); err != nil {
+			if err := proto.Unmarshal(e.reply[headSize:], &reply); err != nil {
 				t.Fatal(err)
 			}
 			o := reply.Answers[0].Outcomes[0]
@@ -786,12 +794,12 @@ func FuzzFrame(f *testing.F) {
 	f.Add(frameOf(f, moving))
 	d := newDoor(f)
 	f.Fuzz(func(t *testing.T, b []byte) {
-		e := &exchange{door: d, send: func(any) error { return nil }, frames: frameReader{
+		e := &exchange{door: d, to: nowhere{}, frames: frameReader{
 			known: &d.limits,
 		}}
 		err := e.serve(b)
 		var reply peerv1.Reply
-		if e := proto.Unmarshal(e.reply, &reply); e != nil {
+		if e := proto.Unmarshal(e.reply[headSize:], &reply); e != nil {
 			t.Fatalf("the reply cannot be read: %v", e)
 		}
 		var frame peerv1.Frame

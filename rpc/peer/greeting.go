@@ -1,7 +1,6 @@
 package peer
 
 import (
-	"context"
 	"fmt"
 	"strconv"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	peerv1 "penstock/proto/penstock/peer/v1"
+	"penstock/rpc/wire"
 )
 
 // protocol is the version of what nodes say to each other. A node of another version is refused.
@@ -71,19 +71,47 @@ func first(md metadata.MD, key string) string {
 	return ""
 }
 
-// admit is a peer door's answer to a node that opens a stream: nil if it may stay.
-func (g greeting) admit(ctx context.Context) (other greeting, err error) {
-	md, _ := metadata.FromIncomingContext(ctx)
-	other, version, ok := readGreeting(md)
+// admit is a peer door's answer to a node that names itself in version of the protocol; ok says that
+// it is this node's. nil: the other node may stay.
+func (g greeting) admit(other greeting, version string, ok bool) error {
 	switch {
 	case !ok:
-		return other, status.Errorf(codes.FailedPrecondition,
+		return status.Errorf(codes.FailedPrecondition,
 			"node %s speaks protocol %s of penstock.peer, the caller %q; %s",
 			g.node, protocol, version, twoProtocols)
 	case other.cluster != g.cluster:
-		return other, status.Errorf(codes.PermissionDenied, "node %s belongs to the cluster %q, "+
+		return status.Errorf(codes.PermissionDenied, "node %s belongs to the cluster %q, "+
 			"the caller to %q; give all nodes of a cluster the same name", g.node,
 			g.cluster, other.cluster)
 	}
-	return other, nil
+	return nil
+}
+
+// Field numbers of Greeting in peer.proto.
+const greetingCluster, greetingNode, greetingBoot, greetingProtocol = 1, 2, 3, 4
+
+// appendTo appends g as a link carries it.
+func (g greeting) appendTo(b []byte) []byte {
+	b = wire.AppendString(b, greetingCluster, g.cluster)
+	b = wire.AppendString(b, greetingNode, g.node)
+	b = wire.AppendFixed(b, greetingBoot, g.boot)
+	return wire.AppendString(b, greetingProtocol, protocol)
+}
+
+// parseGreeting is readGreeting for the bytes that a link carries.
+func parseGreeting(b []byte) (g greeting, version string, ok bool) {
+	f := wire.Fields{Rest: b}
+	for f.Next() {
+		switch f.Num {
+		case greetingCluster:
+			g.cluster = string(f.Bytes)
+		case greetingNode:
+			g.node = string(f.Bytes)
+		case greetingBoot:
+			g.boot = f.Value
+		case greetingProtocol:
+			version = string(f.Bytes)
+		}
+	}
+	return g, version, f.Err == nil && version == protocol
 }

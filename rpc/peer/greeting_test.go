@@ -1,7 +1,6 @@
 package peer
 
 import (
-	"context"
 	"strconv"
 	"testing"
 
@@ -22,7 +21,8 @@ func FuzzGreeting(f *testing.F) {
 	me := greeting{cluster: "east", node: "n9", boot: 9}
 	f.Fuzz(func(t *testing.T, group, node, boot, version string) {
 		md := metadata.Pairs(clusterKey, group, nodeKey, node, bootKey, boot, protocolKey, version)
-		other, err := me.admit(metadata.NewIncomingContext(context.Background(), md))
+		other, stated, ok := readGreeting(md)
+		err := me.admit(other, stated, ok)
 		number, notNumber := strconv.ParseUint(boot, 16, 64)
 		if ours := group == me.cluster && version == protocol &&
 			notNumber == nil; (err == nil) != ours {
@@ -36,6 +36,9 @@ func FuzzGreeting(f *testing.F) {
 		}
 		if again, _, ok := readGreeting(other.metadata()); !ok || again != other {
 			t.Fatalf("%+v is written as %q, which is read as %+v", other, other.metadata(), again)
+		}
+		if again, _, ok := parseGreeting(other.appendTo(nil)); !ok || again != other {
+			t.Fatalf("%+v is carried by a link as %+v", other, again)
 		}
 	})
 }

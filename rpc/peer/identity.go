@@ -2,6 +2,7 @@ package peer
 
 import (
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -129,10 +130,23 @@ func shown(ctx context.Context) *identity {
 	if !ok {
 		return nil
 	}
-	info, ok := p.AuthInfo.(credentials.TLSInfo)
-	if !ok || len(info.State.PeerCertificates) == 0 {
+	return identityIn(p.AuthInfo)
+}
+
+// identityIn is the same for the outcome of a handshake of gRPC.
+func identityIn(info credentials.AuthInfo) *identity {
+	t, ok := info.(credentials.TLSInfo)
+	if !ok {
 		return nil
 	}
-	id := identityOf(info.State.PeerCertificates[0])
+	return identityOfState(&t.State)
+}
+
+// identityOfState is the same for the state of TLS.
+func identityOfState(state *tls.ConnectionState) *identity {
+	if len(state.PeerCertificates) == 0 {
+		return nil
+	}
+	id := identityOf(state.PeerCertificates[0])
 	return &id
 }

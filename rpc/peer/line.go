@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"google.golang.org/grpc"
@@ -33,9 +31,10 @@ const (
 	// greetingTimeout is how long a peer may take to name itself.
 	greetingTimeout = time.Second
 	// maxFrame is the size from which on a frame takes no further ask. The largest ask, 1000 items
-	// with their own limits, is about 1.5 MiB, so a frame stays below the 4 MiB that the peer
-	// reads.
+	// with their own limits, is about 1.5 MiB, so a frame stays below maxRead.
 	maxFrame = 1 << 20
+	// maxRead is the largest frame that a peer door reads.
+	maxRead = 4 << 20
 	// maxReply is the most that a peer may answer at once: a frame of the smallest items, each
 	// refused with a long name of its owner, is answered by some 5 MiB.
 	maxReply = 16 << 20
@@ -44,8 +43,9 @@ const (
 	maxWaiting = 16 << 20
 )
 
-// line carries asks to one boot of one node, over one stream. Two goroutines keep it: run opens the
-// stream, reads the answers, and opens the next when it ends; write writes what waits.
+// line carries asks to one boot of one node, over one stream: a link, or gRPC's. Two goroutines keep
+// it: run opens the stream, reads the answers, and opens the next when it ends; write writes what
+// waits.
 //
 // Asks travel together by themselves (natural batching): a caller that posts while nothing waits
 // wakes the writer, everybody else only joins. The writer lets the callers that are ready run once
@@ -56,9 +56,9 @@ type line struct {
 	stats   *Stats
 	letters *sync.Pool // of used ones
 	to      lineTo
-	role    cluster.Role // as gossip has it
-	conn    *grpc.ClientConn
-	ctx     context.Context // ends with close
+	role    cluster.Role     // as gossip has it
+	conn    *grpc.ClientConn // for what is no ask, and for streams to earlier releases
+	ctx     context.Context  // ends with close
 	cancel  context.CancelFunc
 	ended   chan struct{} // closed when run has returned
 	wake    chan struct{} // holds a token if something waits
@@ -102,12 +102,10 @@ func (p *Lines) newLine(to lineTo, role cluster.Role) (*line, error) {
 			Backoff: backoff.Config{
 				BaseDelay: retryMin, Multiplier: 1.6, Jitter: 0.2, MaxDelay: retryMax,
 			},
-			MinConnectTimeout: time.Second,
+			MinConnectTimeout: connectTimeout,
 		}),
-		// Finds a network that swallows everything, within two seconds if data is under way
-		// (TCP_USER_TIMEOUT). It does not find a peer that hangs; the deadlines of the calls do.
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{
-			Time: 10 * time.Second, Timeout: 2 * time.Second, PermitWithoutStream: true,
+			Time: keepaliveAfter, Timeout: keepaliveWait, PermitWithoutStream: true,
 		}),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(wire.RawCodec{}),
 			grpc.MaxCallRecvMsgSize(maxReply)),
@@ -119,21 +117,6 @@ func (p *Lines) newLine(to lineTo, role cluster.Role) (*line, error) {
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	go l.run()
 	return l, nil
-}
-
-// dial connects, and notes whether the machine says that nobody listens there. A process that is
-// dying may still take a connection on and drop it; then gRPC dials again while run waits for the
-// stream, and callers hear from here that the peer is gone.
-func (l *line) dial(ctx context.Context, addr string) (net.Conn, error) {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
-	refused := errors.Is(err, syscall.ECONNREFUSED)
-	l.refused.Store(refused)
-	l.mu.Lock()
-	if refused && l.down != nil && !errors.Is(l.down, cluster.ErrGone) {
-		l.down = fmt.Errorf("%w: %w", cluster.ErrGone, l.down)
-	}
-	l.mu.Unlock()
-	return conn, err
 }
 
 // close ends the line. What was not sent fails as unsent, the rest as unknown.

@@ -2,23 +2,18 @@ package peer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
-	"strconv"
-	"time"
-
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/metadata"
 
 	"penstock/cluster"
-	"penstock/rpc/wire"
 )
 
-// converse opens a stream and serves it to its end. greeted says that the peer was there.
+// converse opens a carrier and uses it to its end. greeted says that the peer was there.
 func (l *line) converse() (greeted bool, err error) {
 	ctx, hangUp := context.WithCancel(l.ctx)
 	defer hangUp()
-	stream, err := l.open(ctx, hangUp)
+	c, err := l.open(ctx, hangUp)
 	if err != nil {
 		return false, err
 	}
@@ -33,70 +28,21 @@ func (l *line) converse() (greeted bool, err error) {
 	written := make(chan struct{})
 	go func() {
 		defer close(written)
-		l.write(ctx, stream)
+		l.write(ctx, c)
 	}()
-	err = l.read(stream)
+	err = c.receive(l.read)
 	hangUp()
 	<-written
-	l.hungUp(stream.Trailer(), err)
+	l.hungUp(err)
 	return true, err
 }
 
-// open opens a stream to the node and boot that the line is for. It does not wait for a peer that
-// cannot be reached, except when callers know already that they cannot.
-func (l *line) open(ctx context.Context, hangUp func()) (grpc.ClientStream, error) {
-	l.mu.Lock()
-	patient := l.down != nil
-	l.mu.Unlock()
-	me := greeting{l.config.Cluster, l.config.ID, l.config.Boot}
-	stream, err := l.conn.NewStream(metadata.NewOutgoingContext(ctx, me.metadata()),
-		&grpc.StreamDesc{
-			ClientStreams: true, ServerStreams: true,
-		}, exchangeMethod, grpc.WaitForReady(patient))
-	if err != nil {
-		return nil, err
-	}
-	timeout := time.AfterFunc(greetingTimeout, hangUp)
-	if err = l.meet(stream); !timeout.Stop() {
-		err = fmt.Errorf("it does not say who it is within %v", greetingTimeout)
-	}
-	return stream, err
-}
-
-// meet reads which node answers on stream, and says what is wrong with them.
-func (l *line) meet(stream grpc.ClientStream) error {
-	header, err := stream.Header()
-	if err != nil {
-		return explainProtocol(err)
-	}
-	g, version, ok := readGreeting(header)
-	switch {
-	case !ok || g.cluster != l.config.Cluster: // it refuses this node too, and says why
-		if err := stream.RecvMsg(&wire.Message{}); err != nil {
-			return explainProtocol(err)
-		}
-		return fmt.Errorf("it names cluster %q and protocol %q, this node %q and %q", g.cluster,
-			version, l.config.Cluster, protocol)
-	case l.to.id != "" && g.node != l.to.id || l.to.boot != 0 && g.boot != l.to.boot:
-		return fmt.Errorf("%w: another node answers there: %s, boot %016x, instead of %s, boot "+
-			"%016x", cluster.ErrGone, g.node, g.boot, l.to.id, l.to.boot)
-	}
-	l.met, l.agent = g, false
-	if id := shown(stream.Context()); id != nil {
-		l.agent = !id.is(cluster.RoleMember)
-		return id.check(g.node, l.role)
-	}
-	return nil
-}
-
 // write writes what waits until the stream ends.
-func (l *line) write(ctx context.Context, stream grpc.ClientStream) {
+func (l *line) write(ctx context.Context, c carrier) {
 	for {
 		runtime.Gosched()
 		for first, last := l.take(); first <= last; first, last = l.take() {
-			// SendMsg fails only before gRPC has taken the frame over: what is in it then is surely
-			// unsent.
-			if err := stream.SendMsg(&l.frame.buf); err != nil {
+			if err := c.send(l.frame.buf); err != nil {
 				l.unsent(first, last, err)
 				return // the reader learns the reason
 			}
@@ -117,6 +63,7 @@ func (l *line) take() (first, last uint64) {
 	l.pen.Lock()
 	defer l.pen.Unlock()
 	l.frame.reset()
+	l.frame.buf = roomForHead(l.frame.buf)
 	l.batch = l.batch[:0]
 
 	l.mu.Lock()
@@ -169,19 +116,12 @@ func (l *line) unsent(first, last uint64, err error) {
 	}
 }
 
-// read hands answers to their callers until the stream ends.
-func (l *line) read(stream grpc.ClientStream) error {
-	for {
-		var m wire.Message
-		if err := stream.RecvMsg(&m); err != nil {
-			return err
-		}
-		err := eachAnswer(m.Bytes(), l.deliver)
-		m.Free()
-		if err != nil {
-			return fmt.Errorf("a reply of peer %s %w", l.to.id, err)
-		}
+// read hands the answers of a reply to their callers.
+func (l *line) read(reply []byte) error {
+	if err := eachAnswer(reply, l.deliver); err != nil {
+		return fmt.Errorf("a reply of peer %s %w", l.to.id, err)
 	}
+	return nil
 }
 
 // deliver hands one answer to its caller.
@@ -224,8 +164,9 @@ func (l *line) forged(ask *cluster.Ask, a *cluster.Answer) string {
 
 // hungUp fails all letters that were sent on a stream that has ended. If the peer said how far it
 // got, what came later was not touched.
-func (l *line) hungUp(trailer metadata.MD, err error) {
-	served, unknown := strconv.ParseUint(first(trailer, servedKey), 10, 64)
+func (l *line) hungUp(err error) {
+	var end *endError
+	stated := errors.As(err, &end)
 	l.mu.Lock()
 	lost := make([]*letter, 0, len(l.sent))
 	for _, lt := range l.sent {
@@ -235,7 +176,7 @@ func (l *line) hungUp(trailer metadata.MD, err error) {
 	clear(l.sent)
 	l.mu.Unlock()
 	for _, lt := range lost {
-		if unknown == nil && lt.tag > served {
+		if stated && lt.tag > end.served {
 			lt.finish(nil, fmt.Errorf("%w, %w: peer %s ended the stream before it came to this "+
 				"ask: %w", cluster.ErrUnsent, cluster.ErrBroken, l.to.id, err))
 		} else {

@@ -227,7 +227,8 @@ func TestStrangersAreUnsent(t *testing.T) {
 		})
 	}
 	t.Run("no node at all", func(t *testing.T) {
-		nobody := door.NewServer(grpc.NewServer(grpc.WaitForHandlers(true)), make(chan struct{}))
+		nobody := door.NewServer(grpc.NewServer(grpc.WaitForHandlers(true)),
+			make(chan struct{}), nil)
 		expected := cluster.Member{ID: "n1", Boot: 1, PeerAddr: s.open(nobody)}
 		wantCall(t, s.call(expected, "a", time.Minute), true, "unknown service "+
 			"penstock.peer.v1.Peer")

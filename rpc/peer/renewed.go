@@ -16,6 +16,14 @@ type renewed struct {
 	now                              func() *tls.Config
 }
 
+// tls is how the next connection is secured; nil: in no way.
+func (c *LinesConfig) tls() *tls.Config {
+	if c.Renewed != nil {
+		return c.Renewed()
+	}
+	return c.TLS
+}
+
 // credentials are those of the lines to other nodes.
 func (c *LinesConfig) credentials() credentials.TransportCredentials {
 	switch {
