@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,6 +39,9 @@ const (
 	// maxReply is the most that a peer may answer at once: a frame of the smallest items, each
 	// refused with a long name of its owner, is answered by some 5 MiB.
 	maxReply = 16 << 20
+	// maxUnread is how much a caller may send that the peer has perhaps not read: it has room in
+	// the buffers of the two sockets, so that sending does not wait.
+	maxUnread = 32 << 10
 	// maxWaiting is how much may wait for one peer, in bytes. A peer that does not read is noticed
 	// by its silence long before; this bounds the memory until then.
 	maxWaiting = 16 << 20
@@ -48,9 +52,10 @@ const (
 // waits.
 //
 // Asks travel together by themselves (natural batching): a caller that posts while nothing waits
-// wakes the writer, everybody else only joins. The writer lets the callers that are ready run once
+// sends it, everybody else only joins. It lets the callers that are ready run once
 // (runtime.Gosched) and then takes all that waits. There is no timer: a lone ask goes out at once,
-// and while one frame is written the next one fills.
+// and while one frame is sent the next one fills. What might have to wait for the peer to read is
+// left to the writer, for no caller may be kept past its deadline.
 type line struct {
 	config  *LinesConfig
 	stats   *Stats
@@ -69,6 +74,9 @@ type line struct {
 	met   greeting // the other end of the stream
 	agent bool     // … by its certificate
 
+	sending sync.Mutex // held while a frame is made and sent; guards out
+	out     carrier    // nil: there is no stream
+
 	// held while asks are written down: its holder may read the Ask of a letter that was sent
 	pen   sync.Mutex
 	frame frameWriter
@@ -79,6 +87,8 @@ type line struct {
 	weight  int        // of those, in bytes, about
 	sent    map[uint64]*letter
 	tag     uint64 // of the last letter sent; letters are sent in the order of their tags
+	written int    // bytes, about, of all letters sent
+	reached int    // … up to the last one that the peer has answered: so much it has read
 	// why a letter cannot be posted; nil while there is a stream, and while the first one is opened
 	down error
 }
@@ -143,7 +153,7 @@ func (l *line) post(c *cluster.Call) *letter {
 		l.waiting = append(l.waiting, lt)
 		l.weight += lt.weight
 	}
-	alone := len(l.waiting) == 1
+	lt.alone = len(l.waiting) == 1
 	l.mu.Unlock()
 
 	if err != nil {
@@ -151,13 +161,31 @@ func (l *line) post(c *cluster.Call) *letter {
 		lt.release()
 		return nil
 	}
-	if alone {
-		select {
-		case l.wake <- struct{}{}:
-		default:
+	return lt
+}
+
+// start sends what waits, or has the writer do so.
+func (l *line) start() {
+	l.mu.Lock()
+	brief := l.weight+l.written-l.reached <= maxUnread
+	l.mu.Unlock()
+	if brief && l.sending.TryLock() {
+		if l.out != nil {
+			runtime.Gosched()
+			l.sendLocked()
+		}
+		l.sending.Unlock()
+		l.mu.Lock()
+		none := len(l.waiting) == 0
+		l.mu.Unlock()
+		if none {
+			return
 		}
 	}
-	return lt
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
 }
 
 // claim takes the letter with tag out of the sent ones. Nil: its caller has given up.
@@ -168,6 +196,7 @@ func (l *line) claim(tag uint64) *letter {
 	if lt != nil {
 		delete(l.sent, tag)
 		lt.state = letterDone
+		l.reached = max(l.reached, lt.upTo)
 	}
 	return lt
 }

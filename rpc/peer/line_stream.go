@@ -21,39 +21,60 @@ func (l *line) converse() (greeted bool, err error) {
 	l.mu.Lock()
 	again := l.down != nil
 	l.down = nil
+	l.reached = l.written
 	l.mu.Unlock()
+	l.setOut(c)
 	if again && l.to.boot != 0 {
 		l.config.Logger.Info("peer is back", "peer", l.to.id, "address", l.to.addr)
 	}
 	written := make(chan struct{})
 	go func() {
 		defer close(written)
-		l.write(ctx, c)
+		l.write(ctx)
 	}()
 	err = c.receive(l.read)
 	hangUp()
 	<-written
+	l.setOut(nil)
 	l.hungUp(err)
 	return true, err
 }
 
-// write writes what waits until the stream ends.
-func (l *line) write(ctx context.Context, c carrier) {
+// setOut says over what frames are sent; it waits for the one that is being sent.
+func (l *line) setOut(c carrier) {
+	l.sending.Lock()
+	l.out = c
+	l.sending.Unlock()
+}
+
+// write sends what callers leave to it until the stream ends.
+func (l *line) write(ctx context.Context) {
 	for {
-		runtime.Gosched()
-		for first, last := l.take(); first <= last; first, last = l.take() {
-			if err := c.send(l.frame.buf); err != nil {
-				l.unsent(first, last, err)
-				return // the reader learns the reason
-			}
+		l.sending.Lock()
+		for l.sendLocked() {
 			runtime.Gosched()
 		}
+		l.sending.Unlock()
 		select {
 		case <-l.wake:
+			runtime.Gosched()
 		case <-ctx.Done():
 			return
 		}
 	}
+}
+
+// sendLocked sends one frame of what waits. It is false if nothing waits, or the stream has ended.
+func (l *line) sendLocked() bool {
+	first, last := l.take()
+	if first > last {
+		return false
+	}
+	err := l.out.send(l.frame.buf)
+	if err != nil {
+		l.unsent(first, last, err) // the reader learns the reason
+	}
+	return err == nil
 }
 
 // take writes waiting letters down in l.frame and counts them as sent. It returns their tags, none
@@ -83,7 +104,8 @@ func (l *line) take() (first, last uint64) {
 			continue
 		}
 		l.tag++
-		lt.tag, lt.state = l.tag, letterSent
+		l.written += lt.weight
+		lt.tag, lt.state, lt.upTo = l.tag, letterSent, l.written
 		l.sent[l.tag] = lt
 		l.batch = append(l.batch, lt)
 		size += lt.weight

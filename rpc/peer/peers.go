@@ -129,6 +129,11 @@ func (p *Lines) Call(calls []cluster.Call) {
 		}
 	}
 	for _, lt := range sent {
+		if lt.alone {
+			lt.line.start()
+		}
+	}
+	for _, lt := range sent {
 		lt.await()
 	}
 	for i := range calls {
