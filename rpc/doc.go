@@ -6,7 +6,7 @@
 //     rpc/envoy for Envoys. All share rpc/door: faults, rights, limits brought along, metrics. The
 //     first two also share rpc/notation (limits and decisions as messages and JSON), rpc/hold (ids
 //     of reservations), rpc/admin (penstock.v1.Admin) and rpc/overview (the page of the cluster).
-//  2. If another node owns the key, the node hands its asks to peer.Lines (rpc/peer): a stream to
+//  2. If another node owns the key, the node hands its asks to peer.Lines (rpc/peer): a line to
 //     each node, on which all that waits travels as one frame. The owner's door for peers answers.
 //  3. rpc/clock is the node's clock, and rpc/wire protobuf by hand.
 //

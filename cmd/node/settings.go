@@ -52,7 +52,7 @@ type memberFlags struct {
 // doorFlags say where this node listens.
 type doorFlags struct {
 	Gossip string `group:"doors" default:"127.0.0.1:7946" help:"Membership, TCP and UDP."`
-	Peer   string `group:"doors" default:"127.0.0.1:7947" help:"Node to node, gRPC."`
+	Peer   string `group:"doors" default:"127.0.0.1:7947" help:"Node to node."`
 	GRPC   string `group:"doors" name:"grpc" default:"127.0.0.1:7948" help:"Clients, gRPC; unix:///path too."`
 	HTTP   string `group:"doors" name:"http" default:"127.0.0.1:7949" help:"Clients, HTTP and JSON; unix:///path too."`
 	Admin  string `group:"doors" placeholder:"HOST:PORT" help:"Metrics, pprof, reset, status and the gRPC service Admin on a listener of their own, and nowhere else; off: nowhere. Default: on --http, and Admin on --grpc."`

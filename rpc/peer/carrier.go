@@ -39,7 +39,13 @@ func (e *endError) Error() string { return e.reason.Error() }
 func (e *endError) Unwrap() error { return e.reason }
 
 // grpcCarrier is a stream of gRPC, at either of its ends.
-type grpcCarrier struct{ grpc.Stream }
+type grpcCarrier struct{ messages }
+
+// messages is what both ends of a stream of gRPC can do.
+type messages interface {
+	SendMsg(m any) error
+	RecvMsg(m any) error
+}
 
 func (c grpcCarrier) send(frame []byte) error {
 	frame = frame[headSize:]
@@ -62,7 +68,7 @@ func (c grpcCarrier) receive(use func(frame []byte) error) error {
 
 // ended is err with what the trailer of a peer says besides.
 func (c grpcCarrier) ended(err error) error {
-	if called, ok := c.Stream.(grpc.ClientStream); ok {
+	if called, ok := c.messages.(grpc.ClientStream); ok {
 		served, unknown := strconv.ParseUint(first(called.Trailer(), servedKey), 10, 64)
 		if unknown == nil {
 			return &endError{served, err}

@@ -673,7 +673,7 @@ func newDoor(t testing.TB) *peerDoor {
 	return &peerDoor{node: node, clock: clock, ending: make(chan struct{})}
 }
 
-// nowhere is a carrier whose other end has gone.
+// nowhere is a carrier of which the other end has gone.
 type nowhere struct{}
 
 func (nowhere) send([]byte) error                { return nil }

@@ -71,8 +71,8 @@ func first(md metadata.MD, key string) string {
 	return ""
 }
 
-// admit is a peer door's answer to a node that names itself in version of the protocol; ok says that
-// it is this node's. nil: the other node may stay.
+// admit is a peer door's answer to a node that names itself in version of the protocol; ok says
+// that it is this node's. nil: the other node may stay.
 func (g greeting) admit(other greeting, version string, ok bool) error {
 	switch {
 	case !ok:

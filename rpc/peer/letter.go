@@ -15,7 +15,7 @@ type letter struct {
 	alone  bool // nothing waited when it was posted: its caller starts the line
 	state  letterState
 	tag    uint64
-	upTo   int // bytes, about, of all letters sent on the line up to this one
+	upTo   int           // bytes, about, of all letters sent on the line up to this one
 	done   chan struct{} // gets a token when call is filled in
 	timer  *time.Timer
 }

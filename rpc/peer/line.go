@@ -47,9 +47,9 @@ const (
 	maxWaiting = 16 << 20
 )
 
-// line carries asks to one boot of one node, over one stream: a link, or gRPC's. Two goroutines keep
-// it: run opens the stream, reads the answers, and opens the next when it ends; write writes what
-// waits.
+// line carries asks to one boot of one node, over a link or a stream of gRPC, here called stream.
+// Two goroutines keep it: run opens the stream, reads the answers, and opens the next when it ends;
+// write sends what callers leave to it.
 //
 // Asks travel together by themselves (natural batching): a caller that posts while nothing waits
 // sends it, everybody else only joins. It lets the callers that are ready run once
@@ -82,7 +82,12 @@ type line struct {
 	frame frameWriter
 	batch []*letter
 
-	mu      sync.Mutex // guards all below, and state and tag of every letter of this line
+	outbox
+}
+
+// outbox is the letters of a line.
+type outbox struct {
+	mu      sync.Mutex // guards all below, and state and tag of every letter
 	waiting []*letter  // to be sent, in this order
 	weight  int        // of those, in bytes, about
 	sent    map[uint64]*letter
@@ -97,7 +102,8 @@ func (p *Lines) newLine(to lineTo, role cluster.Role) (*line, error) {
 	c := &p.config
 	l := &line{
 		config: c, stats: &p.stats, letters: &p.letters, to: to, role: role,
-		ended: make(chan struct{}), wake: make(chan struct{}, 1), sent: make(map[uint64]*letter),
+		ended: make(chan struct{}), wake: make(chan struct{}, 1),
+		outbox: outbox{sent: make(map[uint64]*letter)},
 	}
 	conn, err := grpc.NewClient("passthrough:///"+to.addr,
 		grpc.WithTransportCredentials(c.credentials()),

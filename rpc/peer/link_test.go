@@ -154,8 +154,12 @@ func TestLinkDoorRefuses(t *testing.T) {
 		want string
 	}{
 		{"another cluster", greeting{"other", "n9", 9}, codes.PermissionDenied, `to "other"`},
-		{"the boot of another node", greeting{testCluster, "n9", 1}, codes.PermissionDenied,
-			`that of "n1"`},
+		{
+			"the boot of another node",
+			greeting{testCluster, "n9", 1},
+			codes.PermissionDenied,
+			`that of "n1"`,
+		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			k := dialLink(t, s.member.PeerAddr, row.me)
@@ -196,7 +200,7 @@ func TestBrokenLinks(t *testing.T) {
 			}
 		})
 	}
-	// Nobody keeps a connection without saying who it is.
+	// Nobody keeps a connection without a greeting.
 	conn, err := net.Dial("tcp", s.member.PeerAddr)
 	if err != nil {
 		t.Fatal(err)

@@ -39,7 +39,7 @@ type Tracer interface {
 	Answers(a *cluster.Ask, asker string) (done func())
 }
 
-// Lines is a node's hand to other nodes (cluster.Network): a line to each, over gRPC. All methods
+// Lines is a node's hand to other nodes (cluster.Network): a line to each. All methods
 // are safe for concurrent use.
 type Lines struct {
 	config  LinesConfig
