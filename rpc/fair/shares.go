@@ -9,10 +9,10 @@ import (
 const (
 	// longWait is the mean wait of requests, for processors that work for the process, that begins
 	// an overload if it stands for standing and one client uses much less than another. A client
-	// that is alone makes itself wait: for that one, each wait must be longAlone. A node that is
-	// merely at work to its limit, for a thousand callers, has less.
+	// that is alone makes itself wait: for that one, it is longAlone. A node that is merely at work
+	// to its limit, for a thousand callers, has less.
 	longWait  = 3 * time.Millisecond
-	longAlone = 50 * time.Millisecond
+	longAlone = 20 * time.Millisecond
 	standing  = 100 * time.Millisecond
 	// muchLess is how many times as much the client with the most uses then.
 	muchLess = 4
@@ -22,6 +22,9 @@ const (
 	// of what clients have used lately that they may use meanwhile.
 	workOff   = 100 * time.Millisecond
 	firstPart = 1. / 2
+	// leastPart is the part of the processors that clients together may use in any case: if
+	// requests wait then, something else is the reason.
+	leastPart = 1. / 8
 	// littleUse is the part of what the process uses of processors that requests take at least if
 	// they are what goroutines wait for; else to refuse them would not help.
 	littleUse = 1. / 8
@@ -61,12 +64,12 @@ type shares struct {
 
 	phase   phase
 	since   time.Duration // since when clients are counted; in an overload: see over
-	long    time.Duration // when the wait was last less than longAlone
 	looked  time.Duration // when look was last called
 	had     time.Duration // processor time of the process since since
 	waited  time.Duration // the sum of waits since then
 	looks   time.Duration // how many they are
-	level   float64       // in processors
+	level   float64       // in processors, by what requests are said to cost
+	worth   float64       // what is done in a second of processor time, by that
 	shrunk  time.Duration // when the level was last made less
 	clients map[string]*account
 }
@@ -150,7 +153,7 @@ func (s *shares) look(now time.Duration, w wait) {
 	case s.phase == suspicious:
 		s.suspect(now, w)
 	case w.own > longWait:
-		s.phase, s.long = suspicious, now
+		s.phase = suspicious
 		s.count(now)
 	}
 }
@@ -170,18 +173,15 @@ func (s *shares) count(now time.Duration) {
 func (s *shares) suspect(now time.Duration, w wait) {
 	s.had += w.had
 	s.looks++
-	if s.waited += w.own; s.waited <= longWait*s.looks {
+	s.waited += w.own
+	mean, passed := s.waited/s.looks, now-s.since
+	switch {
+	case mean <= longWait:
 		s.end()
 		return
-	}
-	if w.own <= longAlone {
-		s.long = now
-	}
-	passed := now - s.since
-	if passed < standing {
+	case passed < standing:
 		return
-	}
-	if now-s.long < standing && !s.uneven() {
+	case mean <= longAlone && !s.uneven():
 		if passed >= over {
 			s.count(now)
 		}
@@ -192,8 +192,11 @@ func (s *shares) suspect(now time.Duration, w wait) {
 		s.count(now)
 		return
 	}
-	s.phase, s.since, s.level = overloaded, now, s.processors
-	s.shrink(now, firstPart*float64(all)/float64(passed))
+	if s.worth = 1; s.had > 0 {
+		s.worth = float64(all) / float64(s.had)
+	}
+	s.phase, s.since, s.shrunk = overloaded, now, now
+	s.level = max(leastLevel, s.divide(firstPart*float64(all)/float64(passed)))
 }
 
 // uneven reports whether a client uses much less than another.
@@ -206,40 +209,41 @@ func (s *shares) uneven() bool {
 }
 
 // divide is the level at which clients together use so many processors, if each wants what it used
-// last.
-func (s *shares) divide(processors float64) float64 {
+// last. Where that is less, it is what the one that used most may use beside the others.
+func (s *shares) divide(processors float64) (level float64) {
 	used := make([]float64, 0, len(s.clients))
 	for _, a := range s.clients {
 		used = append(used, a.before)
 	}
 	slices.Sort(used)
+	level = processors
 	for i, u := range used {
-		if level := processors / float64(len(used)-i); u >= level {
-			return level
+		if level = processors / float64(len(used)-i); u >= level {
+			break
 		}
 		processors -= u
 	}
-	return processors
+	return level
 }
 
 // adapt leads the level to where requests wait for fairWait.
 func (s *shares) adapt(now, passed time.Duration, w wait) {
 	most, all := s.uses(now, passed)
+	if w.had > passed/8 {
+		s.worth += (float64(all)/float64(w.had) - s.worth) / 8
+	}
 	switch {
 	case w.own <= fairWait || float64(all) < littleUse*float64(w.had):
 		if most >= s.level*enough { // or nobody wants more, and how much there is does not show
-			s.level = min(s.processors, s.level*17/16)
+			s.level = min(s.processors*s.worth, s.level*17/16)
 		}
 	case now-s.shrunk >= w.wall: // what the last time did shows
 		part := max(firstPart, 1-float64(w.wall)/float64(workOff))
-		s.shrink(now, part*float64(all)/float64(passed))
+		use := max(part*float64(all)/float64(passed), leastPart*s.processors*s.worth)
+		level := min(s.level, s.divide(use))
+		// they may have used little because the process was stopped, or collected garbage
+		s.level, s.shrunk = max(leastLevel, firstPart*s.level, level), now
 	}
-}
-
-// shrink has clients use so many processors together.
-func (s *shares) shrink(now time.Duration, processors float64) {
-	s.shrunk = now
-	s.level = max(leastLevel, min(s.level, s.divide(processors)))
 }
 
 // uses are the part of a processor that the client with the most has used, since so much time has
