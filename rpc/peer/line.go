@@ -87,13 +87,14 @@ type line struct {
 
 // outbox is the letters of a line.
 type outbox struct {
+	tag atomic.Uint64 // of the last letter written down; they are sent in this order
+
 	mu      sync.Mutex // guards all below, and state and tag of every letter
 	waiting []*letter  // to be sent, in this order
 	weight  int        // of those, in bytes, about
 	sent    map[uint64]*letter
-	tag     uint64 // of the last letter sent; letters are sent in the order of their tags
-	written int    // bytes, about, of all letters sent
-	reached int    // … up to the last one that the peer has answered: so much it has read
+	written int // bytes, about, of all letters sent
+	reached int // … up to the last one that the peer has answered: so much it has read
 	// why a letter cannot be posted; nil while there is a stream, and while the first one is opened
 	down error
 }
@@ -177,8 +178,8 @@ func (l *line) start() {
 	l.mu.Unlock()
 	if brief && l.sending.TryLock() {
 		if l.out != nil {
-			runtime.Gosched()
-			l.sendLocked()
+			runtime.Gosched() // others may add more than there is room for
+			l.sendLocked(true)
 		}
 		l.sending.Unlock()
 		l.mu.Lock()

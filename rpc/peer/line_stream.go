@@ -51,7 +51,7 @@ func (l *line) setOut(c carrier) {
 func (l *line) write(ctx context.Context) {
 	for {
 		l.sending.Lock()
-		for l.sendLocked() {
+		for l.sendLocked(false) {
 			runtime.Gosched()
 		}
 		l.sending.Unlock()
@@ -64,9 +64,10 @@ func (l *line) write(ctx context.Context) {
 	}
 }
 
-// sendLocked sends one frame of what waits. It is false if nothing waits, or the stream has ended.
-func (l *line) sendLocked() bool {
-	first, last := l.take()
+// sendLocked sends one frame of what waits; if brief, no more than there is room for at a peer that
+// reads nothing. It is false if nothing was sent.
+func (l *line) sendLocked(brief bool) bool {
+	first, last := l.take(brief)
 	if first > last {
 		return false
 	}
@@ -77,9 +78,9 @@ func (l *line) sendLocked() bool {
 	return err == nil
 }
 
-// take writes waiting letters down in l.frame and counts them as sent. It returns their tags, none
-// if first > last.
-func (l *line) take() (first, last uint64) {
+// take writes waiting letters down in l.frame and counts them as sent, if brief only as many as the
+// peer has room for. It returns their tags, none if first > last.
+func (l *line) take(brief bool) (first, last uint64) {
 	now := l.config.Clock.Now()
 	l.pen.Lock()
 	defer l.pen.Unlock()
@@ -88,10 +89,14 @@ func (l *line) take() (first, last uint64) {
 	l.batch = l.batch[:0]
 
 	l.mu.Lock()
-	first = l.tag + 1
+	last = l.tag.Load()
+	first = last + 1
 	size, n := 0, 0
 	for ; n < len(l.waiting) && size < maxFrame; n++ {
 		lt := l.waiting[n]
+		if brief && l.written+lt.weight-l.reached > maxUnread {
+			break
+		}
 		l.weight -= lt.weight
 		if lt.state == letterDropped || lt.call.Deadline <= now {
 			// expired: its caller finds it waiting, and gives up
@@ -103,17 +108,16 @@ func (l *line) take() (first, last uint64) {
 			}
 			continue
 		}
-		l.tag++
+		last++
 		l.written += lt.weight
-		lt.tag, lt.state, lt.upTo = l.tag, letterSent, l.written
-		l.sent[l.tag] = lt
+		lt.tag, lt.state, lt.upTo = last, letterSent, l.written
+		l.sent[last] = lt
 		l.batch = append(l.batch, lt)
 		size += lt.weight
 	}
 	rest := copy(l.waiting, l.waiting[n:])
 	clear(l.waiting[rest:])
 	l.waiting = l.waiting[:rest]
-	last = l.tag
 	l.mu.Unlock()
 
 	for i, lt := range l.batch {
@@ -121,6 +125,7 @@ func (l *line) take() (first, last uint64) {
 		l.stats.count(lt.call.Ask)
 	}
 	clear(l.batch)
+	l.tag.Store(last)
 	if len(l.batch) > 0 {
 		l.stats.Asks.Add(uint64(len(l.batch)))
 		l.stats.Frames.Add(1)
@@ -148,6 +153,9 @@ func (l *line) read(reply []byte) error {
 
 // deliver hands one answer to its caller.
 func (l *line) deliver(tag uint64, b []byte) {
+	if tag > l.tag.Load() {
+		return // it guesses: that ask may just be being written down
+	}
 	lt := l.claim(tag)
 	if lt == nil {
 		return
