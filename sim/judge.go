@@ -19,10 +19,10 @@ type judge struct {
 	order    []*account                     // as they were opened
 	memories memories                       // what nodes decided under an ID
 	gifts    []time.Duration                // when a partition was last given to somebody
-	givers   []*process                     // by whom
+	givers   []*process                     // that gave it
 	troubles troubles                       // of the world
 	holders  []*process                     // of partitions, as far as gifts and decisions tell
-	// when somebody was first seen to hold a partition who was not given it
+	// when a process was first seen to hold a partition that it was not given
 	claims []time.Duration
 	// when somebody was last told what is remembered of a partition
 	recalled []time.Duration
@@ -40,7 +40,7 @@ type judge struct {
 	linesAt  time.Duration // when that was
 	failure  *Failure
 	deciders []decider             // by partition
-	tied     map[int]time.Duration // when one of two who does not reach the other has last decided
+	tied     map[int]time.Duration // when one of two that do not reach each other has last decided
 	// how often a node had begun to hold anything when it was last seen to hold a partition
 	held    map[tenure]uint64
 	scratch scratch

@@ -131,9 +131,10 @@ func sharesIn(h *hearing, it *cluster.Item, d *cluster.Decision, raw limiter.Dec
 	return n
 }
 
-// repeats reports whether p, who answers got without the owner, may know what was decided on this
+// repeats reports whether p, which answers got without the owner, may know what was decided on this
 // take when it had one: it has done so itself, and then knows for sure; or it was to be given the
-// partition since, and what was decided on it lately came before that, by whose share it may be.
+// partition since, and what was decided on the take lately, from any node's share, came before
+// that.
 func (j *judge) repeats(p *process, m *answered, it *cluster.Item, got limiter.Decision) bool {
 	own := m.of(p)
 	switch {
@@ -171,9 +172,9 @@ func (j *judge) fellBack(h *hearing, i int, d *cluster.Decision, got limiter.Dec
 	}
 }
 
-// relayedTo reports whether p itself has decided what it had asked of another, who sent it on: p
-// did not hold the key yet when it asked, and did when the ask came back to it. Of a look nobody
-// remembers who has taken it.
+// relayedTo reports whether p itself has decided what it had asked of another node, which forwarded
+// it: p did not hold the key yet when it asked, and did when the ask came back to it. No node
+// remembers which one answered a look.
 func (j *judge) relayedTo(p *process, it *cluster.Item, d *cluster.Decision,
 	got limiter.Decision,
 ) bool {
@@ -184,8 +185,8 @@ func (j *judge) relayedTo(p *process, it *cluster.Item, d *cluster.Decision,
 	return it.Op == cluster.OpPeek || s != nil && s.by == p && s.has(got, 0)
 }
 
-// holderIsUnheardOf reports whether who decides on a had not been heard of by who answers h when it
-// was asked: news are late, and who could have named that one has left.
+// holderIsUnheardOf reports whether the node that answers h had not heard of the node that decides
+// on a when it was asked: news are late, and the node that could have named that one has left.
 func (j *judge) holderIsUnheardOf(h *hearing, a *account) bool {
 	if f := &j.world.faults; f.Leaves+f.Restarts+f.Rolls == 0 {
 		return false
@@ -201,9 +202,9 @@ func (j *judge) holderIsUnheardOf(h *hearing, a *account) bool {
 	return false
 }
 
-// hurried reports whether nobody could wait for who decides on a: its partition went from one node
-// to another during the visit, and the client had left less time than a check waits for that and
-// then needs to ask, all of which but the eighth for the way back is over.
+// hurried reports whether no node could wait for the one that decides on a: its partition went from
+// one node to another during the visit, and the client had left less time than a check waits for
+// that and then needs to ask, all of which but the eighth for the way back is over.
 func (j *judge) hurried(h *hearing, a *account) bool {
 	k, p := j.world.plan.partition(a.hash), h.process
 	moving := j.gifts[k] >= h.began || j.claims[k] >= h.began || !j.ownerHolds(p, a, k) ||
@@ -233,8 +234,8 @@ func (j *judge) retriesLate(h *hearing) bool {
 }
 
 // tellsLate reports whether something was given back, and its client had left less time than it
-// takes until the owner has heard from those who remember a denial: a way there and back besides
-// that of the ask.
+// takes until the owner has heard from the nodes that remember a denial: a way there and back
+// besides that of the ask.
 func (j *judge) tellsLate(h *hearing) bool {
 	for i := range h.request.terms {
 		if h.request.terms[i].account.givesBack(&h.question.Items[i]) > 0 {
@@ -251,8 +252,8 @@ func (j *judge) tooShort(h *hearing, ways int) bool {
 	return patience < time.Duration(ways)*j.world.plan.weather.far*8/7 && left <= patience/8
 }
 
-// ownerHolds reports whether the owner of a in the eyes of p holds its partition k: who does not
-// names who does, and asking that one takes a round trip more.
+// ownerHolds reports whether the owner of a in the eyes of p holds its partition k: an owner that
+// does not names the node that does, and asking that one takes a round trip more.
 func (j *judge) ownerHolds(p *process, a *account, k int) bool {
 	v := p.stated.view
 	o := v.Owner(a.hash)

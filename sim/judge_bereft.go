@@ -23,10 +23,10 @@ type bereavement struct {
 	at   [ring.Partitions]time.Duration // when all that kept a partition had been lost; 0: never
 }
 
-// settles begins anew: who keeps what follows from who is there.
+// settles begins anew: the members that are there determine which of them keep which copies.
 func (b *bereavement) settles() { b.ring, b.lost = nil, nil }
 
-// losing notes that machine f.node is about to fail, and who has lost most others by now.
+// losing notes that machine f.node is about to fail, and which ones have lost most others by now.
 func (j *judge) losing(f fault) {
 	j.noteLost()
 	j.presence.bereft.seen = false

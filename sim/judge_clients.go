@@ -8,7 +8,7 @@ import (
 	"penstock/limiter"
 )
 
-// What clients hear is what was decided, in time, and says by whom.
+// What clients hear is what was decided, in time, and names the node that decided.
 
 // hearing is one visit of a client, from the question to the answer.
 type hearing struct {
@@ -23,7 +23,7 @@ type hearing struct {
 	members  int // of the configuration that the node went by then; 0: of none
 	// its items stand or fall together, and have several owners in the eyes of the node
 	spread bool
-	alone  []alone // of items whose owner did not answer; nil if there are none
+	alone  []alone // of items without an answer of their owner; nil if there are none
 }
 
 // alone is what the reference decides where a node finds no owner.
@@ -176,8 +176,8 @@ func (j *judge) heardAlone(h *hearing, i int, d *cluster.Decision, got limiter.D
 	}
 }
 
-// mayPassOn checks that a node that answers a client has decided itself with reason, or says by
-// whom it was decided and what that one has said.
+// mayPassOn checks that a node that answers a client has decided itself with reason, or names the
+// node that decided and passes on what that one has said.
 func (j *judge) mayPassOn(h *hearing, i int, d *cluster.Decision, got limiter.Decision,
 	yes bool,
 ) bool {
@@ -228,7 +228,7 @@ func (j *judge) heardOfOwner(h *hearing, i int, d *cluster.Decision, yes bool) {
 }
 
 // ofShare reports whether what a client hears as the owner's is what the share of that node has
-// admitted when it was not the owner: a take is remembered whoever has decided it.
+// admitted when it was not the owner: any node that has decided on a take remembers it.
 func (j *judge) ofShare(h *hearing, it *cluster.Item, d *cluster.Decision) bool {
 	m := j.world.byID[d.Owner]
 	if m == nil || m.process == nil {

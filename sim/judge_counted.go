@@ -55,7 +55,7 @@ func (l *LossReport) write(b *strings.Builder) {
 // may be slow.
 const replicationInterval = 100*time.Millisecond + 100*time.Millisecond/100
 
-// fading is a span of time whose charges may be forgotten.
+// fading is a span of time; the charges in it may be forgotten.
 type fading struct{ from, to time.Duration }
 
 // forever is the end of a span that has not ended.
@@ -86,8 +86,7 @@ func (j *judge) linesChange() {
 	j.linesAt, j.linesNew = j.world.now, true
 }
 
-// parts notes who is cut off from most of the machines that are there, after lines were cut or
-// mended.
+// parts notes the machines that are cut off from most others, after lines were cut or mended.
 func (j *judge) parts() {
 	if !j.linesNew {
 		return

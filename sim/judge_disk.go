@@ -45,11 +45,11 @@ func (j *judge) comesBack(f *file) {
 	}
 }
 
-// unsaved is how much may be unknown to p, who goes on after before, for the file that it goes by
-// is short of it: what was charged since that was written. It is at most a capacity; and as much
-// where p may have lost what it had from its file, or others know better than the judge: if
-// refusals have a price, if the key was not decided on by who wrote it, if p has been given the
-// key's partition by somebody, or if anybody has gone down since p began.
+// unsaved is how much p, which goes on after before, may not know because the file that it goes by
+// is short of it: what was charged since the file was written. It is at most a capacity. It is a
+// whole one where p may have lost what it had from its file, or others know better than the judge:
+// if refusals have a price, if another node than the writer of the file decided on the key, if p
+// has been given the key's partition, or if any node has gone down since p began.
 func (j *judge) unsaved(a *account, before, p *process) int64 {
 	f, r := p.restored, &a.reference
 	if f != nil && !f.of[a] && j.waitsForDisk(p, before.machine, j.world.plan.partition(a.hash)) {
@@ -83,8 +83,8 @@ func (j *judge) unsaved(a *account, before, p *process) int64 {
 // waitsForDisk reports whether p must know what another machine has written down before it decides
 // on a partition: all nodes were down, that one is named by p's own file, and it came back so
 // early, and with nothing in the way since, that p has heard of it before it gave up. (Else p must
-// not decide yet, if it has not waited for so long.) And nobody has given p the partition, who may
-// have known less.
+// not decide yet, if it has not waited for so long.) And no node, which may have known less, has
+// given p the partition.
 func (j *judge) waitsForDisk(p *process, m *machine, partition int) bool {
 	w := j.world
 	if w.allDown != w.wentDown || j.gifts[partition] >= p.began || m == p.machine ||

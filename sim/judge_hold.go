@@ -8,10 +8,10 @@ import (
 	"penstock/ring"
 )
 
-// Who may decide. Of each key there is one who does. Where machines freeze or are cut off somebody
-// may hold a key still by whom it was not decided for long, and that another one has taken over;
-// but he has to notice before he decides: when he has had no contact with most of the others, or
-// was stopped. So it is not who holds that counts in these worlds, but who decides.
+// What follows checks that only one node decides for each key. Where machines freeze or are cut
+// off, a node may still hold a key that it has not decided on for long, and that another node has
+// taken over. But it has to notice that before it decides: it has had no contact with most of the
+// others, or was stopped. So in these worlds it counts which node decides, not which nodes hold.
 
 // tenure is one partition in the hands of one process.
 type tenure struct {
@@ -34,9 +34,9 @@ func (j *judge) mayDecide(p *process, a *account, doubt bool) {
 	}
 	if j.holders[k] != p && j.holders[k] != nil {
 		j.claims[k] = j.world.now
-		// Who has not begun to hold anything since he last held it has never stopped. Of two both
-		// may go on, until they have met again and know so, also if a third one has come meanwhile
-		// and has got it from one of them.
+		// A node that has not begun to hold anything since it last held this has never stopped. Of
+		// two both may go on, until they have met again and know so, also if a third one has come
+		// meanwhile and has got it from one of them.
 		tied, was := j.tied[k]
 		if began, known := j.held[tenure{p, k}]; !known || began != beginnings(p) {
 		} else if doubt || of <= 2 || was && j.world.now < tied+agreedWithin {
@@ -78,9 +78,9 @@ func beginnings(p *process) uint64 {
 	return p.stated.begun
 }
 
-// looksAround reports whether it is time to look at who else holds the key of a. In a small world
-// it always is. In a large one it is if p has not been the last to decide for the key's partition,
-// so no two nodes ever decide in turn unnoticed, and every 10 ms.
+// looksAround reports whether it is time to look for other nodes that hold the key of a. In a small
+// world it always is. In a large one it is if p has not been the last to decide for the key's
+// partition, so no two nodes ever decide in turn unnoticed, and every 10 ms.
 func (j *judge) looksAround(p *process, a *account) bool {
 	if len(j.world.machines) <= 16 {
 		return true
@@ -96,7 +96,7 @@ func (j *judge) looksAround(p *process, a *account) bool {
 	return true
 }
 
-// decider is who was the last to decide for a partition, and when it was found that nobody else
+// decider is the last process that decided for a partition, and when it was found that no other one
 // did.
 type decider struct {
 	process *process

@@ -14,7 +14,7 @@ import (
 // of it is remembered, since it was refused together with others.
 type saying struct {
 	first, last limiter.Decision
-	by          *process           // who said the last
+	by          *process           // that said the last
 	others      []limiter.Decision // what was said before that, of what is refused anew each time
 	released    bool               // it was set aside, and has been released since
 }
@@ -109,8 +109,8 @@ func (j *judge) delivered(from, p *process, a *cluster.Ask, deadline limiter.Ins
 	j.scratch.items, j.scratch.got = items, got
 }
 
-// deliveredAside checks what p answered to a reservation, or to its settlement, in a world whose
-// judge does not follow holds.
+// deliveredAside checks what p answered to a reservation, or to its settlement, in a world where
+// the judge does not follow holds.
 func (j *judge) deliveredAside(p *process, x *asked, out *cluster.AnswerItem) {
 	if x.op != cluster.OpReserve {
 		return

@@ -63,7 +63,7 @@ func (j *judge) audit(p *process) {
 		j.checked[kept]++
 		j.allowed.of[anyKept]++
 		got := held(a)
-		// nobody is asked any more who could say that it may have forgotten
+		// no node that may have forgotten is asked any more, so none can say so
 		if a.replica == nil && a.count != nil {
 			j.counts(p, &asked{account: a, op: cluster.OpPeek, doubt: j.failsTwice()}, got)
 		}
