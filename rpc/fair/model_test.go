@@ -67,6 +67,7 @@ func (m *model) ask() (w wait) {
 	p := &m.probe
 	if w, p.last = p.last, (wait{}); p.under {
 		w = m.waited()
+		w.under = true
 	} else {
 		p.under, p.before, p.conn.next = true, m.had, m.now
 		heap.Push(&m.idle, &p.conn)
@@ -323,6 +324,18 @@ func TestPoliteClientBesidePipelines(t *testing.T) {
 			got.overloaded > got.answered/4 {
 			t.Errorf("over %+v the greedy client has %+v", c, got)
 		}
+	}
+}
+
+// Promise: an overload by one client alone is seen within a second, also where other programs have
+// three quarters of the processor, so that requests wait for longer than from one look to the next.
+func TestOverloadByOneClientIsSeen(t *testing.T) {
+	m := newModel()
+	m.ours, m.others = 3*time.Millisecond, 9*time.Millisecond
+	m.add("greedy", 400, 10*perSecond)
+	m.run(time.Second)
+	if m.gate.shares.phase != overloaded {
+		t.Errorf("with 400 callers: %+v", m.gate.shares)
 	}
 }
 

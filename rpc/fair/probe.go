@@ -14,6 +14,8 @@ type wait struct {
 	// line took. In the other part other programs had the processors.
 	own time.Duration
 	had time.Duration // processor time of the process since the last call; 0: it is not known
+	// under says that it is not over: it is at least so long
+	under bool
 }
 
 // probe finds out how long a request waits: it sends itself a byte, and a goroutine that waits for
@@ -56,6 +58,7 @@ func (p *probe) ask() (w wait) {
 	case p.broken:
 	case p.under:
 		w = p.sent.until(now)
+		w.under = true
 	case !p.reading:
 		p.reading = true
 		go p.read()

@@ -172,11 +172,13 @@ func (s *shares) count(now time.Duration) {
 // since requests are what the process is busy with.
 func (s *shares) suspect(now time.Duration, w wait) {
 	s.had += w.had
-	s.looks++
-	s.waited += w.own
-	mean, passed := s.waited/s.looks, now-s.since
+	if !w.under || w.own*s.looks > s.waited { // else it may be longer than the others in the end
+		s.looks++
+		s.waited += w.own
+	}
+	mean, passed := s.waited/max(1, s.looks), now-s.since
 	switch {
-	case mean <= longWait:
+	case s.looks > 0 && mean <= longWait:
 		s.end()
 		return
 	case passed < standing:
@@ -234,7 +236,8 @@ func (s *shares) adapt(now, passed time.Duration, w wait) {
 	}
 	switch {
 	case w.own <= fairWait || float64(all) < littleUse*float64(w.had):
-		if most >= s.level*enough { // or nobody wants more, and how much there is does not show
+		// or nobody wants more, and how much there is does not show
+		if !w.under && most >= s.level*enough {
 			s.level = min(s.processors*s.worth, s.level*17/16)
 		}
 	case now-s.shrunk >= w.wall: // what the last time did shows
