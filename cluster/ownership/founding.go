@@ -84,9 +84,13 @@ func (s *State) hello(now Instant, from Boot, m Hello) {
 		return
 	case s.stage != StageJoined && m.Config != nil:
 		if s.p.keeps(ruleFoundedWins) || s.stage == StageCandidate {
+			// All members answer a greeting; they are asked once, and then as often as poll does.
+			asked := s.stage == StageCandidate && s.config.Epoch == m.Config.Epoch
 			s.stage, s.founding = StageCandidate, founding{since: never}
 			s.config, s.asking = m.Config, candidacy{since: never}
-			s.join(now)
+			if !asked {
+				s.join(now)
+			}
 			return
 		}
 	case s.stage == StageCandidate:
