@@ -84,13 +84,7 @@ func (s *State) hello(now Instant, from Boot, m Hello) {
 		return
 	case s.stage != StageJoined && m.Config != nil:
 		if s.p.keeps(ruleFoundedWins) || s.stage == StageCandidate {
-			// All members answer a greeting; they are asked once, and then as often as poll does.
-			asked := s.stage == StageCandidate && s.config.Epoch == m.Config.Epoch
-			s.stage, s.founding = StageCandidate, founding{since: never}
-			s.config, s.asking = m.Config, candidacy{since: never}
-			if !asked {
-				s.join(now)
-			}
+			s.candidate(now, m.Config)
 			return
 		}
 	case s.stage == StageCandidate:
@@ -234,6 +228,17 @@ func (s *State) foundWith(now Instant, members []Member) {
 	c.Voters = chooseVoters(nil, members, func(Boot) bool { return true })
 	for _, m := range members {
 		s.send(m.Boot, Decided{c})
+	}
+}
+
+// candidate makes this boot a candidate of the members of config. All of them answer a greeting;
+// they are asked once, and then as often as poll does.
+func (s *State) candidate(now Instant, config *Configuration) {
+	asked := s.stage == StageCandidate && s.config.Epoch == config.Epoch
+	s.stage, s.founding = StageCandidate, founding{since: never}
+	s.config, s.asking = config, candidacy{since: never}
+	if !asked {
+		s.join(now)
 	}
 }
 
