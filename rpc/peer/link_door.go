@@ -12,6 +12,10 @@ import (
 	"penstock/rpc/door"
 )
 
+// ackTimeout is how long a door waits for the machine at the other end to acknowledge what was
+// sent, or that it is there: as long as gRPC does.
+const ackTimeout = 5 * time.Second
+
 // linkCredentials are those of a peer door. A connection on which a link begins leaves gRPC when
 // that is known: after the handshake of TLS, or after the first bytes where there is none.
 type linkCredentials struct {
@@ -64,6 +68,7 @@ func (c linkCredentials) ServerHandshake(
 			return &begun{conn, begin}, info, nil
 		}
 	}
+	door.SetUserTimeout(raw, ackTimeout) // gRPC does so for connections that it keeps
 	c.door.reading.Go(func() { c.door.serveLink(conn, identityIn(info)) })
 	return nil, nil, credentials.ErrConnDispatched
 }
