@@ -74,10 +74,10 @@ func (cp *copier) lookedLocked(i int, p *peer) {
 		return
 	}
 	s.copied = copyWhole
-	if pt.whole {
-		p.out.whole = append(p.out.whole, uint16(i))
-	}
 	if held { // else when it is lent
+		if pt.whole {
+			p.out.whole = append(p.out.whole, uint16(i))
+		}
 		if pt.former != p {
 			cp.endLocked(pt.former, uint16(i))
 		}
@@ -116,6 +116,9 @@ func (cp *copier) lentLocked(p *peer) {
 			pt.state < partHeld {
 			pt.lentTo, pt.to = p.boot, nil
 			p.out.lent = append(p.out.lent, uint16(i))
+			if pt.whole { // said before, it would be of a partition that p has nothing of
+				p.out.whole = append(p.out.whole, uint16(i))
+			}
 		}
 	}
 }
