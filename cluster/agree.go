@@ -116,6 +116,7 @@ func (a *agreement) agree(
 		events = append([]ownership.Event{ownership.Suspended{}}, events...)
 	}
 	sends, installed, ended := a.stepLocked(now, events)
+	sends = a.holdBack(sends)
 	cutOff := a.cutOff(now)
 	a.publish(now)
 	calm := true
@@ -147,6 +148,18 @@ func (a *agreement) agree(
 func isRenewal(m ownership.Message) bool {
 	_, is := m.(ownership.Renew)
 	return is
+}
+
+// holdBack has a candidate not ask to be admitted while it reaches no more than half of the
+// members: it could not hold anything, and the others would wait for it.
+func (a *agreement) holdBack(sends []ownership.Send) []ownership.Send {
+	if a.state.Stage() != ownership.StageCandidate || !a.contacts.reachesFew() {
+		return sends
+	}
+	return slices.DeleteFunc(sends, func(s ownership.Send) bool {
+		_, asks := s.Message.(ownership.Join)
+		return asks
+	})
 }
 
 // stepLocked takes events in, and returns what follows from them.
@@ -287,7 +300,6 @@ func (a *agreement) pauseAfter(why ownership.Ending) time.Duration {
 // nextLife has the process go on as another boot, unless it has left.
 func (a *agreement) nextLife() {
 	a.mu.Lock()
-	defer a.mu.Unlock()
 	why := a.state.Ending()
 	left := why == ownership.Left && a.leaves.Load()
 	if a.state.Stage() == ownership.StageEnded && !left && why != ownership.Closed {
@@ -295,6 +307,8 @@ func (a *agreement) nextLife() {
 		a.state = a.state.Next(bootOf(a.boot, a.lives))
 		a.publish(a.clock.Now())
 	}
+	a.mu.Unlock()
+	a.contacts.countAnew()
 }
 
 // noteRight notes whether the node is cut off: it has been a member for a while, and has not the

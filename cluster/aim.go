@@ -27,17 +27,27 @@ func (fw *forwarder) aim(now limiter.Instant, view *route, r *batch, it *flight,
 	case t < 0 || t == view.Self:
 		return fw.aimUnowned(view, hop)
 	case view.peers[t].gone():
-		t = fw.aimAtHeir(view, it.hash, hop)
+		t = max(fw.aimAtHeir(view, it.hash, hop), nobodyYet)
 	case view.peers[t].Open(now):
-		silent := t
-		if t = view.heir(view.Partition(it.hash)); t == view.Self {
-			t = view.elsewhereThan(silent, hop) // another member may reach it
-		}
+		t = view.aimBeside(now, it.hash, t, hop)
 	}
-	if t < 0 || t == view.Self {
+	if t == view.Self {
 		return nobodyYet
 	}
 	return t
+}
+
+// aimBeside is where to ask about a key with a silent owner: its heir, or another member that may
+// reach the owner.
+func (r *route) aimBeside(now limiter.Instant, hash uint64, silent, hop int) int {
+	switch t := r.heir(r.Partition(hash)); {
+	case t < 0:
+		return nobodyYet
+	case t == r.Self || r.peers[t].Open(now):
+		return r.relayer(now, silent, silent, hop)
+	default:
+		return t
+	}
 }
 
 // aimUnowned is where to ask about a key that no other node is known to hold: after some attempts
@@ -149,7 +159,7 @@ func (fw *forwarder) askNext(
 	case target == view.Self, target < 0, view.peers[target].gone():
 		target, it.namer = fw.elsewhere(now, view, r, it, asked, hop), 0
 	case view.peers[target].Open(now):
-		return nobody
+		return view.relayer(now, asked, target, hop)
 	case namer == 0: // the node that was asked is no party to it
 	case took >= farAway: // there is no time for others
 	case it.goesRound(took, hop, circle):

@@ -130,13 +130,7 @@ func (ct *contacts) note(sent, now limiter.Instant, p *peer, c *Call) {
 		ct.learnPlaces(c)
 		p.answered(sent, now, c.Answer.CutOff)
 		p.Succeed()
-		if was := p.leaves.Load(); was != c.Answer.Leaving {
-			p.leaves.Store(c.Answer.Leaving)
-			ct.pulse.wake()
-			if was {
-				ct.staysAfterAll(p)
-			}
-		}
+		ct.noteLeaving(p, c.Answer.Leaving)
 		if m := c.Answer.Move; m != nil && m.Up > 0 {
 			ct.restorer.outlived(p, now.Add(-m.Up))
 		}
@@ -171,8 +165,36 @@ func (ct *contacts) learnPlaces(c *Call) {
 	ct.agreed.followers.agreedAnew(ct.clock.Now())
 }
 
-// staysAfterAll has what p should hold be given to it, which was not while it was leaving.
-func (ct *contacts) staysAfterAll(p *peer) {
+// reachesFew reports whether no more than half of the members answer that gossip says are there.
+func (ct *contacts) reachesFew() bool {
+	r, hinted := ct.view.Load(), ct.agreed.views.hinted.Load()
+	if r == nil || hinted == nil {
+		return false
+	}
+	there, reached := 1, 1
+	for _, p := range r.members {
+		if p.gone() || hinted.Find(p.id) < 0 {
+			continue
+		}
+		if there++; p.mute.Load() == 0 {
+			reached++
+		}
+	}
+	return 2*reached <= there
+}
+
+// noteLeaving notes whether p says that it leaves. If it stays after all, it is given what it
+// should hold, which it was not while it was leaving.
+func (ct *contacts) noteLeaving(p *peer, leaves bool) {
+	was := p.leaves.Load()
+	if was == leaves {
+		return
+	}
+	p.leaves.Store(leaves)
+	ct.pulse.wake()
+	if !was {
+		return
+	}
 	ct.parts.mu.Lock()
 	defer ct.parts.mu.Unlock()
 	if p.out != nil {
@@ -201,26 +223,32 @@ const (
 	fairTime = 100 * time.Millisecond
 )
 
+// countAnew has the agreement be told once more which members are not reached: it began as another
+// boot, and knows nothing.
+func (ct *contacts) countAnew() {
+	ct.parts.mu.Lock()
+	defer ct.parts.mu.Unlock()
+	if r := ct.view.Load(); r != nil {
+		for _, p := range r.peers {
+			p.unreached = false
+		}
+	}
+}
+
 // countSilentLocked notes which members do not answer, or leave. Another one gets copies in their
 // place, though they may still be there for the rest. One that most members do not reach, though
 // they have their right, is asked to step down.
 func (ct *contacts) countSilentLocked(now limiter.Instant, r *route) {
 	ct.agreed.mu.Lock()
-	lasts := ct.agreed.params.Mass
+	lasts := ct.agreed.params.Suspect
 	ct.agreed.mu.Unlock()
 	roll, changed := ct.right.roll.Load(), false
 	var events []ownership.Event
 	for _, p := range r.peers {
-		missed := limiter.Instant(p.missed.Load())
-		if silent := p.left.Load() ||
-			missed != 0 && now > missed.Add(heirAnswers); silent != p.silent {
-			p.silent, changed = silent, true
-		}
-		if quits := p.leaving(); quits != p.quits {
-			p.quits, changed = quits, true
-		}
+		changed = p.lookLocked(now) || changed
 		m, found := roll.member(p.id)
-		unreached := missed != 0 && now > max(missed, ct.healed).Add(lasts) && ct.right.Deciding()
+		mute := limiter.Instant(p.mute.Load())
+		unreached := mute != 0 && now > max(mute, ct.healed).Add(lasts)
 		if unreached == p.unreached || !found || !SameProcess(m.Boot, p.boot) {
 			continue
 		}

@@ -121,10 +121,10 @@ func (cp *copier) startPushesLocked() {
 	if cp.stopped.Load() {
 		return
 	}
-	now := cp.clock.Now()
+	now, r := cp.clock.Now(), cp.view.Load()
 	for _, p := range cp.outboxes {
 		o := p.out
-		if o.waits() && !o.busy && (!p.Open(now) || p.unheard(now)) {
+		if o.waits() && !o.busy && (!p.Open(now) || cp.contacts.detours(now, r, p)) {
 			o.busy = true
 			cp.clock.AfterFunc(0, func() { cp.push(p) })
 		}

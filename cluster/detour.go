@@ -18,7 +18,8 @@ import (
 // Words take a detour only if the voters that this node reaches are no majority. Else they would
 // keep members alive for it, with which nothing has to be agreed on, after a death that it cannot
 // see. A member that does not reach most others takes no detours. The others go on without it, and
-// sooner if it loses its right.
+// sooner if it loses its right. But what another one should hold it gives away by any way, and if
+// it has to leave it says so.
 
 const (
 	// detourAfter is how long a member has to be silent until calls to it take a detour.
@@ -68,7 +69,7 @@ func (ct *contacts) viaOf(now limiter.Instant, r *route, c *Call) *via {
 	if i < 0 || r.peers[i].boot != c.To.Boot || !r.peers[i].unheard(now) {
 		return nil
 	}
-	third := ct.third(now, r, r.peers[i])
+	third := ct.third(now, r, r.peers[i], c.Ask.Move != nil && c.Ask.Move.Sequence != 0)
 	if third < 0 || c.Ask.Move == nil && ct.reachesQuorum(now, r) {
 		return nil
 	}
@@ -79,10 +80,16 @@ func (ct *contacts) viaOf(now limiter.Instant, r *route, c *Call) *via {
 	return v
 }
 
-// third is the member that may pass messages on to target; -1 if there is none. If one has failed
+// detours reports whether copies and gifts to target would go by way of another member.
+func (ct *contacts) detours(now limiter.Instant, r *route, target *peer) bool {
+	return r != nil && target.unheard(now) && ct.third(now, r, target, true) >= 0
+}
+
+// third is the member that may pass messages on to target, copies and gifts (gives) or others; -1
+// if there is none. If one has failed
 // to, it is the next one. A member that leaves is none: what two begin to hold by way of it, with
 // their copies, they could not keep up together when it has gone.
-func (ct *contacts) third(now limiter.Instant, r *route, target *peer) int {
+func (ct *contacts) third(now limiter.Instant, r *route, target *peer, gives bool) int {
 	roll := ct.right.roll.Load()
 	there, reached := 1, 1
 	var others []int
@@ -97,7 +104,7 @@ func (ct *contacts) third(now limiter.Instant, r *route, target *peer) int {
 			}
 		}
 	}
-	if 2*reached <= there || len(others) == 0 {
+	if 2*reached <= there && !gives && !roll.leaving() || len(others) == 0 {
 		return -1
 	}
 	return others[int(target.astray.Load())%len(others)]
@@ -123,6 +130,7 @@ func (ct *contacts) end(sent limiter.Instant, v *via) {
 	if c.Err == nil && c.Answer.Passed {
 		v.third.met(now) // no more: the answer says how the target stands
 		v.target.met(now)
+		ct.noteLeaving(v.target, c.Answer.Leaving)
 		ct.stats.Detours.Add(1)
 		return
 	}

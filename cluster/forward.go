@@ -189,7 +189,8 @@ func (fw *forwarder) decideNow(
 		if !r.atomic && targets[i] != nobody && fw.decideHere(now, it, &out[i]) {
 			continue
 		}
-		if targets[i] == nobodyYet || targets[i] == view.Self {
+		if t := targets[i]; t == nobodyYet || t == view.Self ||
+			t >= 0 && view.peers[t].Open(now) {
 			targets[i] = fw.aim(now, view, r, it, hop)
 		}
 		left = append(left, i)

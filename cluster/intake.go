@@ -85,6 +85,10 @@ func (ik *intake) claimedLocked(
 	a.Standings = ik.claims.standLocked(now, r, sender, m)
 	if sender != nil {
 		sender.claimed.note(m.Epoch)
+		if sender.away { // what this node has to give away it can be given
+			sender.away = false
+			ik.copier.retargetLocked(now, r)
+		}
 	}
 	if sender != nil && sender.out != nil {
 		sender.out.due = true

@@ -34,7 +34,7 @@ func (r *route) copyTarget(p, heirs int) *peer {
 		return nil
 	}
 	if to := r.owner(p); to != r.Self {
-		if r.Me().State != StateLeaving || !r.peers[to].silent && !r.peers[to].quits {
+		if r.Me().State != StateLeaving || !r.peers[to].away && !r.peers[to].quits {
 			return r.peers[to]
 		}
 		if to = r.heir(p); to < 0 || to == r.Self {

@@ -30,16 +30,22 @@ type peer struct {
 	mute   atomic.Int64
 	astray atomic.Uint32 // messages to it that other members did not pass on (detour.go)
 	// when it was last probed; guarded by partitions.mu, as is all that follows
-	asked  limiter.Instant
-	asking bool           // a probe is under way
-	silent bool           // it has not answered for heirAnswers, as of the last tick
-	quits  bool           // it leaves, as of the last tick
-	life   ownership.Boot // of its process, in the configuration
-	// it has not answered for two seconds (ownership.Params.Mass), and the agreement was told so
+	asked    limiter.Instant
+	asking   bool           // a probe is under way
+	behavior                // as of the last tick
+	life     ownership.Boot // of its process, in the configuration
+	// it has not answered for ownership.Params.Suspect, and the agreement was told so
 	unreached bool
 	claimed   claimed // its claims in the latest epoch
 	// nil: nothing has been said yet about partitions (Node.outboxLocked)
 	out *outbox
+}
+
+// behavior is how a peer behaves.
+type behavior struct {
+	silent bool // it has not answered for heirAnswers
+	away   bool // … and nothing comes from it by another way, or it is cut off
+	quits  bool // it leaves
 }
 
 func newPeer(m *Member, now limiter.Instant) *peer {
@@ -74,6 +80,16 @@ func (p *peer) answered(sent, now limiter.Instant, cutOff bool) {
 	}
 }
 
+// lookLocked notes how p stands, and whether that has changed since the last tick.
+func (p *peer) lookLocked(now limiter.Instant) (changed bool) {
+	missed, heard := limiter.Instant(p.missed.Load()), limiter.Instant(p.heard.Load())
+	before := p.behavior
+	p.silent = p.left.Load() || missed != 0 && now > missed.Add(heirAnswers)
+	p.away = p.silent && (p.mute.Load() == 0 || now > heard.Add(heirAnswers))
+	p.quits = p.leaving()
+	return p.behavior != before
+}
+
 // leaving reports whether p leaves: it has said so itself, or others have.
 func (p *peer) leaving() bool { return p.leaves.Load() || p.member.Load().State == StateLeaving }
 
@@ -92,6 +108,15 @@ func (p *peer) unheard(now limiter.Instant) bool {
 	return mute != 0 && now > mute.Add(detourAfter)
 }
 
+// Open reports whether requests are kept away from p. One that has been mute for long is asked for
+// signs of life, five a second: no request has to find out at its own cost whether it answers.
+func (p *peer) Open(now limiter.Instant) bool { return p.mutes(now) || p.Breaker.Open(now) }
+
+// Pass reports whether a request may be sent to p now.
+func (p *peer) Pass(now limiter.Instant) bool { return !p.mutes(now) && p.Breaker.Pass(now) }
+
+func (p *peer) mutes(now limiter.Instant) bool { return p.Tripped() && p.unheard(now) }
+
 // gone reports whether the process of p exists no more: its machine says so. One that is silent is
 // evicted before others hold what it held.
 func (p *peer) gone() bool { return p.left.Load() }
@@ -104,6 +129,8 @@ func (r *route) beginLives(now limiter.Instant, roll *roll) {
 			continue
 		}
 		p.life = m.Boot
+		p.leaves.Store(false) // that was the one before
+		p.unreached = false
 		if p.missed.Load() != 0 {
 			p.missed.Store(int64(now))
 		}

@@ -65,6 +65,15 @@ type roll struct {
 // joined reports whether the node is a member.
 func (r *roll) joined() bool { return r != nil && r.stage == ownership.StageJoined }
 
+// leaving reports whether the node is a member that leaves, by its own wish or the others'.
+func (r *roll) leaving() bool {
+	if !r.joined() {
+		return false
+	}
+	m, _ := r.config.Member(r.boot)
+	return m.Role == ownership.RoleLeaving
+}
+
 // lonely reports whether the node is the only member. As such it may leave without being told so.
 func (r *roll) lonely() bool { return r.joined() && len(r.config.Members) == 1 }
 

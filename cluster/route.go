@@ -135,6 +135,27 @@ func (r *route) elsewhereThan(t, hop int) int {
 	return t
 }
 
+// relayers is how many members may be asked for what one of them holds that does not answer.
+const relayers = 4
+
+// relayer is a member that may reach target, after asked did not on the hop-th send; nobody if
+// enough have been asked.
+func (r *route) relayer(now limiter.Instant, asked, target, hop int) int {
+	if hop >= relayers {
+		return nobody
+	}
+	t := asked
+	for range r.peers {
+		if t = r.another(t); t == asked || t == nobodyYet {
+			return nobody
+		}
+		if t != target && !r.peers[t].Open(now) {
+			return t
+		}
+	}
+	return nobody
+}
+
 // third is a member besides the two that name each other, the turn-th; one of them if there is no
 // other.
 func (r *route) third(one, two, turn int) int {

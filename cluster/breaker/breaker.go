@@ -58,6 +58,9 @@ func (b *Breaker) Trip(now limiter.Instant) {
 	b.Fail(now)
 }
 
+// Tripped reports whether the peer has not answered since Trips calls to it have failed.
+func (b *Breaker) Tripped() bool { return b.failures.Load() >= Trips }
+
 // Open reports whether calls are being kept away at now.
 func (b *Breaker) Open(now limiter.Instant) bool {
 	return b.failures.Load() >= Trips && int64(now) < b.until.Load()

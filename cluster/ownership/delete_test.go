@@ -211,6 +211,49 @@ var deletions = []deletion{
 		}
 		return ""
 	}},
+	{name: "R4 sure", rule: ruleSure, play: func(w *world, _ int) string {
+		w.trio("a", "b", "c", "d", "e")
+		w.sever("a", "b", true)
+		w.sever("c", "d", true)
+		w.run(2 * second)
+		gone := w.node("e").s.me.Boot
+		w.kill("e")
+		w.run(100 * time.Millisecond)
+		if w.node("a").s.config.Has(gone) {
+			return "a process that is gone stays, for lines between others are cut"
+		}
+		return ""
+	}},
+	{name: "R4 fresh", rule: ruleFresh, play: func(w *world, _ int) string {
+		w.trio("a", "b", "c", "d", "e")
+		w.sever("e", "a b", true)
+		w.run(700 * time.Millisecond) // a and b would let e go
+		w.sever("e", "b", false)
+		w.run(second)
+		w.sever("e", "c", true)
+		for range 200 {
+			w.run(10 * time.Millisecond)
+			for _, id := range []string{"a", "b", "c", "d"} {
+				if n := w.node(id); !n.s.Deciding(n.clock(w.now)) {
+					return id + " has no right, for two of five do not hear a third one"
+				}
+			}
+		}
+		return ""
+	}},
+	{name: "R10 both ways", rule: ruleBothWays, play: func(w *world, _ int) string {
+		w.trio("a", "b", "c")
+		w.cut[[2]string{"a", "b"}], w.cut[[2]string{"c", "a"}] = true, true
+		w.run(600 * time.Millisecond)
+		w.step(w.node("a"), Unreached{2})
+		w.step(w.node("a"), Unreached{3})
+		w.step(w.node("c"), Unreached{1})
+		w.run(3 * second)
+		if w.node("b").s.config.Has(1) {
+			return "a member stays that hears no acknowledgement"
+		}
+		return ""
+	}},
 	{name: "R11 secede", rule: ruleSecede, play: func(w *world, _ int) string {
 		w.trio("a", "b", "c", "d", "e")
 		for _, id := range []string{"a", "b", "c"} {

@@ -24,7 +24,7 @@ func (s *State) Due(now Instant) (due Instant, calm bool) {
 		}
 		due = min(due, e.renewed.Add(s.p.Suspect))
 	}
-	return due, s.want(now) == nil
+	return due, s.want(now, true) == nil
 }
 
 // calm reports whether this boot has nothing under way.

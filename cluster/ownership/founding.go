@@ -78,6 +78,7 @@ func (s *State) ownHello(now Instant, reply bool) Hello {
 
 // hello learns whether somebody is founded, and which of two lineages wins.
 func (s *State) hello(now Instant, from Boot, m Hello) {
+	s.lapses(now, from, m)
 	switch {
 	case s.stage == StageJoined && m.Config != nil:
 		s.meet(now, from, m)

@@ -65,14 +65,14 @@ func (h *hasher) config(c *Configuration) {
 func (h *hasher) state(now Instant, s *State) {
 	h.num(int(s.me.Boot), int(s.me.Role), int(s.stage), len(s.chain), len(s.roster))
 	h.bit(s.leaving, s.closed, s.voter.sealed, s.voter.closed, s.right.ended, s.proposer.wants,
-		s.founding.gaveUp)
+		s.proposer.denied, s.proposer.sure, s.proposer.fresh, s.founding.gaveUp)
 	h.config(s.config)
 	for _, c := range s.chain {
 		h.config(c)
 	}
 	h.boots(s.evicted)
 	for _, t := range []Instant{
-		s.polled, s.renewed, s.right.until, s.right.floor, s.right.lost,
+		s.polled, s.renewed, s.right.until, s.right.floor, s.right.lost, s.right.began,
 		s.founding.since,
 	} {
 		h.at(now, t)
@@ -105,9 +105,12 @@ func (h *hasher) state(now Instant, s *State) {
 	for i := range s.roster {
 		e := &s.roster[i]
 		h.num(int(e.boot), int(e.sign), int(e.former))
-		h.bit(e.asked, e.leaving, e.stays, e.seen, e.unreached)
+		h.bit(e.asked, e.leaving, e.stays, e.seen, e.unreached != never)
 		h.boots(e.missed)
-		for _, t := range []Instant{e.signAt, e.heard, e.askedAt, e.renewed, e.acked, e.wished} {
+		for _, t := range []Instant{
+			e.signAt, e.heard, e.askedAt, e.renewed, e.acked, e.wished, e.unreached, e.consented,
+			e.lapsed,
+		} {
 			h.at(now, t)
 		}
 	}

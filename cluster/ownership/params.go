@@ -31,6 +31,9 @@ type Params struct {
 	// Mass is how long members must have been silent if several, and more than a third of all, are
 	// to be evicted at once: a switch may be restarting.
 	Mass time.Duration
+	// Missed is how long a member has to be Unreached until others are told, and it is asked to
+	// step down. It is long, for that moves all that the member holds.
+	Missed time.Duration
 	// Fresh is how far a copy may lag behind the last sign of life of its holder.
 	Fresh time.Duration
 	// Drift is by which part a voter's clock may run faster than a member's before the member stops
@@ -78,6 +81,7 @@ func (p *Params) setFailover(d time.Duration) {
 	}
 	p.Lease, p.Margin, p.Renew, p.Suspect = 12*unit, unit, 4*unit, 12*unit
 	p.Step, p.Stop, p.Mass = unit, 8*unit, 40*unit
+	p.Missed = 20 * unit
 }
 
 // quiet is how long a voter has acknowledged nothing before a right that it acknowledged is over.
@@ -100,6 +104,8 @@ const (
 	ruleLearn     // R3: voters of a new epoch count all members as renewed
 	ruleMargin    // R3: quiet lasts longer than a lease
 	ruleCanvass   // R4: voters are asked before they are bound
+	ruleSure      // R4: what all agree on does not wait for what they do not agree on
+	ruleFresh     // R4: what a voter said to a canvass counts for a while
 	ruleSeal      // R4: a voter that accepts acknowledges no more
 	ruleQuiet     // R4: a voter accepts when the evicted have no right any more
 	ruleFinish    // R4: sealed voters finish the register
@@ -109,16 +115,18 @@ const (
 	ruleDrift     // R5: fast voters do not count
 	// R6: gone is a line that ended, and then an address that refuses
 	ruleBoth
-	ruleDoor        // R6: the right is given up before the door is closed
-	ruleLines       // R6: the right is given up when lines to most voters end
-	ruleReady       // R7: voters are those that all members know
-	ruleMass        // R7: many are evicted after a longer silence only
-	ruleEqual       // R8: claims and gifts count between equal epochs
-	ruleAll         // R8: all members answer a claim
-	ruleGift        // R8: a gift counts when all members have answered the claim
-	ruleCopies      // R9: older copies are refused after an answer
-	ruleRelay       // R10: what does not get through goes by way of a voter
-	ruleStepDown    // R10: an owner that most do not reach gives way
+	ruleDoor     // R6: the right is given up before the door is closed
+	ruleLines    // R6: the right is given up when lines to most voters end
+	ruleReady    // R7: voters are those that all members know
+	ruleMass     // R7: many are evicted after a longer silence only
+	ruleEqual    // R8: claims and gifts count between equal epochs
+	ruleAll      // R8: all members answer a claim
+	ruleGift     // R8: a gift counts when all members have answered the claim
+	ruleCopies   // R9: older copies are refused after an answer
+	ruleRelay    // R10: what does not get through goes by way of a voter
+	ruleStepDown // R10: an owner that most do not reach gives way
+	// R10: a voter acknowledges nothing to a member that it does not reach and that has no right
+	ruleBothWays
 	ruleSecede      // R11: a child needs the answers of all
 	ruleVoteOnce    // R12: a boot votes once
 	ruleFoundedWins // R12: nobody founds where somebody answers as founded

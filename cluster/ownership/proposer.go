@@ -29,6 +29,9 @@ type proposer struct {
 	yes    []Boot // voters that have agreed in this phase
 	since  Instant
 	wants  bool // since says since when something should change
+	denied bool // a voter hears a member that is silent for this one
+	sure   bool // value evicts no silent members
+	fresh  bool // since is when this voter began to wish for what is sure
 	tries  uint // that took too long in this epoch: answers may take longer than was waited for
 	before try  // the last one that got as far as accepting
 }
@@ -68,26 +71,45 @@ func (s *State) propose(now Instant) {
 		s.finish(now)
 		return
 	}
-	next := s.want(now)
+	next, sure := s.next(now)
 	if next == nil {
 		*p = proposer{ballot: p.ballot, tries: p.tries}
 		return
 	}
-	if !p.wants {
+	if !p.wants || sure && !p.fresh {
 		p.wants, p.since = true, now
 	}
-	if now.Since(p.since) < s.p.Step*time.Duration(s.rank(now)) || s.givesWay(now) {
+	if p.fresh = sure; now.Since(p.since) < s.p.Step*time.Duration(s.rank(now)) || s.givesWay(now) {
 		return
 	}
-	if p.phase == phaseIdle || !next.same(p.value) {
-		p.value, p.yes = next, nil
-	}
+	p.consider(next, sure)
 	if !s.p.keeps(ruleCanvass) {
 		s.outbid(now)
 		return
 	}
 	p.phase = phaseCanvassing
 	s.sendVoters(Canvass{p.value})
+}
+
+// consider takes a value, which other voters are asked about. What they have said of another one
+// does not count.
+func (p *proposer) consider(value *Configuration, sure bool) {
+	if p.phase == phaseIdle || !value.same(p.value) {
+		p.value, p.yes = value, nil
+	}
+	p.sure = sure
+}
+
+// next is the configuration that this voter proposes. If another one hears a member that is silent
+// for this one, as where a line between two is cut, all else that should change need not wait until
+// they agree on that. sure: it evicts no silent members for that reason.
+func (s *State) next(now Instant) (c *Configuration, sure bool) {
+	if s.proposer.denied && s.p.keeps(ruleSure) {
+		if c = s.want(now, false); c != nil {
+			return c, true
+		}
+	}
+	return s.want(now, true), false
 }
 
 // patience is how long this voter waits for a ballot to come one step further.
@@ -158,13 +180,27 @@ func (s *State) agree(yes *[]Boot, from Boot) bool {
 	return len(*yes) == s.config.Quorum()
 }
 
-// consented counts what a voter says to a canvass, unless another proposer is at work.
+// consented counts what a voter says to a canvass, unless another proposer is at work. What a voter
+// has said a while ago it may not say now: with such a consent, voters would be sealed that wait
+// for a member to be quiet that is heard, and nobody would have a right meanwhile.
 func (s *State) consented(now Instant, from Boot, m Consent) {
 	p := &s.proposer
-	if p.phase != phaseCanvassing || s.voter.sealed || s.givesWay(now) ||
-		!m.Yes || m.Value.Epoch != p.value.Epoch || !m.Value.same(p.value) {
+	if p.phase != phaseCanvassing || s.voter.sealed ||
+		m.Value.Epoch != p.value.Epoch || !m.Value.same(p.value) {
 		return
 	}
+	p.yes = slices.DeleteFunc(slices.Clone(p.yes), func(b Boot) bool {
+		return s.p.keeps(ruleFresh) && (b == from || now.Since(s.entry(b).consented) >= s.p.Renew)
+	})
+	if !m.Yes && !s.givesWay(now) && p.denied == p.sure {
+		if p.denied = !p.sure; p.denied {
+			s.propose(now)
+		}
+	}
+	if !m.Yes || s.givesWay(now) {
+		return
+	}
+	s.entry(from).consented = now
 	if s.agree(&p.yes, from) {
 		s.outbid(now)
 	}
@@ -221,8 +257,9 @@ func (s *State) decide(c *Configuration) {
 }
 
 // want is the configuration that should follow, or nil: without the evicted, with candidates, with
-// members that leave marked so, and with as many voters as there can be.
-func (s *State) want(now Instant) *Configuration {
+// members that leave marked so, and with as many voters as there can be. silent: members that are
+// silent are evicted, too.
+func (s *State) want(now Instant, silent bool) *Configuration {
 	c := s.config
 	next := &Configuration{
 		Epoch:    Epoch{c.Epoch.Lineage, c.Epoch.Number + 1},
@@ -230,7 +267,8 @@ func (s *State) want(now Instant) *Configuration {
 		Secret: c.Secret,
 	}
 	for _, m := range c.Members {
-		if s.evictable(now, m.Boot) && len(c.Members) > 1 {
+		if len(c.Members) > 1 && (s.entry(m.Boot).sign >= SignGone ||
+			silent && s.suspects(now, m.Boot)) {
 			continue
 		}
 		switch e := s.entry(m.Boot); {
@@ -239,7 +277,7 @@ func (s *State) want(now Instant) *Configuration {
 		case e.leaving || s.unreachable(now, m.Boot):
 			m.Role = RoleLeaving
 		case e.sign == SignLeft: // a farewell is for good
-		case e.stays, e.seen && !s.missedByMost(m.Boot):
+		case e.stays, s.reachedByMost(m.Boot):
 			// it was asked to step down, and is reached again
 			m.Role = RoleOwner
 		}
@@ -293,6 +331,19 @@ func (s *State) missedByMost(b Boot) bool {
 		}
 	}
 	return n*2 > len(s.config.Members)-1 && n > 1 && s.p.keeps(ruleStepDown)
+}
+
+// reachedByMost reports whether at least half of the other members have renewed in this epoch, and
+// do not say that they miss b. What the others will say cannot make most of them miss it.
+func (s *State) reachedByMost(b Boot) bool {
+	n := 0
+	for _, m := range s.config.Members {
+		e := s.entry(m.Boot)
+		if m.Boot != b && (e.seen || m.Boot == s.me.Boot) && !slices.Contains(e.missed, b) {
+			n++
+		}
+	}
+	return s.entry(b).seen && n*2 >= len(s.config.Members)-1
 }
 
 // admit adds candidates to next. A candidate with the name of a member waits until that one is

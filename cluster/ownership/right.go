@@ -13,9 +13,18 @@ type right struct {
 	until Instant // decisions are taken before it only
 	floor Instant // renewals sent before it count for nothing
 	ended bool    // given up for good in this epoch
+	began Instant // when this member installed the epoch
 	// lost is until when it would have lasted, had it not been given up with its lines or for a
 	// child lineage. Before that instant no configuration is decided without this member.
 	lost Instant
+}
+
+// lapsed is for how long this member has had no right in its epoch; 0: it has given it up for good.
+func (r *right) lapsed(now Instant) time.Duration {
+	if r.ended {
+		return 0
+	}
+	return now.Since(max(r.until, r.floor, r.began))
 }
 
 // lose gives the right up until something newer is acknowledged.
@@ -76,13 +85,46 @@ func (s *State) askRight(now Instant) {
 	if s.right.ended && s.mayGo() {
 		s.sendVoters(Farewell{s.config.Epoch})
 	}
-	var unreached []Boot
+	m := Renew{Epoch: s.config.Epoch, Sent: now, Leaving: s.leaving}
+	if s.Deciding(now) {
+		m.Unreached = s.missing(now)
+	} else if s.right.lapsed(now) >= s.p.Suspect && s.reachesNotAll() {
+		s.sendVoters(Hello{Member: s.me, Former: s.origin.former, Reply: true})
+	}
+	s.sendVoters(m)
+}
+
+// lapses notes that a member says that it has no right.
+func (s *State) lapses(now Instant, from Boot, m Hello) {
+	if s.stage == StageJoined && m.Config == nil && s.config.Has(from) {
+		s.entry(from).lapsed = now
+	}
+}
+
+// deaf reports whether b says that it has no right, and this voter does not reach it: b hears no
+// acknowledgement, and the line is as good as cut both ways.
+func (s *State) deaf(now Instant, b Boot) bool {
+	e := s.entry(b)
+	return e.unreached != never && now.Since(e.lapsed) < s.p.Suspect && s.p.keeps(ruleBothWays)
+}
+
+// missing are the members that this one has not reached for Missed. One that is cut off itself
+// speaks of nobody.
+func (s *State) missing(now Instant) (list []Boot) {
 	for i := range s.roster {
-		if e := &s.roster[i]; e.unreached && s.config.Has(e.boot) {
-			unreached = append(unreached, e.boot)
+		if e := &s.roster[i]; e.unreached != never && now.Since(e.unreached) >= s.p.Missed &&
+			s.config.Has(e.boot) {
+			list = append(list, e.boot)
 		}
 	}
-	s.sendVoters(Renew{Epoch: s.config.Epoch, Sent: now, Leaving: s.leaving, Unreached: unreached})
+	return list
+}
+
+// reachesNotAll reports whether a voter cannot be called from here. Then this member says when it
+// has no right (lapsed): what it is acknowledged may not arrive.
+func (s *State) reachesNotAll() bool {
+	return slices.ContainsFunc(s.config.Voters,
+		func(v Boot) bool { return s.entry(v).unreached != never })
 }
 
 // mayGo reports whether a member that leaves has given everything away. The last one has nobody to
@@ -116,8 +158,10 @@ func (s *State) renewAsked(now Instant, from Boot, m Renew) {
 	if s.fork.on() || s.voter.sealed && s.p.keeps(ruleSeal) {
 		return
 	}
-	if x, _ := s.config.Member(from); x.Role == RoleLeaving && s.missedByMost(from) {
-		return // asked to step down, it cannot give away what it holds: it is evicted
+	// asked to step down, it cannot give away what it holds: it is evicted
+	x, _ := s.config.Member(from)
+	if x.Role == RoleLeaving && s.missedByMost(from) || s.deaf(now, from) {
+		return
 	}
 	e.renewed, e.seen = now, true
 	s.send(from, RenewAck{m.Epoch, m.Sent, now})

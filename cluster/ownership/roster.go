@@ -99,9 +99,12 @@ type entry struct {
 	leaving   bool    // it wants to leave
 	stays     bool    // it wanted to, and does no more
 	seen      bool    // it has renewed with this voter in the epoch installed
-	unreached bool    // it cannot be called from here
+	unreached Instant // since when it cannot be called from here; never: it can
 	missed    []Boot  // those that cannot be called from there
 	wished    Instant // when it sent the renewal that says leaving, stays and missed
+
+	lapsed    Instant // when it last said, as a member, that it has no right
+	consented Instant // when it last consented to what this voter proposes
 
 	renewed Instant // when this voter last acknowledged a renewal of it
 	acked   Instant // sending time of the newest renewal of this member that it has acknowledged
@@ -131,6 +134,7 @@ func (s *State) entry(b Boot) *entry {
 	if !found {
 		s.roster = slices.Insert(s.roster, i, entry{
 			boot: b, signAt: never, heard: never, askedAt: never, renewed: never, acked: never,
+			unreached: never, consented: never, lapsed: never,
 		})
 	}
 	return &s.roster[i]

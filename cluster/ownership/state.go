@@ -88,7 +88,8 @@ func New(p *Params, me Member, e Electorate, former Boot) *State {
 	s := &State{
 		p: p, me: me, origin: origin{former, e},
 		polled: never, renewed: never,
-		right: right{until: never, floor: never, lost: never}, parts: make([]Part, p.Partitions),
+		right: right{until: never, floor: never, lost: never, began: never},
+		parts: make([]Part, p.Partitions),
 	}
 	s.founding.since, s.asking.since = never, never
 	return s
@@ -185,9 +186,9 @@ func (s *State) step(now Instant, e Event) {
 	case AddressRefused:
 		s.refused(now, e.Boot)
 	case Unreached:
-		s.entry(e.Boot).unreached = true
+		s.entry(e.Boot).unreached = now
 	case Reached:
-		s.entry(e.Boot).unreached = false
+		s.entry(e.Boot).unreached = never
 	case Suspended:
 		if s.p.keeps(ruleSuspended) {
 			s.right.lose(now)

@@ -30,7 +30,7 @@ func (s *State) evictable(now Instant, b Boot) bool {
 // this epoch yet, may be waiting for the decision on a slow line: it has Mass.
 func (s *State) suspects(now Instant, b Boot) bool {
 	e, wait := s.entry(b), s.p.Suspect
-	if !e.seen && now.Since(e.heard) < s.p.Suspect {
+	if !e.seen && !s.deaf(now, b) && now.Since(e.heard) < s.p.Suspect {
 		wait = s.p.Mass
 	}
 	return b != s.me.Boot && now.Since(e.renewed) >= wait
@@ -189,7 +189,7 @@ func (s *State) install(now Instant, c *Configuration) {
 		}
 		return
 	}
-	s.me.Role = me.Role
+	s.me.Role, s.right.began = me.Role, now
 	if me.Role != RoleLeaving { // a farewell is for good
 		s.right.ended = false
 	}
