@@ -84,7 +84,7 @@ func run() error {
 	}
 	table := head
 	var failed []string
-	for i, a := range slices.Concat(overloads, attacks, forged) {
+	for i, a := range slices.Concat(overloads, attacks, forged, linked) {
 		if names != nil && !slices.Contains(names, a.name) {
 			continue
 		}

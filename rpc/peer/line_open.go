@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"syscall"
 	"time"
 
 	"google.golang.org/grpc"
@@ -161,7 +160,7 @@ func (l *line) dial(ctx context.Context, addr string) (net.Conn, error) {
 	conn, err := (&net.Dialer{KeepAliveConfig: net.KeepAliveConfig{
 		Enable: true, Idle: keepaliveAfter, Interval: keepaliveWait / 2, Count: 2,
 	}}).DialContext(ctx, "tcp", addr)
-	refused := errors.Is(err, syscall.ECONNREFUSED)
+	refused := isRefused(err)
 	l.refused.Store(refused)
 	l.mu.Lock()
 	if refused && l.down != nil && !errors.Is(l.down, cluster.ErrGone) {

@@ -25,7 +25,10 @@ import (
 // message from goroutine to goroutine on both sides, and counts the bytes that it may send. A link
 // writes where the frame is made and decides where it is read: docs/performance.md has figures.
 type link struct {
-	conn  net.Conn
+	conn net.Conn
+	// raw is the connection below TLS. It is what is closed: to close TLS waits for what is being
+	// sent. nil: it is conn.
+	raw   net.Conn
 	in    *bufio.Reader
 	most  int     // bytes of a frame from the other end
 	large *[]byte // the last message, if it did not fit into in
@@ -142,7 +145,16 @@ func (k *link) readLarge(n int) ([]byte, error) {
 }
 
 // hurry closes the connection after a moment.
-func (k *link) hurry() { time.AfterFunc(farewellTimeout, func() { k.conn.Close() }) }
+func (k *link) hurry() { time.AfterFunc(farewellTimeout, k.hangUp) }
+
+// hangUp closes the connection.
+func (k *link) hangUp() {
+	if k.raw != nil {
+		k.raw.Close()
+		return
+	}
+	k.conn.Close()
+}
 
 // Field numbers of End in peer.proto.
 const endServed, endCode, endText = 1, 2, 3

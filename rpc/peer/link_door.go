@@ -69,7 +69,7 @@ func (c linkCredentials) ServerHandshake(
 		}
 	}
 	door.SetUserTimeout(raw, ackTimeout) // gRPC does so for connections that it keeps
-	c.door.reading.Go(func() { c.door.serveLink(conn, identityIn(info)) })
+	c.door.reading.Go(func() { c.door.serveLink(conn, raw, identityIn(info)) })
 	return nil, nil, credentials.ErrConnDispatched
 }
 
@@ -95,11 +95,12 @@ func (c *begun) Read(b []byte) (int, error) {
 }
 
 // serveLink serves a link until the other end or the door ends it.
-func (d *peerDoor) serveLink(conn net.Conn, id *identity) {
-	defer conn.Close()
+func (d *peerDoor) serveLink(conn, raw net.Conn, id *identity) {
 	k := newLink(conn, maxRead)
+	k.raw = raw
+	defer k.hangUp()
 	// No deadline: gRPC takes that away when it gives the connection up.
-	late := time.AfterFunc(greetingTimeout, func() { conn.Close() })
+	late := time.AfterFunc(greetingTimeout, k.hangUp)
 	other, version, ok, err := k.greeted()
 	if !late.Stop() || err != nil {
 		return
@@ -115,7 +116,7 @@ func (d *peerDoor) serveLink(conn net.Conn, id *identity) {
 	if err == nil {
 		served, err = d.serve(other, agent, k)
 	}
-	defer time.AfterFunc(farewellTimeout, func() { conn.Close() }).Stop()
+	defer time.AfterFunc(farewellTimeout, k.hangUp).Stop()
 	if err != nil && k.end(served, err) == nil {
 		// What the other end has still sent is read: a connection that is closed over unread bytes
 		// takes the last words with it.
