@@ -8,7 +8,7 @@ import "slices"
 // member that does not answer is evicted first, and installing the next epoch begins the claims
 // anew.
 type claims struct {
-	answered []Boot  // members whose answer has come
+	answered []Boot  // members that have answered
 	free     []int   // by place in the list of partitions: answers that called it free
 	parts    []int   // the partitions
 	better   []offer // copies that are better than this boot's own

@@ -236,7 +236,7 @@ func chooseVoters(before []Boot, members []Member, ready func(Boot) bool) []Boot
 	return voters
 }
 
-// mostCrowded is the last of those whose zone has the most voters.
+// mostCrowded is the last of those in the zone with the most voters.
 func mostCrowded(chosen []Member) (index int) {
 	for i := range chosen {
 		if inZone(chosen, chosen[i].Zone) >= inZone(chosen, chosen[index].Zone) {
@@ -246,7 +246,7 @@ func mostCrowded(chosen []Member) (index int) {
 	return index
 }
 
-// leastCrowded is the first of spare whose zone has the fewest voters.
+// leastCrowded is the first of spare in the zone with the fewest voters.
 func leastCrowded(chosen, spare []Member) (index int) {
 	for i := range spare {
 		if inZone(chosen, spare[i].Zone) < inZone(chosen, spare[index].Zone) {

@@ -20,7 +20,7 @@ const (
 // its epoch no more: it acknowledges, accepts and decides nothing until it has installed the child.
 type fork struct {
 	kind     forkKind
-	of       Boot // whose child it is
+	of       Boot // the parent
 	since    Instant
 	answered []Boot // members that will follow
 }

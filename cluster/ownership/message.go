@@ -25,7 +25,7 @@ type PartAnswer struct {
 }
 
 type (
-	// Hello goes to addresses whose boots are not known, and to rivals. A founded node says so.
+	// Hello goes to addresses with unknown boots, and to rivals. A founded node says so.
 	Hello struct {
 		Member   Member
 		Former   Boot           // of the same process, before it had to take a new one; 0: none

@@ -149,8 +149,8 @@ func (m *model) movesBetween(i, j int, add func(kind, int, int)) {
 	}
 }
 
-// past is a boot of a machine whose lines have ended: it is down, has closed its door, or another
-// boot runs there.
+// past is a boot of a machine with lines that have ended: it is down, has closed its door, or
+// another boot runs there.
 func (m *model) past(j int) Boot {
 	n := &m.nodes[j]
 	switch {

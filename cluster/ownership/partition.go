@@ -23,7 +23,7 @@ func (k Kind) String() string {
 	return [...]string{"none", "copy", "claiming", "held", "giving"}[k]
 }
 
-// Copy says whose entries are here, and how good they are.
+// Copy says which boot's entries are here, and how good they are.
 type Copy struct {
 	Of    Boot
 	Epoch uint64 // in which they were sent

@@ -132,7 +132,7 @@ func (w *world) command(t *testing.T, f []string) {
 	}
 }
 
-// status says who decides for what.
+// status says which nodes decide, and for which partitions.
 func (w *world) status() {
 	for _, n := range w.nodes {
 		var held []int

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Promise: on slow lines, whose round trips take 220 to 440 ms, members are admitted, evicted and
-// let go as on fast ones, only later; and no living member is evicted because a decision, or its
-// first renewal after one, was on its way.
+// Promise: on slow lines, with round trips of 220 to 440 ms, members are admitted, evicted and let
+// go as on fast ones, only later; and no living member is evicted because a decision, or its first
+// renewal after one, was on its way.
 func TestSlowLines(t *testing.T) {
 	for seed := uint64(1); seed <= 20; seed++ {
 		w := newWorld(seed, 4)

@@ -12,7 +12,7 @@ import (
 
 // world is a small network of boots in true time. Each node has a clock of its own, links can be
 // cut one way, and what is sent takes a while. After every event it is checked that of two boots
-// that may charge one partition both mark what they do, and that nobody goes on who was replaced.
+// that may charge one partition both mark what they do, and that no boot goes on that was replaced.
 type world struct {
 	p      Params
 	now    Instant // true time
