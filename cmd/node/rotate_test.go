@@ -268,10 +268,14 @@ func TestBrokenGossipKeys(t *testing.T) {
 	} {
 		putFile(t, file, c.text)
 		eventually(t, "the metric says that a file is broken", metric("0"))
-		if !strings.Contains(p.log(), "gossip keys are not loaded; those in force stay") ||
-			!strings.Contains(p.log(), c.want) {
-			t.Errorf("%q: the log has not %q:\n%s", c.text, c.want, p.log())
-		}
+		eventually(t, "the log says so, and why", func() error {
+			if log := p.log(); !strings.Contains(log,
+				"gossip keys are not loaded; those in force stay") ||
+				!strings.Contains(log, c.want) {
+				return fmt.Errorf("%q: the log has not %q:\n%s", c.text, c.want, log)
+			}
+			return nil
+		})
 		if strings.Contains(p.log(), strings.TrimSpace(string(good))) {
 			t.Error("the log has the key")
 		}
