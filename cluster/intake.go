@@ -147,8 +147,8 @@ func (m *Move) plausible() bool {
 
 // placedBy reports whether the partitions that m names have the keys that they have under s. A node
 // that joins, or leaves its cluster for another one, hears of copies before it knows where keys
-// lie: it would forget them when it learns that, and their sender would not know. What it has not
-// taken in is sent again.
+// lie: it would forget them when it learns that, and their sender would not know. Copies that it
+// has not taken in are sent again.
 func (m *Move) placedBy(s Secret) bool { return m.Secret == s || !m.ForMembers() }
 
 // ForMembers reports whether m has anything that only an owner of keys may say: agents send signs

@@ -22,8 +22,9 @@ type offer struct {
 	copy      Copy
 }
 
-// claim asks again for what is not held yet. What is not answered goes by way of the voters as
-// well: two members that cannot reach each other share one, for their majorities intersect (R10).
+// claim asks again for partitions that are not held yet. A claim that is not answered goes by way
+// of the voters as well: two members that cannot reach each other share one, for their majorities
+// intersect (R10).
 func (s *State) claim(now Instant) {
 	if s.stage != StageJoined {
 		return

@@ -120,7 +120,8 @@ func (p Part) Next(e PartEvent, keeps func(rule) bool) Part {
 	return p
 }
 
-// installed is Next for a new configuration. What is held stays held, until its owner claims it.
+// installed is Next for a new configuration. A held partition stays held, until its owner claims
+// it.
 func (p Part) installed(e PartEvent) Part {
 	switch {
 	case p.Kind == Held:

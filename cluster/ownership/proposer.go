@@ -91,8 +91,8 @@ func (s *State) propose(now Instant) {
 	s.sendVoters(Canvass{p.value})
 }
 
-// consider takes a value, which other voters are asked about. What they have said of another one
-// does not count.
+// consider takes a value, which other voters are asked about. Their consents to another value do
+// not count.
 func (p *proposer) consider(value *Configuration, sure bool) {
 	if p.phase == phaseIdle || !value.same(p.value) {
 		p.value, p.yes = value, nil

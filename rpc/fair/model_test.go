@@ -401,8 +401,9 @@ func TestNothingIsRefusedWithoutOverload(t *testing.T) {
 		all := m.add("one", c.connections, c.rate)
 		m.run(4 * time.Second)
 		least := int(3 * perSecond * m.ours / (m.ours + m.others))
+		quiet := c.others == 0 && c.connections == 1000 // then nobody is even counted
 		if got := count(all); got.overloaded > 0 || m.gate.shares.phase == overloaded ||
-			got.answered < least {
+			got.answered < least || quiet && m.gate.Busy() {
 			t.Errorf("%d connections that ask %v times a second: %+v, %+v",
 				c.connections, c.rate, got, m.gate.shares)
 		}

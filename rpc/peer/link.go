@@ -159,7 +159,8 @@ func (k *link) hangUp() {
 // Field numbers of End in peer.proto.
 const endServed, endCode, endText = 1, 2, 3
 
-// end says how far this node came and why it ends the link. The reason must be a status of gRPC.
+// end says how far this node came and why it ends the link. A reason that is no status of gRPC is
+// said as UNKNOWN.
 func (k *link) end(served uint64, reason error) error {
 	s := status.Convert(reason)
 	b := wire.AppendUint(roomForHead(nil), endServed, served)

@@ -115,8 +115,9 @@ func (d *peerDoor) serveLink(conn, raw net.Conn, id *identity) {
 	}
 	if err == nil {
 		served, err = d.serve(other, agent, k)
+	} else {
+		k.hurry()
 	}
-	defer time.AfterFunc(farewellTimeout, k.hangUp).Stop()
 	if err != nil && k.end(served, err) == nil {
 		// What the other end has still sent is read: a connection that is closed over unread bytes
 		// takes the last words with it.

@@ -168,6 +168,9 @@ func TestLinkDoorRefuses(t *testing.T) {
 			if status.Code(err) != row.code || !strings.Contains(err.Error(), row.want) {
 				t.Errorf("it ends with %v", err)
 			}
+			if _, err := k.conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+				t.Errorf("the door keeps the connection: %v", err)
+			}
 		})
 	}
 	if n := s.node.Stats().Delivered.Load(); n != 0 {
