@@ -208,8 +208,6 @@ func (j *judge) mayCount(p *process, it *asked) {
 func (j *judge) passes(c *keyCount, p *process, s *limiter.Spec) {
 	w, before := j.world, c.by
 	c.by = p
-	last := c.at
-	c.at = w.now
 	if before == nil || before == p {
 		return
 	}
@@ -229,7 +227,7 @@ func (j *judge) passes(c *keyCount, p *process, s *limiter.Spec) {
 		j.loss.Blind++
 	}
 	if apart != 0 && s.Calendar == 0 {
-		c.whole.shift(apart-(w.now-last)/1000-1, now)
+		c.travels(now, apart, w.now-c.changed)
 	}
 	if !w.plan.oneClock() { // p may have had it since it changed, and been faster
 		c.later += int64((w.now-c.changed)/1000+1) * s.Limit

@@ -11,9 +11,8 @@ import (
 
 // keyCount is what is known of one key from its decisions.
 type keyCount struct {
-	whole   naiveState // with all that was charged and not said to be forgotten
-	by      *process   // that decided last
-	at      time.Duration
+	whole   naiveState    // with all that was charged and not said to be forgotten
+	by      *process      // that decided last
 	blind   time.Duration // until when nothing can be counted
 	charges []perishable  // lately, oldest first
 	looked  time.Duration // when it was compared with a decision last
@@ -82,6 +81,18 @@ func (c *keyCount) begins(
 		c.since.take(now, s, -charged)
 	}
 	c.begun = true
+}
+
+// travels lays what is known of a key on a clock that shows apart more than the one before, now.
+// The heir has had each charge since it was taken, and its clock may have gone faster from then on:
+// since the last change for a state with one mark, and for a log since each entry.
+func (c *keyCount) travels(now limiter.Instant, apart, unchanged time.Duration) {
+	log := c.whole.log
+	c.whole.shift(apart-unchanged/1000-1, now)
+	for i, at := range log {
+		older := time.Duration(now-at) - apart // by the clock before
+		c.whole.log[i] = min(now, at.Add(apart-older/1000-1))
+	}
 }
 
 // allow says how much of what p has forgotten may be, and does not allow it again.
