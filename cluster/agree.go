@@ -41,12 +41,18 @@ type agreement struct {
 	elect  ownership.Electorate // as Elect said
 	lives  uint64               // boots that this process has had before
 	secret Secret               // of the cluster, or of the one that this node may found
-	polled limiter.Instant
-	begun  limiter.Instant // when this boot became a member
-	asked  bool            // … and whether it has been asked to step down
+	pace
+	begun limiter.Instant // when this boot became a member
+	asked bool            // … and whether it has been asked to step down
 	lineage
 
 	suspended SuspendedClock // nil: the clock sees every stop
+}
+
+// pace is when the state is polled.
+type pace struct {
+	polled limiter.Instant
+	calm   limiter.Instant // until when nothing happens by time alone, if nothing stirs
 }
 
 // foundation is what a cluster is founded with, by this node or by others.
@@ -115,14 +121,11 @@ func (a *agreement) agree(
 	if a.suspended != nil && a.suspended.Suspended() {
 		events = append([]ownership.Event{ownership.Suspended{}}, events...)
 	}
-	sends, installed, ended := a.stepLocked(now, events)
+	sends, installed, stirred, ended := a.stepLocked(now, events)
 	sends = a.holdBack(sends)
 	cutOff := a.cutOff(now)
 	a.publish(now)
-	calm := true
-	if a.pulse.idle.Load() {
-		_, calm = a.dueInLocked(now)
-	}
+	calm := a.restsLocked(now, stirred)
 	a.mu.Unlock()
 	if !calm {
 		a.pulse.wake()
@@ -141,6 +144,19 @@ func (a *agreement) agree(
 		return answers
 	}))
 	return said
+}
+
+// restsLocked reports whether an idle node may leave polls out after an event. What renewals say
+// again and again is not worked out again: a voter of a thousand members hears 5,000 a second.
+func (a *agreement) restsLocked(now limiter.Instant, stirred bool) bool {
+	if stirred {
+		a.calm = 0
+	}
+	if !a.pulse.idle.Load() || now < a.calm {
+		return true
+	}
+	_, calm := a.dueInLocked(now)
+	return calm
 }
 
 // isRenewal reports whether m asks for the right to decide. It does so for the whole time until the
@@ -165,7 +181,7 @@ func (a *agreement) holdBack(sends []ownership.Send) []ownership.Send {
 // stepLocked takes events in, and returns what follows from them.
 func (a *agreement) stepLocked(
 	now limiter.Instant, events []ownership.Event,
-) (sends []ownership.Send, installed bool, ended ownership.Ending) {
+) (sends []ownership.Send, installed, stirred bool, ended ownership.Ending) {
 	was := a.state.Stage()
 	for _, e := range events {
 		if _, poll := e.(ownership.Poll); poll {
@@ -173,7 +189,7 @@ func (a *agreement) stepLocked(
 		}
 		fx := a.state.Step(ownership.Instant(now), e)
 		sends = append(sends, fx.Sends...)
-		installed = installed || len(fx.Installed) > 0
+		installed, stirred = installed || len(fx.Installed) > 0, stirred || fx.Stirred
 		ended = max(ended, fx.Ended)
 	}
 	if was != ownership.StageJoined && a.state.Stage() == ownership.StageJoined {
@@ -186,7 +202,7 @@ func (a *agreement) stepLocked(
 			a.asked = m.Role == ownership.RoleLeaving && !a.leaves.Load()
 		}
 	}
-	return sends, installed, ended
+	return sends, installed, stirred, ended
 }
 
 // prune forgets where boots were heard, and that their lines have ended, if they are neither
@@ -252,6 +268,9 @@ func (a *agreement) dueIn(now limiter.Instant) (d time.Duration, calm bool) {
 
 func (a *agreement) dueInLocked(now limiter.Instant) (d time.Duration, calm bool) {
 	due, calm := a.state.Due(ownership.Instant(now))
+	if a.calm = 0; calm {
+		a.calm = limiter.Instant(due)
+	}
 	return due.Since(ownership.Instant(now)), calm
 }
 
@@ -303,7 +322,7 @@ func (a *agreement) nextLife() {
 	why := a.state.Ending()
 	left := why == ownership.Left && a.leaves.Load()
 	if a.state.Stage() == ownership.StageEnded && !left && why != ownership.Closed {
-		a.lives++
+		a.lives, a.calm = a.lives+1, 0
 		a.state = a.state.Next(bootOf(a.boot, a.lives))
 		a.publish(a.clock.Now())
 	}

@@ -113,6 +113,9 @@ func (ct *contacts) probe(p *peer) {
 	ct.parts.mu.Lock()
 	defer ct.parts.mu.Unlock()
 	p.asking = false
+	if err := calls[0].Err; err != nil && !errors.Is(err, ErrGone) && p.dying(now) {
+		ct.clock.AfterFunc(suspectAgain, func() { ct.suspect(ct.clock.Now(), p) })
+	}
 }
 
 // note learns from the fate of a call, which was made at sent, whether its peer lives.
@@ -202,6 +205,21 @@ func (ct *contacts) noteLeaving(p *peer, leaves bool) {
 	}
 }
 
+// lineEnded looks at once whether p is gone: the last stream of its own has ended.
+func (ct *contacts) lineEnded(now limiter.Instant, p *peer) {
+	ct.parts.mu.Lock()
+	defer ct.parts.mu.Unlock()
+	p.hungUp = now
+	ct.suspectLocked(now, p)
+}
+
+// dying reports whether the stream of p has just ended, so that its process may be about to: a
+// large one takes a while, and its machine refuses connections only when it is done. If most
+// voters die, that has to be known before this node's own right ends (ownership R11).
+func (p *peer) dying(now limiter.Instant) bool {
+	return p.hungUp != 0 && now < p.hungUp.Add(dyingLasts)
+}
+
 // suspect looks at once whether the owner of a key that this node is asked for, without being it,
 // is gone.
 func (ct *contacts) suspect(now limiter.Instant, p *peer) {
@@ -218,6 +236,7 @@ func (ct *contacts) suspectLocked(now limiter.Instant, p *peer) {
 
 const (
 	suspectAgain = 20 * time.Millisecond
+	dyingLasts   = 600 * time.Millisecond // as ownership's lease
 	// fairTime is the least that a peer must have had to answer before its silence counts against
 	// it.
 	fairTime = 100 * time.Millisecond

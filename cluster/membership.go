@@ -185,7 +185,7 @@ func (m Membership) LineUp(boot uint64) (ended func()) {
 		if r := a.view.Load(); last && r != nil {
 			for _, p := range r.peers {
 				if p.boot == boot {
-					a.contacts.suspect(a.clock.Now(), p)
+					a.contacts.lineEnded(a.clock.Now(), p)
 				}
 			}
 		}

@@ -31,9 +31,10 @@ type peer struct {
 	astray atomic.Uint32 // messages to it that other members did not pass on (detour.go)
 	// when it was last probed; guarded by partitions.mu, as is all that follows
 	asked    limiter.Instant
-	asking   bool           // a probe is under way
-	behavior                // as of the last tick
-	life     ownership.Boot // of its process, in the configuration
+	asking   bool            // a probe is under way
+	hungUp   limiter.Instant // when the last stream of its own to this node ended
+	behavior                 // as of the last tick
+	life     ownership.Boot  // of its process, in the configuration
 	// it has not answered for ownership.Params.Suspect, and the agreement was told so
 	unreached bool
 	claimed   claimed // its claims in the latest epoch

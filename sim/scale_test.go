@@ -2,6 +2,8 @@ package sim
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -35,6 +37,84 @@ func BenchmarkScale(b *testing.B) {
 				b.ReportMetric(millis(s.widest), "unheld-ms")
 			}
 		})
+	}
+}
+
+// BenchmarkSilent is how long others need to replace a member of which the machine stops, by the
+// number of members. Nobody asks for anything meanwhile, so heirs notice by the agreement alone.
+// Meant for -benchtime 1x.
+func BenchmarkSilent(b *testing.B) {
+	for _, nodes := range []int{3, 10, 30, 100, 300, 1000} {
+		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) {
+			for b.Loop() {
+				b.ReportMetric(millis(silence(b, nodes)), "silent-ms")
+			}
+		})
+	}
+}
+
+// silence stops one of nodes, and returns after how long all that it held is held by others.
+func silence(tb testing.TB, nodes int) (taken time.Duration) {
+	const stops = 3 * time.Second
+	p := &plan{
+		seed: 1, sky: outage, machines: make([]machinePlan, nodes), sweepEvery: 5 * time.Second,
+		weather: weather{
+			near: 300 * time.Microsecond, mean: 200 * time.Microsecond,
+			far: 20 * time.Millisecond, inOrder: true,
+		},
+		length: 2 * stops,
+		limits: []rule{{Spec: limiter.Spec{
+			Name: "a", Algorithm: limiter.GCRA, Limit: 10,
+			Per: time.Second, Burst: 30,
+		}}},
+		faults: []fault{{at: stops, kind: freezes, node: 0}},
+	}
+	for i := range p.machines {
+		p.machines[i].clock.start = 1_700_000_000_000_000_000
+	}
+	w := newWorld(p, nil)
+	left := make(map[uint64]bool) // partitions that nobody else has taken over yet
+	var look func()
+	look = func() {
+		maps.DeleteFunc(left, func(part uint64, _ bool) bool {
+			return slices.ContainsFunc(w.machines[1:], func(m *machine) bool {
+				return m.process.node.Holds(part)
+			})
+		})
+		switch {
+		case len(left) == 0:
+			taken = w.now - stops
+			for _, m := range w.machines { // nothing is to be seen while the world comes to rest
+				m.process.node.Stop()
+			}
+		case w.now < p.length:
+			w.at(w.now+10*time.Millisecond, look)
+		}
+	}
+	w.at(stops, func() {
+		for part := range uint64(ring.Partitions) {
+			if w.machines[0].process.node.Holds(part) {
+				left[part] = true
+			}
+		}
+		if len(left) == 0 {
+			tb.Error("the member that stops holds nothing")
+		}
+		look()
+	})
+	w.run()
+	if taken == 0 {
+		tb.Fatalf("%d partitions are held by nobody %v after the stop", len(left), stops)
+	}
+	return taken
+}
+
+// Promise: failover is the same for three members and for a thousand.
+func TestFailoverIsTheSameForManyMembers(t *testing.T) {
+	few, many := silence(t, 3), silence(t, 60)
+	if few > time.Second || many > time.Second {
+		t.Errorf("a member of three is replaced after %v, one of sixty after %v; want a second at "+
+			"most", few, many)
 	}
 }
 

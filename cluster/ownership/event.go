@@ -95,6 +95,9 @@ type Effects struct {
 	Installed []*Configuration
 	Parts     []PartEffect
 	Ended     Ending // the boot has just ended
+	// Stirred: something has changed beside when members have renewed. A boot that was calm before
+	// a step that stirs nothing is calm until what Due said.
+	Stirred bool
 }
 
 // Send is a message to a boot, or to an address where the boot is not known.
@@ -102,4 +105,18 @@ type Send struct {
 	To      Boot
 	Addr    string
 	Message Message
+}
+
+// renews reports whether an event is a renewal or its acknowledgement, which say themselves what
+// they stir.
+func renews(e Event) bool {
+	r, received := e.(Received)
+	if !received {
+		return false
+	}
+	switch r.Message.(type) {
+	case Renew, RenewAck:
+		return true
+	}
+	return false
 }

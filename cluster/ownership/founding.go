@@ -45,18 +45,14 @@ func (s *State) greet(now Instant) {
 		return
 	}
 	hello := s.ownHello(now, false)
+	there := s.names()
 	for i, ids := range [][]string{s.origin.elect.IDs, s.origin.elect.Others} {
 		if i == 1 && s.stage == StageJoined && !s.config.Votes(s.me.Boot) {
 			break // a newcomer to a thousand members is called by its seeds and the voters
 		}
 		for _, id := range ids {
-			if id == s.me.ID {
+			if id == s.me.ID || there[id] {
 				continue
-			}
-			if s.stage == StageJoined {
-				if _, named := s.config.named(id); named {
-					continue
-				}
 			}
 			s.out.Sends = append(s.out.Sends, Send{Addr: id, Message: hello})
 		}
@@ -66,6 +62,18 @@ func (s *State) greet(now Instant) {
 			s.send(r.Boot, hello)
 		}
 	}
+}
+
+// names are the ids of the members, if this boot is one.
+func (s *State) names() map[string]bool {
+	if s.stage != StageJoined {
+		return nil
+	}
+	names := make(map[string]bool, len(s.config.Members))
+	for _, m := range s.config.Members {
+		names[m.ID] = true
+	}
+	return names
 }
 
 func (s *State) ownHello(now Instant, reply bool) Hello {

@@ -266,6 +266,7 @@ func (s *State) want(now Instant, silent bool) *Configuration {
 		Previous: c.Epoch, Rivals: s.rivalsLeft(now), Failover: c.Failover, Copies: c.Copies,
 		Secret: c.Secret,
 	}
+	missed := s.missed()
 	for _, m := range c.Members {
 		if len(c.Members) > 1 && (s.entry(m.Boot).sign >= SignGone ||
 			silent && s.suspects(now, m.Boot)) {
@@ -274,9 +275,9 @@ func (s *State) want(now Instant, silent bool) *Configuration {
 		switch e := s.entry(m.Boot); {
 		case len(c.Members) == 1:
 			m.Role = RoleOwner
-		case e.leaving || s.unreachable(now, m.Boot):
+		case e.leaving || s.unreachable(now, m.Boot, missed):
 			m.Role = RoleLeaving
-		case e.sign == SignLeft: // a farewell is for good
+		case m.Role == RoleOwner || e.sign == SignLeft: // a farewell is for good
 		case e.stays, s.reachedByMost(m.Boot):
 			// it was asked to step down, and is reached again
 			m.Role = RoleOwner
@@ -318,18 +319,32 @@ func (s *State) ready(now Instant) func(Boot) bool {
 
 // unreachable reports whether most other members do not reach b, though it renews its right (R10):
 // it is asked to step down.
-func (s *State) unreachable(now Instant, b Boot) bool {
-	return now.Since(s.entry(b).renewed) < s.p.Suspect && s.missedByMost(b)
+func (s *State) unreachable(now Instant, b Boot, missed map[Boot]int) bool {
+	return s.byMost(missed[b]) && now.Since(s.entry(b).renewed) < s.p.Suspect
 }
 
-// missedByMost reports whether most other members say that they do not reach b.
-func (s *State) missedByMost(b Boot) bool {
-	n := 0
+// missed counts the other members that say that they do not reach a boot. It is counted for all
+// boots at once: in a large cluster nearly all of them miss nobody.
+func (s *State) missed() (by map[Boot]int) {
 	for i := range s.roster {
-		if e := &s.roster[i]; e.boot != b && slices.Contains(e.missed, b) && s.config.Has(e.boot) {
-			n++
+		e := &s.roster[i]
+		if len(e.missed) == 0 || !s.config.Has(e.boot) {
+			continue
+		}
+		for j, b := range e.missed {
+			if b != e.boot && !slices.Contains(e.missed[:j], b) {
+				if by == nil {
+					by = make(map[Boot]int)
+				}
+				by[b]++
+			}
 		}
 	}
+	return by
+}
+
+// byMost reports whether n are most of the members beside one.
+func (s *State) byMost(n int) bool {
 	return n*2 > len(s.config.Members)-1 && n > 1 && s.p.keeps(ruleStepDown)
 }
 

@@ -145,13 +145,8 @@ func (s *State) mayGo() bool {
 // renewAsked acknowledges a renewal, unless this voter has sealed the epoch (R4).
 func (s *State) renewAsked(now Instant, from Boot, m Renew) {
 	e := s.entry(from)
-	// else it was overtaken on its way, and the sender's mind may have changed
-	if m.Sent >= e.wished {
-		if e.wished = m.Sent; m.Leaving != e.leaving {
-			e.leaving, e.stays = m.Leaving, !m.Leaving
-		}
-		e.missed = m.Unreached
-	}
+	s.out.Stirred = s.out.Stirred || !e.repeats(m)
+	e.wish(m)
 	if !s.config.Votes(s.me.Boot) || s.p.keeps(ruleOneEpoch) && !s.config.Has(from) {
 		return
 	}
@@ -160,7 +155,7 @@ func (s *State) renewAsked(now Instant, from Boot, m Renew) {
 	}
 	// asked to step down, it cannot give away what it holds: it is evicted
 	x, _ := s.config.Member(from)
-	if x.Role == RoleLeaving && s.missedByMost(from) || s.deaf(now, from) {
+	if x.Role == RoleLeaving && s.byMost(s.missed()[from]) || s.deaf(now, from) {
 		return
 	}
 	e.renewed, e.seen = now, true
@@ -168,6 +163,23 @@ func (s *State) renewAsked(now Instant, from Boot, m Renew) {
 	if from != s.me.Boot && s.config.Votes(from) {
 		s.renewAlong(now)
 	}
+}
+
+// repeats reports whether a renewal says nothing that was not known.
+func (e *entry) repeats(m Renew) bool {
+	return e.seen && len(e.missed) == 0 && len(m.Unreached) == 0 && m.Leaving == e.leaving
+}
+
+// wish takes in what a renewal says of its sender, unless it was overtaken on its way: the sender's
+// mind may have changed.
+func (e *entry) wish(m Renew) {
+	if m.Sent < e.wished {
+		return
+	}
+	if e.wished = m.Sent; m.Leaving != e.leaving {
+		e.leaving, e.stays = m.Leaving, !m.Leaving
+	}
+	e.missed = m.Unreached
 }
 
 // renewAcked counts an acknowledgement.

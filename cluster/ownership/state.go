@@ -174,6 +174,7 @@ func (s *State) step(now Instant, e Event) {
 		}
 		return
 	}
+	s.out.Stirred = !renews(e)
 	switch e := e.(type) {
 	case Poll:
 		s.poll(now)
@@ -370,6 +371,9 @@ func (s *State) inEpoch(now Instant, from Boot, m Message) bool {
 	switch {
 	case !named || e == own:
 		return named
+	}
+	s.out.Stirred = true
+	switch {
 	case e.Lineage != own.Lineage && !s.descends(e):
 		s.send(from, s.ownHello(now, false))
 	case e.Number < own.Number || e.Lineage != own.Lineage:

@@ -25,10 +25,14 @@ const (
 	retryMin = 50 * time.Millisecond
 	retryMax = time.Second
 	// A process that is being killed takes connections on for a few milliseconds more, and drops
-	// them. For dyingLasts after a good stream, a line tries for another one every dyingPause, to
+	// them. For dyingLasts after a stream, a line tries for another one every dyingPause, to
 	// learn whether nobody listens any more.
 	dyingLasts = 100 * time.Millisecond
 	dyingPause = 2 * time.Millisecond
+	// A large process, or one on a busy machine, takes longer to die. Callers are not kept for so
+	// long; but for droppedLasts, as long as its connections are dropped, a line goes on trying, so
+	// that a majority that was killed is known to be gone before the right to decide runs out.
+	droppedLasts = 600 * time.Millisecond
 	// greetingTimeout is how long a peer may take to name itself.
 	greetingTimeout = time.Second
 	// maxFrame is the size from which on a frame takes no further ask. The largest ask, 1000 items
@@ -211,9 +215,8 @@ func (l *line) claim(tag uint64) *letter {
 // run keeps a stream open as long as the line is.
 func (l *line) run() {
 	defer close(l.ended)
-	var ended time.Time // of the last good stream
+	var ended time.Time // of a stream, the first in retryMax
 	for pause := retryMin; ; pause = min(2*pause, retryMax) {
-		opened := time.Now()
 		greeted, err := l.converse()
 		if l.ctx.Err() != nil {
 			l.fail(fmt.Errorf("%w: the line to peer %s is closed", cluster.ErrUnsent, l.to.id))
@@ -221,8 +224,8 @@ func (l *line) run() {
 		}
 		if greeted {
 			pause = retryMin
-			if time.Since(opened) > retryMax {
-				// it was a good stream: try for another one before anybody is told
+			if time.Since(ended) > retryMax { // it does not end again and again
+				// try for another one before anybody is told
 				ended = time.Now()
 				continue
 			}
@@ -236,6 +239,10 @@ func (l *line) run() {
 			continue
 		}
 		l.fail(fmt.Errorf("%w: peer %s at %s: %w", cluster.ErrUnsent, l.to.id, l.to.addr, err))
+		if isDropped(err) && time.Since(ended) < droppedLasts {
+			l.rest(dyingPause)
+			continue
+		}
 		l.rest(pause - rand.N(pause/4))
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"time"
 
@@ -168,4 +169,11 @@ func (l *line) dial(ctx context.Context, addr string) (net.Conn, error) {
 	}
 	l.mu.Unlock()
 	return conn, err
+}
+
+// isDropped reports whether a connection was taken on and dropped before its peer named itself:
+// the process may be dying.
+func isDropped(err error) bool {
+	var op *net.OpError
+	return errors.Is(err, io.EOF) || errors.As(err, &op) && op.Op != "dial" && !op.Timeout()
 }

@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -556,4 +557,58 @@ func TestKilledPeerIsGoneAtOnce(t *testing.T) {
 		<-ended
 	}
 	t.Error("nobody hears that the peer is gone")
+}
+
+// Promise: a majority that was killed is known to be gone while the right of the rest lasts. A
+// process that takes long to die drops connections until its machine refuses them: its peers go on
+// trying meanwhile, more often than they try one that is just not there.
+func TestPeerThatDiesSlowlyIsTriedAgain(t *testing.T) {
+	s := newStations(t, 2)
+	proxy, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var died atomic.Pointer[time.Time]
+	var dropped atomic.Int64 // later than dyingLasts
+	kill := make(chan struct{})
+	go func() {
+		for {
+			c, err := proxy.Accept()
+			if err != nil {
+				return
+			}
+			if at := died.Load(); at != nil {
+				c.Close()
+				if time.Since(*at) > dyingLasts+dyingPause {
+					dropped.Add(1)
+				}
+				continue
+			}
+			up, err := net.Dial("tcp", s[1].member.PeerAddr)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			go io.Copy(c, up)
+			go io.Copy(up, c)
+			context.AfterFunc(t.Context(), func() { up.Close() })
+			go func() { <-kill; c.Close(); up.Close() }()
+		}
+	}()
+	to := s[1].member
+	to.PeerAddr = proxy.Addr().String()
+	if c := s[0].call(to, "key", 10*time.Second); c.Err != nil {
+		t.Fatal(c.Err)
+	}
+	now := time.Now()
+	died.Store(&now)
+	close(kill)
+	time.Sleep(droppedLasts + 50*time.Millisecond)
+	proxy.Close()
+	// pauses that begin with retryMin and double make five attempts in that time, or fewer
+	if n := dropped.Load(); n < 8 {
+		t.Errorf("%d connections were tried late in %v, want 8 or more", n, droppedLasts)
+	}
+	rpctest.Eventually(t, "the peer is gone",
+		func() bool { return errors.Is(s[0].call(to, "key", 5*time.Second).Err, cluster.ErrGone) })
 }
