@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net"
 	"net/netip"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -60,6 +59,9 @@ const (
 	readyEvery = 2 * time.Second // interval of the health check of a node in use
 	awayFor    = 10 * time.Second
 	unusedFor  = 5 * time.Second // ends the watch
+	// anotherWithin is how long other targets may take to be connected to before one that was left
+	// is used again.
+	anotherWithin = 250 * time.Millisecond
 )
 
 var errAway = errors.New("it was silent, or not ready, a moment ago")
@@ -80,8 +82,8 @@ func (t *targets) close() {
 	t.over.Wait()
 }
 
-// dial connects to the first address of a target that is not avoided. If there is none, and the
-// other targets are avoided too, it connects to any.
+// dial connects to the first address of a target that is not avoided. If there is none, and no
+// other target can be connected to either, it connects to any.
 func (t *targets) dial(ctx context.Context, target string) (net.Conn, error) {
 	d := net.Dialer{ControlContext: func(_ context.Context, _, addr string,
 		_ syscall.RawConn,
@@ -91,13 +93,9 @@ func (t *targets) dial(ctx context.Context, target string) (net.Conn, error) {
 		}
 		return nil
 	}}
-	network, name := "tcp", target
-	if path, found := strings.CutPrefix(target, "unix://"); found {
-		network, name = "unix", path
-	}
+	network, name := place(target)
 	c, err := d.DialContext(ctx, network, name)
-	if errors.Is(err, errAway) && slices.IndexFunc(t.names,
-		func(other string) bool { return other != target && !t.avoids(other) }) < 0 {
+	if errors.Is(err, errAway) && !t.another(ctx, target) {
 		t.mu.Lock()
 		clear(t.away)
 		t.mu.Unlock()
@@ -109,6 +107,49 @@ func (t *targets) dial(ctx context.Context, target string) (net.Conn, error) {
 		t.mu.Unlock()
 	}
 	return c, err
+}
+
+// place is where a target listens.
+func place(target string) (network, name string) {
+	if path, found := strings.CutPrefix(target, "unix://"); found {
+		return "unix", path
+	}
+	return "tcp", target
+}
+
+// another reports whether another target that is not avoided can be connected to.
+func (t *targets) another(ctx context.Context, target string) bool {
+	ctx, cancel := context.WithTimeout(ctx, anotherWithin)
+	defer cancel()
+	open, tried := make(chan bool), 0
+	for _, other := range t.names {
+		if other == target || t.avoids(other) {
+			continue
+		}
+		tried++
+		go func() {
+			network, name := place(other)
+			c, err := new(net.Dialer).DialContext(ctx, network, name)
+			if err == nil {
+				c.Close()
+			}
+			select {
+			case open <- err == nil:
+			case <-ctx.Done():
+			}
+		}()
+	}
+	for ; tried > 0; tried-- {
+		select {
+		case found := <-open:
+			if found {
+				return true
+			}
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return false
 }
 
 // avoids reports whether an address, or a target, was recently left.

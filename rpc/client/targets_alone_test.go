@@ -1,6 +1,10 @@
 package client
 
-import "testing"
+import (
+	"net"
+	"testing"
+	"time"
+)
 
 // Promise: looks in which all was a fallback count if they follow each other; one in which another
 // answer was heard begins anew, and one in which nothing was heard changes nothing.
@@ -28,5 +32,38 @@ func TestAlone(t *testing.T) {
 		if got := to.alone(&looks); got != look.alone {
 			t.Errorf("look %d: alone %t, want %t", i, got, look.alone)
 		}
+	}
+}
+
+// Promise: a node that was left a moment ago is used again if no other one can be connected to. The
+// others may have died since.
+func TestLeftNodeIsUsedIfTheOthersAreDead(t *testing.T) {
+	var doors [3]net.Listener
+	var names []string
+	for i := range doors {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		doors[i], names = l, append(names, l.Addr().String())
+	}
+	to := newTargets(names)
+	defer to.close()
+	dial := func(i int) error {
+		c, err := to.dial(t.Context(), names[i])
+		if err == nil {
+			c.Close()
+		}
+		return err
+	}
+	to.away[names[0]] = time.Now().Add(time.Hour)
+	doors[1].Close()
+	if err := dial(0); err == nil {
+		t.Error("a node that was left is used, though another one is there")
+	}
+	doors[2].Close()
+	if err := dial(0); err != nil {
+		t.Errorf("the last node that is there is not used: %v", err)
 	}
 }
