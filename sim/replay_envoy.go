@@ -39,7 +39,7 @@ func (*envoyLog) another() logFormat { return &envoyLog{} }
 
 func (l *envoyLog) read(line []byte) (at time.Time, err error) {
 	when, rest, closed := bytes.Cut(line, []byte("] "))
-	if !closed || when[0] != '[' {
+	if !closed || !bytes.HasPrefix(when, []byte("[")) {
 		return at, errEnvoyForm
 	}
 	if at, err = time.Parse(time.RFC3339Nano, string(when[1:])); err != nil {
