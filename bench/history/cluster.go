@@ -51,7 +51,8 @@ type cluster struct {
 	previous string // the program before, or none
 	limits   string
 	secrets  *secrets
-	disks    bool // each node has a disk of its own, for its counters
+	disks    bool  // each node has a disk of its own, for its counters
+	noFreeze error // why disks cannot be frozen
 	nodes    []*node
 
 	mu     sync.Mutex // guards states
@@ -302,6 +303,7 @@ func (n *node) vitals(ctx context.Context) (*vitals, error) {
 }
 
 func (c *cluster) close() error {
+	c.thawAll()
 	for _, n := range c.nodes {
 		if n.process != nil {
 			_ = n.signal(syscall.SIGKILL)

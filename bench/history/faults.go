@@ -55,6 +55,7 @@ var kinds = []kind{
 	{name: "rotate-keys", weight: 1, do: (*run).rotateKeys},
 	{name: "rotate-certificates", weight: 1, do: (*run).rotateCertificates},
 	{name: "full-disk", weight: 2, do: (*run).fillDisk},
+	{name: "slow-disk", weight: 2, do: (*run).slowDisk},
 	{name: "upgrade", weight: 3, least: 3, do: (*run).upgrade},
 	{name: "kill", weight: 4, least: 3, do: killed(1)},
 	{name: "kill-leaving", weight: 1, least: 3, do: (*run).killLeaving},
@@ -123,6 +124,9 @@ func (r *run) choose() error {
 		where = "loopback: no cuts, no loss (" + r.cluster.net.why + ")"
 	}
 	fmt.Fprintln(r.out, "nodes are on", where)
+	if err := r.cluster.noFreeze; err != nil {
+		fmt.Fprintln(r.out, "disks are in memory, so none is slow:", err)
+	}
 	wanted := strings.FieldsFunc(r.options.faults, func(c rune) bool { return c == ',' })
 	for _, name := range wanted {
 		if !slices.ContainsFunc(kinds, func(k kind) bool { return k.name == name }) {
@@ -132,6 +136,7 @@ func (r *run) choose() error {
 	able := map[string]bool{
 		"delay": r.cluster.net.delays(), "loss": r.cluster.net.loses(),
 		"full-disk": r.cluster.disks, "upgrade": r.cluster.previous != "",
+		"slow-disk": r.cluster.disks && r.cluster.noFreeze == nil,
 		// a build before this one may know them only from its start
 		"rotate-keys": r.cluster.previous == "", "rotate-certificates": r.cluster.previous == "",
 	}

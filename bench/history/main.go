@@ -94,7 +94,12 @@ func history(args []string, out io.Writer) error {
 		"",
 		"commit of the build that nodes begin with: they are upgraded one by one, and back",
 	)
-	f.BoolVar(&o.disks, "disks", false, "nodes save their counters, on disks that get full (root)")
+	f.BoolVar(
+		&o.disks,
+		"disks",
+		false,
+		"nodes save their counters, on disks that get full and slow (root)",
+	)
 	f.StringVar(&o.out, "o", "", "file for the whole history, as JSON")
 	f.StringVar(&o.judge, "judge", "", "judge the history in this file, and run nothing")
 	f.BoolVar(&o.keep, "keep", false, "keep the directory with the nodes' logs")
