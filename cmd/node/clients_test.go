@@ -131,7 +131,7 @@ func TestBrokenFileOfClientsEndsTheStart(t *testing.T) {
 		{
 			"clients:\n- {name: shop, token: " + token +
 				", check: {limits: [login, logn, \"logs*\"]}}\n",
-			`no file of limits has the limit "logn"`, 0o600,
+			`"shop": check.limits: no file of limits has the limit "logn"`, 0o600,
 		},
 	} {
 		file := write(t, row.text)
@@ -180,7 +180,7 @@ func TestNoBrokenFileOfClientsIsTakenOver(t *testing.T) {
 		{good + "- {name: shop, certificate: shop.example, metrics: true}\n", "--tls-ca", 0o600},
 		{
 			good + "- {name: shop, token: " + ops + "x, check: {limits: [logn]}}\n",
-			`no file of limits has the limit \"logn\"`, 0o600,
+			`\"shop\": check.limits: no file of limits has the limit \"logn\"`, 0o600,
 		},
 	} {
 		if err := os.Chmod(file, row.mode); err != nil {
@@ -345,6 +345,9 @@ func TestKeygenToken(t *testing.T) {
 	token, err := access.ParseToken(text)
 	if err != nil || strings.Contains(out, token) {
 		t.Fatalf("token %q, %v, said: %s", token, err, out)
+	}
+	if !strings.HasPrefix(entry, "  - ") { // as the list in docs/security.md
+		t.Errorf("entry %q does not stand as others below clients:", entry)
 	}
 	set, plain, err := access.Parse([]byte("clients:\n" + entry))
 	if err != nil || plain {

@@ -45,7 +45,7 @@ func (v *keygenVerb) Run(sh shell) error {
 // token writes a token for its client, and an entry for the nodes. What the client needs goes to
 // the file or to standard output; the entry goes to standard output if the token does not.
 func (v *keygenVerb) token(sh shell, token string) error {
-	entry := fmt.Sprintf("- {name: %s, sha256: %x, check: {limits: [\"*\"]}}\n", v.Token,
+	entry := fmt.Sprintf("  - {name: %s, sha256: %x, check: {limits: [\"*\"]}}\n", v.Token,
 		sha256.Sum256([]byte(token)))
 	if _, _, err := access.Parse([]byte("clients:\n" + entry)); err != nil {
 		return fmt.Errorf("--token %q: %w", v.Token, err)

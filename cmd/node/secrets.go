@@ -3,7 +3,9 @@ package main
 import (
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
+	"slices"
 	"time"
 
 	"penstock/limiter/policy"
@@ -98,11 +100,12 @@ func (s *settings) checkRoles(set *access.Set) error {
 	if s.Limits == "" && envoy == nil {
 		return nil
 	}
-	for _, name := range set.Limits() {
+	clients := set.Limits()
+	for _, name := range slices.Sorted(maps.Keys(clients)) {
 		if !has[name] && (envoy == nil || envoy.Domain(name) == nil) {
-			return fmt.Errorf("%s: check.limits: no file of limits has the limit %q; "+
+			return fmt.Errorf("%s: %q: check.limits: no file of limits has the limit %q; "+
 				"write its name as there, or %q if it is to come by Admin", s.AuthTokenFile,
-				name, name+"*")
+				clients[name], name, name+"*")
 		}
 	}
 	return nil

@@ -9,7 +9,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync/atomic"
 )
@@ -41,12 +40,14 @@ func (s *Set) Len() int { return len(s.tokens) + len(s.certificates) }
 // Certificates reports whether the set has clients with certificates.
 func (s *Set) Certificates() bool { return len(s.certificates) > 0 }
 
-// Limits are the names of limits that clients may check, without those that end with *.
-func (s *Set) Limits() (names []string) {
+// Limits are the names of limits that clients may check, without those that end with *; each with
+// the name of one of these clients.
+func (s *Set) Limits() map[string]string {
+	names := map[string]string{}
 	add := func(c *Client) {
 		for _, name := range c.limits {
-			if !strings.HasSuffix(name, "*") && !slices.Contains(names, name) {
-				names = append(names, name)
+			if !strings.HasSuffix(name, "*") {
+				names[name] = c.Name
 			}
 		}
 	}
@@ -56,7 +57,6 @@ func (s *Set) Limits() (names []string) {
 	for _, c := range s.certificates {
 		add(c)
 	}
-	slices.Sort(names)
 	return names
 }
 

@@ -105,8 +105,9 @@ var SecondsBuckets = []float64{
 // and when one last did.
 func (m *Metrics) SetReloads(last func() (ok bool, at time.Time)) {
 	m.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "penstock_config_last_reload_successful", Help: "1 if the files of limits were " +
-			"taken over when they were last read; 0: those before are in force.",
+		Name: "penstock_config_last_reload_successful", Help: "1 if the files of limits, " +
+			"clients, keys and certificates were taken over when they were last read; 0: one was " +
+			"not, and what was there before is in force.",
 	}, func() float64 {
 		if ok, _ := last(); ok {
 			return 1
