@@ -47,13 +47,20 @@ func run() error {
 		"page with a line <!-- attacks --> and one <!-- attacks: end --> around the table",
 	)
 	built := flag.String("node", "",
-		"programs of nodes, with commas, that are attacked in turns; default: that of this tree")
+		"programs of nodes, with commas, that are attacked in turns; default: that of this tree; "+
+			"empty: a server that only answers")
 	rounds := flag.Int("rounds", 1, "how often each attack is tried")
 	others := flag.Int("others", 0, "programs that are busy beside, each for one processor")
 	well := flag.String("behave", "",
 		"only be the client that behaves, of the node at this address")
 	door := flag.String("door", "http", "of the node, for the client that behaves")
+	empty := flag.String("empty", "", "only be a server that does nothing, at this address")
+	flag.IntVar(&offer, "offer", 0,
+		"requests a second of the attack overload; default: 3 times what the node can answer")
 	flag.Parse()
+	if *empty != "" {
+		return serveEmpty(*empty)
+	}
 	if *well != "" {
 		return ask(*door, *well, *length)
 	}

@@ -47,6 +47,9 @@ const (
 	floodOnset    = time.Second
 )
 
+// offer is how often overload asks, in requests a second; 0: 3 times as often as the node answers.
+var offer int
+
 // onset is how long an attack lasts before the client that behaves is asked how it fares. Beside an
 // attack with an onset, a node without one says what the machine does to both.
 func (a *attack) onset() time.Duration {
@@ -65,14 +68,17 @@ func overload(ctx context.Context, v *victim) int64 {
 	soon, cancel := context.WithTimeout(ctx, overloadTrial)
 	capacity := float64(pace(soon, v, 64, 0)) / overloadTrial.Seconds()
 	cancel()
-	began := time.Now()
+	began, used := time.Now(), v.used()
 	wanted := 3 * capacity
+	if offer > 0 {
+		wanted = float64(offer)
+	}
 	answered := pace(ctx, v, overloadAt, time.Duration(float64(time.Second)*overloadAt/wanted))
 	lasted := time.Since(began).Seconds()
 	admitted := answered - v.overloaded.Load()
 	v.said = fmt.Sprintf(" (capacity %.0f/s, offered %.0f/s, admitted %.0f/s at a p99 of %.1f ms, "+
-		"OVERLOADED %.0f/s)", capacity, wanted, float64(admitted)/lasted, v.admitted.p99(),
-		float64(v.overloaded.Load())/lasted)
+		"OVERLOADED %.0f/s, in %.2f of a processor)", capacity, wanted, float64(admitted)/lasted,
+		v.admitted.p99(), float64(v.overloaded.Load())/lasted, (v.used()-used).Seconds()/lasted)
 	return int64(wanted * lasted)
 }
 

@@ -48,7 +48,7 @@ func start(program, dir string, processors int) (*victim, error) {
 	if err != nil {
 		return nil, err
 	}
-	v.cmd = exec.Command(
+	v.cmd = v.command(
 		program,
 		"serve",
 		"--name",
@@ -197,6 +197,19 @@ func (v *victim) outside(f *figures) error {
 	files, err := os.ReadDir(proc + "fd")
 	f.files = len(files)
 	return err
+}
+
+// used is the processor time that the process has used, in hundredths of a second.
+func (v *victim) used() time.Duration {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", v.cmd.Process.Pid))
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := strings.Cut(string(text), ") ") // after the name
+	words := strings.Fields(rest)
+	user, _ := strconv.Atoi(words[11])
+	system, _ := strconv.Atoi(words[12])
+	return time.Duration(user+system) * time.Second / 100
 }
 
 // watch returns the largest figures until ctx ends.
