@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -24,7 +25,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 func write(file string, entries []Entry) error {
 	var body bytes.Buffer
 	for i := range entries {
-		if err := json.NewEncoder(&body).Encode(&entries[i]); err != nil {
+		if err := encode(&body, &entries[i]); err != nil {
 			return err
 		}
 	}
@@ -51,6 +52,8 @@ func write(file string, entries []Entry) error {
 	return dir.Close()
 }
 
+func encode(w io.Writer, e *Entry) error { return json.NewEncoder(w).Encode(e) }
+
 // read is what write has written; none if there is no file. A damaged file is an error: a log that
 // is read in part would bring limits back that were deleted.
 func read(file string) ([]Entry, error) {
@@ -61,6 +64,11 @@ func read(file string) ([]Entry, error) {
 	if err != nil {
 		return nil, err
 	}
+	return parse(file, text)
+}
+
+// parse reads the text of a file.
+func parse(file string, text []byte) ([]Entry, error) {
 	title, body, _ := bytes.Cut(text, []byte("\n"))
 	if string(title) != fmt.Sprintf("%s%08x", fileTitle, crc32.Checksum(body, castagnoli)) {
 		return nil, fmt.Errorf("%s is damaged, or not of this program: its first line is %.40q; "+
@@ -80,7 +88,10 @@ func read(file string) ([]Entry, error) {
 		}
 		list = append(list, e)
 	}
-	return list, lines.Err()
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("%s: line %d: %w", file, len(list)+2, err)
+	}
+	return list, nil
 }
 
 // savedLocked notes whether the file has all of the log.
