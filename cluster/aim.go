@@ -65,6 +65,9 @@ func (fw *forwarder) aimUnowned(view *route, hop int) int {
 // aimAtHeir is where to ask about a key with an owner that is gone.
 func (fw *forwarder) aimAtHeir(view *route, hash uint64, hop int) int {
 	t := view.heir(view.Partition(hash))
+	if t < 0 { // nobody else was there, or has been heard of
+		return fw.aimUnowned(view, hop)
+	}
 	if t == view.Self { // unless others hear the owner
 		t = view.Find(fw.parts.whereabouts(view, hash))
 		if t >= 0 && view.peers[t].gone() {
@@ -72,7 +75,7 @@ func (fw *forwarder) aimAtHeir(view *route, hash uint64, hop int) int {
 		}
 		return t
 	}
-	if t >= 0 && view.peers[t].gone() { // others may have heard of another one
+	if view.peers[t].gone() { // others may have heard of another one
 		return view.elsewhereThan(t, hop)
 	}
 	return t

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 
+	"penstock/cluster/ownership"
 	"penstock/limiter"
 )
 
@@ -29,6 +30,9 @@ type claimer struct {
 	restorer *restorer
 
 	tending bool // a claim is under way
+	// the last one that was claimed in before all were in it: then it is claimed in once more, at
+	// once
+	early *ownership.Configuration
 }
 
 // tendLocked begins to claim what this node should hold and does not, unless it is at it. To find
@@ -208,8 +212,12 @@ func (cl *claimer) allAnsweredLocked(calls []Call, wanted []uint16) bool {
 			return false
 		}
 	}
-	if within && cl.parts.answered != on.config {
+	switch {
+	case within && cl.parts.answered != on.config:
 		cl.parts.answered = on.config
+		cl.tendLocked()
+	case !within && cl.early != on.config: // they are about to hear of it
+		cl.early = on.config
 		cl.tendLocked()
 	}
 	return true

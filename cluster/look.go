@@ -9,15 +9,17 @@ import (
 func (cp *copier) lookLocked(now limiter.Instant, p *peer) {
 	o := p.out
 	if !o.looking {
+		var begun []uint16
 		for i := range cp.parts.list {
 			held := cp.parts.list[i].state == partHeld
 			if s := cp.parts.list[i].slotOf(p, held); s != nil && s.copied == copyWanted {
 				s.copied, o.looking, o.part = copyBegun, true, 0
 				if held {
-					o.begin(uint16(i))
+					begun = append(begun, uint16(i))
 				}
 			}
 		}
+		o.begin(begun)
 		cp.beginEmptiedLocked(p)
 	}
 	wanted := func(hash uint64) bool {

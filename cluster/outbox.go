@@ -95,12 +95,15 @@ func (o *outbox) waits() bool {
 		len(o.gift) > 0 || o.last != nil || len(o.settled)+len(o.opened) > 0
 }
 
-// begin announces copies of a partition. That they were ended may wait to be said still, to a peer
+// begin announces copies of partitions. That they were ended may wait to be said still, to a peer
 // that did not answer meanwhile: said now, it would have the peer forget what it gets.
-func (o *outbox) begin(i uint16) {
-	same := func(e uint16) bool { return e == i }
-	o.ended, o.whole = slices.DeleteFunc(o.ended, same), slices.DeleteFunc(o.whole, same)
-	o.begun = append(o.begun, i)
+func (o *outbox) begin(list []uint16) {
+	if len(list) == 0 {
+		return
+	}
+	begun := memberOf(list)
+	o.ended, o.whole = slices.DeleteFunc(o.ended, begun), slices.DeleteFunc(o.whole, begun)
+	o.begun = append(o.begun, list...)
 }
 
 // dropEnded drops what waits of partitions that the peer keeps no more: it forgets them, and what

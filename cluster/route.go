@@ -139,17 +139,24 @@ func (r *route) elsewhereThan(t, hop int) int {
 const relayers = 4
 
 // relayer is a member that may reach target, after asked did not on the hop-th send; nobody if
-// enough have been asked.
+// enough have been asked. One that is about to join is none yet. Where target itself was to be
+// asked, each send begins with another member: one that does not reach target either may name this
+// node, as its heir, and would be asked again and again.
 func (r *route) relayer(now limiter.Instant, asked, target, hop int) int {
 	if hop >= relayers {
 		return nobody
 	}
 	t := asked
+	if asked == target {
+		t = r.elsewhereThan(t, hop)
+	}
 	for range r.peers {
-		if t = r.another(t); t == asked || t == nobodyYet {
+		t = r.another(t)
+		switch {
+		case t == nobodyYet:
 			return nobody
-		}
-		if t != target && !r.peers[t].Open(now) {
+		case t == asked, t == target, r.peers[t].Open(now), r.member(t).State == StateJoining:
+		default:
 			return t
 		}
 	}

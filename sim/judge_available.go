@@ -109,7 +109,7 @@ func (j *judge) reachesMost(m *machine, voters []bool) bool {
 			continue
 		}
 		there++
-		if !o.frozen && !w.network.lines[m.index][i].cut && !w.network.lines[i][m.index].cut {
+		if !o.frozen && !w.network.apart(m, o) {
 			reached++
 		}
 	}
@@ -164,7 +164,19 @@ func (j *judge) mustBeWell(h *hearing, slow time.Duration) bool {
 		return false
 	}
 	j.settleVoters()
-	return j.reachesMost(p.machine, a.voters)
+	return j.reachesMost(p.machine, a.voters) && j.reachesMost(p.machine, j.counted())
+}
+
+// counted is who is counted on, with those that have come since all had settled and can speak with
+// most of them: they are members again, so a node that cannot speak with them may be in a minority.
+func (j *judge) counted() []bool {
+	a := &j.presence
+	all := slices.Clone(a.voters)
+	for i, m := range j.world.machines {
+		all[i] = all[i] || m.role == cluster.RoleMember && m.process != nil &&
+			j.reachesMost(m, a.voters)
+	}
+	return all
 }
 
 // isDegraded reports whether one of the decisions was taken under less than the full promise. Those

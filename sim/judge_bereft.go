@@ -89,6 +89,23 @@ func (j *judge) bereft(h *hearing, account *account, d *cluster.Decision, slow t
 		h.began < lost+silentWithin+slow+forgets(account.spec)
 }
 
+// parted reports whether d is the answer of a half of a pair that has parted: two are counted on,
+// the line between them is cut, and until they meet both decide and mark. A third one may have come
+// back meanwhile, and hear both.
+func (j *judge) parted(account *account, d *cluster.Decision) bool {
+	w, pair := j.world, []*machine(nil)
+	for i, m := range w.machines {
+		if j.presence.voters[i] && !m.crashed && m.process != nil {
+			pair = append(pair, m)
+		}
+	}
+	if len(pair) != 2 || !w.network.apart(pair[0], pair[1]) {
+		return false
+	}
+	return d.Source <= cluster.SourceForwarded && d.Bound == account.limit.Capacity() &&
+		(d.Owner == pair[0].id || d.Owner == pair[1].id)
+}
+
 // marksTooMuch reports whether an answer is degraded where bereft does not allow it, and counts
 // where it does.
 func (j *judge) marksTooMuch(h *hearing, out []cluster.Decision, slow time.Duration) (too bool) {
@@ -98,6 +115,7 @@ func (j *judge) marksTooMuch(h *hearing, out []cluster.Decision, slow time.Durat
 		case !d.Degraded || account.replica != nil:
 		case j.bereft(h, account, d, slow):
 			j.presence.report.Bereft++
+		case j.parted(account, d): // counted at its decision (bothOfPair)
 		default:
 			too = true
 		}

@@ -227,10 +227,10 @@ func (j *judge) passes(c *keyCount, p *process, s *limiter.Spec) {
 		j.loss.Blind++
 	}
 	if apart != 0 && s.Calendar == 0 {
-		c.travels(now, apart, w.now-c.changed)
+		c.travels(now, apart, w.now-c.copied())
 	}
 	if !w.plan.oneClock() { // p may have had it since it changed, and been faster
-		c.later += int64((w.now-c.changed)/1000+1) * s.Limit
+		c.later += int64((w.now-c.copied())/1000+1) * s.Limit
 	}
 }
 

@@ -77,7 +77,8 @@ func (j *judge) audit(p *process) {
 			j.auditHeld(p, a, got)
 			continue
 		}
-		loose := r.loose.peek(now, a.spec, 0)
+		// some of it may be given back later than the judge knows
+		loose := r.most(now, a.spec).peek(now, a.spec, 0)
 		if got == loose || (r.came != 0 || r.strict != nil) && got.Remaining <= loose.Remaining ||
 			r.isVague(a.spec) {
 			if got != loose {

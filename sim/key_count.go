@@ -95,14 +95,31 @@ func (c *keyCount) travels(now limiter.Instant, apart, unchanged time.Duration) 
 	}
 }
 
+// fades reports whether x was taken too soon before its process failed for a copy to tell.
+func (x *perishable) fades() bool {
+	return slices.ContainsFunc(x.by.fading, func(f fading) bool {
+		return x.at >= f.from && x.at <= f.to
+	})
+}
+
+// copied is since when the state that goes on may be as it is: what was charged since may be
+// forgotten.
+func (c *keyCount) copied() time.Duration {
+	since := c.changed
+	for i := len(c.charges) - 1; i >= 0; i-- {
+		x := &c.charges[i]
+		if since = min(since, x.at); !x.fades() {
+			break
+		}
+	}
+	return since
+}
+
 // allow says how much of what p has forgotten may be, and does not allow it again.
 func (c *keyCount) allow(p *process, over int64, cold time.Duration) (allowed int64) {
 	for i := len(c.charges) - 1; i >= 0 && allowed < over; i-- {
 		x := &c.charges[i]
-		fades := slices.ContainsFunc(x.by.fading, func(f fading) bool {
-			return x.at >= f.from && x.at <= f.to
-		})
-		if x.at > cold && !fades && !(x.tied && x.by != p) {
+		if x.at > cold && !x.fades() && !(x.tied && x.by != p) {
 			continue
 		}
 		n := min(x.cost, over-allowed)

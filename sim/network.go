@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"penstock/cluster"
+	"penstock/cluster/ownership"
 	"penstock/limiter"
 )
 
@@ -287,7 +288,12 @@ func (l *letter) turnAway() {
 	l.void = true
 	w.trace.add(happening{at: w.now, kind: turnsAway, node: l.to, peer: l.from.machine})
 	err := errBroken
-	if !l.acted {
+	switch p := l.to.process; {
+	case l.acted:
+	case p != nil && cluster.SameProcess(ownership.Boot(l.boot), p.boot):
+		// the sender knows a life of the process, and not where it listens: it cannot connect
+		err = fmt.Errorf("sim: the address of %s is unknown: %w", l.to.id, cluster.ErrUnsent)
+	default:
 		err = fmt.Errorf("sim: %s is down: %w, %w", l.to.id, cluster.ErrUnsent, cluster.ErrGone)
 		w.network.tally.Refused++
 	}
@@ -385,4 +391,9 @@ func (w *world) setLine(from, to *machine, cut bool) {
 			w.network.cuts--
 		}
 	}
+}
+
+// apart reports whether nothing passes between two machines, at least one way.
+func (n *network) apart(a, b *machine) bool {
+	return n.lines[a.index][b.index].cut || n.lines[b.index][a.index].cut
 }

@@ -439,7 +439,7 @@ func handoverFaults() []planted {
 		// The claimer has no whole copy, so it marks what it decides, though nothing has failed.
 		{
 			"the holder of a partition calls it free",
-			[]promise{owned, exact, once, marked},
+			[]promise{owned, exact, once, marked, kept}, // two decide, and each counts alone
 			onMove(nil, func(_ *process, _ *cluster.Move, a *cluster.MoveAnswer) {
 				for i := range a.Standings {
 					if a.Standings[i] == cluster.StandingHeld {

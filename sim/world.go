@@ -261,7 +261,7 @@ func (w *world) owner(key string) *machine {
 // passed over.
 func (w *world) strike(f fault) {
 	m, peer := w.machines[f.node], w.machines[f.peer]
-	if !graceful(f.kind) || f.kind == joins {
+	if w.fails(f) {
 		w.judge.struck(f)
 	}
 	if stops(f.kind) && m.process != nil {
@@ -285,6 +285,25 @@ func (w *world) strike(f fault) {
 		w.faults.Steps++
 		m.clock.start = m.clock.start.Add(f.by)
 	}
+}
+
+// fails reports whether somebody or a line fails by f now, or comes back: not if a line that is to
+// be cut is so already, or a machine that is to crash is down.
+func (w *world) fails(f fault) bool {
+	m := w.machines[f.node]
+	switch f.kind {
+	case crashes:
+		return m.process != nil
+	case boots, joins:
+		return m.process == nil
+	case freezes:
+		return m.process != nil && !m.frozen
+	case thaws:
+		return m.frozen
+	case cuts, mends:
+		return f.node != f.peer && w.network.lines[f.node][f.peer].cut != (f.kind == cuts)
+	}
+	return false
 }
 
 // strikeMember has a process start or end, or all of them one after the other.

@@ -1,6 +1,9 @@
 package ownership
 
-import "slices"
+import (
+	"slices"
+	"sort"
+)
 
 // Sign is what a boot's line and address have told. It is one state with one transition:
 //
@@ -122,16 +125,8 @@ func (e *entry) signed(to Sign, now Instant) {
 
 // entry returns what is known of a boot; a pointer that lasts until the next call.
 func (s *State) entry(b Boot) *entry {
-	i, found := slices.BinarySearchFunc(s.roster, b, func(e entry, b Boot) int {
-		switch {
-		case e.boot < b:
-			return -1
-		case e.boot > b:
-			return 1
-		}
-		return 0
-	})
-	if !found {
+	i := sort.Search(len(s.roster), func(i int) bool { return s.roster[i].boot >= b })
+	if i == len(s.roster) || s.roster[i].boot != b {
 		s.roster = slices.Insert(s.roster, i, entry{
 			boot: b, signAt: never, heard: never, askedAt: never, renewed: never, acked: never,
 			unreached: never, consented: never, lapsed: never,
