@@ -48,7 +48,7 @@ const (
 	silentWithin = 2500 * time.Millisecond
 )
 
-// presence is who should be there, from the faults that have struck.
+// presence is the machines that should be there, from the faults that have struck.
 type presence struct {
 	voters  []bool        // by machine: it has been counted on since all had settled
 	changed time.Duration // when somebody or some line failed last, or came back
@@ -167,7 +167,7 @@ func (j *judge) mustBeWell(h *hearing, slow time.Duration) bool {
 	return j.reachesMost(p.machine, a.voters) && j.reachesMost(p.machine, j.counted())
 }
 
-// counted is who is counted on, with those that have come since all had settled and can speak with
+// counted is the machines that are counted on, and those that have come since and can speak with
 // most of them: they are members again, so a node that cannot speak with them may be in a minority.
 func (j *judge) counted() []bool {
 	a := &j.presence
