@@ -25,8 +25,9 @@ var (
 		"--copies of the clusters in TestChurn; with 2 and five nodes, two die at once as well")
 	churnLive = flag.Int("churn.live", 3000,
 		"keys in TestChurn that have been charged before, and must keep their counts")
-	churnRate = flag.Int("churn.rate", 300, "checks per second in TestChurn")
-	churnFor  = flag.Duration("churn.for", 2*time.Second,
+	churnRate  = flag.Int("churn.rate", 300, "checks per second in TestChurn")
+	churnLimit = flag.Int64("churn.limit", 40, "limit of each of the keys that TestChurn asks for")
+	churnFor   = flag.Duration("churn.for", 2*time.Second,
 		"how long TestChurn goes on after each fault")
 	churnStop = flag.Duration("churn.stop", 6*time.Second,
 		"how long TestChurn stops a node with SIGSTOP, beside a second")
@@ -36,7 +37,7 @@ var (
 
 const churnLimits = `
 limits:
-  - {name: hot, algorithm: fixed_window, anchor: first_hit, limit: 40, per: 10m}
+  - {name: hot, algorithm: fixed_window, anchor: first_hit, limit: %d, per: 10m}
   - {name: live, algorithm: gcra, limit: 10, per: 240h}
 `
 
@@ -299,7 +300,8 @@ func TestChurn(t *testing.T) {
 	}
 	for _, x := range faults {
 		t.Run(x.name, func(t *testing.T) {
-			c := &churn{t: t, limits: write(t, churnLimits), asked: new(asked)}
+			limits := write(t, fmt.Sprintf(churnLimits, *churnLimit))
+			c := &churn{t: t, limits: limits, asked: new(asked)}
 			for i := range *churnNodes {
 				c.add(i)
 			}
@@ -317,8 +319,8 @@ func TestChurn(t *testing.T) {
 			asking.Wait()
 			a := c.asked
 
-			sum, worst := a.extra(40)
-			promised := min(40, x.promised(float64(*churnRate)/hotKeys))
+			sum, worst := a.extra(*churnLimit)
+			promised := min(*churnLimit, x.promised(float64(*churnRate)/hotKeys))
 			lost := c.lostLive()
 			middle, longest := a.gaps()
 			table = append(table,
@@ -333,10 +335,10 @@ func TestChurn(t *testing.T) {
 			// is a figure.
 			most := int64(0)
 			if promised > 0 {
-				most += 40
+				most += *churnLimit
 			}
 			if a.degraded.Load() > 0 {
-				most += 40
+				most += *churnLimit
 			}
 			if worst > most {
 				t.Errorf("%d of a key are admitted beyond its limit; there can be %d at most",
@@ -358,8 +360,8 @@ func TestChurn(t *testing.T) {
 		})
 	}
 	text := strings.Join(table, "\n") + "\n"
-	t.Logf("%d nodes, %d live keys, %d checks a second over %d keys with limit 40:\n%s",
-		*churnNodes, *churnLive, *churnRate, hotKeys, text)
+	t.Logf("%d nodes, %d live keys, %d checks a second over %d keys with limit %d:\n%s",
+		*churnNodes, *churnLive, *churnRate, hotKeys, *churnLimit, text)
 	if *churnOut != "" {
 		if err := os.WriteFile(*churnOut, []byte(text), 0o644); err != nil {
 			t.Error(err)
