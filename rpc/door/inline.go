@@ -46,17 +46,22 @@ func (c *Inlines) Bring(spec limiter.Spec, from Caller) (*limiter.Limit, error) 
 	if err := c.permit(from, 0); err != nil {
 		return nil, err
 	}
+	return c.bring(spec, from, time.Now())
+}
+
+func (c *Inlines) bring(spec limiter.Spec, from Caller, now time.Time) (*limiter.Limit, error) {
 	l, err := c.Known(spec)
-	if err != nil || l.brought.Load() {
+	if err != nil || now.UnixNano() < l.counted.Load() {
 		return l.OrNil(), err
 	}
-	if err := c.uses.add(from.Name(), l.limit, time.Now()); err != nil {
+	if err := c.uses.add(from.Name(), l.limit, now); err != nil {
 		if c.Node != nil {
 			c.Node.Stats().InlineRefused.Add(1)
 		}
 		return nil, err
 	}
-	l.brought.Store(true)
+	// By half of that time it is shown again: else it would count for nobody while it is in use.
+	l.counted.Store(now.Add(lifetime(l.limit) / 2).UnixNano())
 	return l.limit, nil
 }
 

@@ -20,7 +20,7 @@ type LimitCache struct {
 // cachedLimit is a limit with what its door remembers of it.
 type cachedLimit struct {
 	limit   *limiter.Limit
-	brought atomic.Bool // it is in Inlines.uses, or was
+	counted atomic.Int64 // until when it need not be shown to Inlines.uses, in ns since 1970
 }
 
 func (l *cachedLimit) OrNil() *limiter.Limit {
@@ -63,7 +63,7 @@ func (c *LimitCache) entry(spec limiter.Spec) (*cachedLimit, error) {
 	if c.young == nil || len(c.young) >= limitCacheSize {
 		c.young, c.old = make(map[limiter.Spec]*cachedLimit), c.young
 	}
-	l.brought.Store(false) // its client shows again that it uses it
+	l.counted.Store(0) // its client shows again that it uses it
 	c.young[spec] = l
 	return l, nil
 }
