@@ -128,7 +128,7 @@ func (k *Keeper) Accept() (net.Conn, error) {
 			if k.config.UserTimeout > 0 {
 				SetUserTimeout(conn, k.config.UserTimeout)
 			}
-			return &admitted{Conn: conn, keeper: k, shared: !own, origin: origin}, nil
+			return &admitted{Conn: Brisk(conn), keeper: k, shared: !own, origin: origin}, nil
 		}
 		k.open.Add(-1)
 		k.uncount(origin)

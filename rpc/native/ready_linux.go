@@ -7,6 +7,8 @@ import (
 	"syscall"
 
 	"google.golang.org/grpc/mem"
+
+	"penstock/rpc/door"
 )
 
 // readyConn is c so that gRPC holds a buffer for reading only while there is something to read:
@@ -74,12 +76,7 @@ func (r *readyWeighed) tryRead(fd uintptr) bool {
 	t := &r.turn
 	t.buf = t.pool.Get(t.size)
 	most := r.line.Most(len(*t.buf))
-	for {
-		if t.n, t.err = syscall.Read(int(fd), (*t.buf)[:most]); !errors.Is(t.err, syscall.EINTR) {
-			break
-		}
-	}
-	if t.err == nil {
+	if t.n, t.err = door.ReadSocket(fd, (*t.buf)[:most]); t.err == nil {
 		return true
 	}
 	t.n = 0

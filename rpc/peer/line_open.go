@@ -49,6 +49,7 @@ func (l *line) openLink(ctx context.Context) (*link, error) {
 		return nil, err
 	}
 	door.SetUserTimeout(conn, keepaliveWait)
+	conn = door.Brisk(conn)
 	// whatever happens, the connection is closed when ctx ends, which converse sees to
 	context.AfterFunc(ctx, func() { conn.Close() })
 	conn.SetDeadline(time.Now().Add(greetingTimeout))
