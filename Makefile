@@ -5,7 +5,7 @@ IMAGE   ?= penstock
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 tool    := $(GO) tool -modfile=tools/go.mod
 
-.PHONY: help build test race lint format generate check soak fuzz mutants history chaos attack bench bench-docs bench-check benchmarks demo image compose release package reference module
+.PHONY: help build test race lint vulns format generate check soak fuzz mutants history chaos attack bench bench-docs bench-check benchmarks demo image compose release package reference module
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ lint: ## vet, staticcheck, and whether the format is right
 	$(GO) vet ./...
 	$(tool) staticcheck ./...
 	@bad=$$($(tool) gofumpt -l .) && test -z "$$bad" || { echo "not formatted: $$bad"; exit 1; }
+
+vulns: ## known vulnerabilities in what is called of other modules, where their database can be reached
+	$(tool) govulncheck ./...
 
 format: ## format all sources
 	$(tool) gofumpt -w .
