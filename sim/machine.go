@@ -96,8 +96,9 @@ func (m *machine) boot() {
 	m.crashed = false
 	p := &process{
 		machine: m, boot: m.world.plan.boot(m.index, m.boots),
-		time: m.clock, judged: judged{shares: newShares()}, received: make(map[limiter.Spec]*limiter.Limit),
-		latest: make(map[*limiter.Limit]*limiter.Limit),
+		time: m.clock, judged: judged{shares: newShares()},
+		received: make(map[limiter.Spec]*limiter.Limit),
+		latest:   make(map[*limiter.Limit]*limiter.Limit),
 	}
 	p.clock = p.now
 	node, err := cluster.New(cluster.Config{

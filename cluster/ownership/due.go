@@ -47,7 +47,7 @@ func (s *State) changes() bool {
 }
 
 // lostVoters reports whether too few voters are left for a decision, which begins a child lineage.
-func (s *State) lostVoters() bool {
+func (s *sight) lostVoters() bool {
 	left := 0
 	for _, v := range s.config.Voters {
 		if v == s.me.Boot || s.entry(v).sign < SignGone {

@@ -38,22 +38,10 @@ func (f *fork) answer(from Boot) {
 // a decision impossible. While a rival is named there are no children: a rival's lineage has to end
 // with its boots.
 func (s *State) considerFork(now Instant) {
-	if s.stage != StageJoined || s.fork.kind > forkFollows {
+	if !s.mayFork() {
 		return
 	}
-	if s.fork.kind == forkFollows && s.entry(s.fork.of).sign != SignGone {
-		return
-	}
-	alive, silent := 0, 0
-	for _, v := range s.config.Voters {
-		switch e := s.entry(v); {
-		case e.sign >= SignGone && v != s.me.Boot:
-		case s.suspects(now, v):
-			silent++
-		default:
-			alive++
-		}
-	}
+	alive, silent := s.votersLeft(now)
 	switch {
 	case s.config.Marked() && s.p.keeps(ruleGrow):
 	case len(s.config.Voters) == 2 && s.config.Votes(s.me.Boot) && alive == 1:
@@ -64,6 +52,26 @@ func (s *State) considerFork(now Instant) {
 		s.fork.on()):
 		s.beginFork(now, forkChild)
 	}
+}
+
+// mayFork reports whether this boot is a member and follows no child that may still be there.
+func (s *State) mayFork() bool {
+	return s.stage == StageJoined && (s.fork.kind < forkFollows ||
+		s.fork.kind == forkFollows && s.entry(s.fork.of).sign == SignGone)
+}
+
+// votersLeft counts the voters that are not gone: those that are heard, and those that are silent.
+func (s *sight) votersLeft(now Instant) (alive, silent int) {
+	for _, v := range s.config.Voters {
+		switch e := s.entry(v); {
+		case e.sign >= SignGone && v != s.me.Boot:
+		case s.suspects(now, v):
+			silent++
+		default:
+			alive++
+		}
+	}
+	return alive, silent
 }
 
 // recover begins a child on an operator's word. It is refused while this boot has the right, for

@@ -139,34 +139,11 @@ func (s *State) meet(now Instant, from Boot, m Hello) {
 // majority has voted for it.
 func (s *State) found(now Instant) {
 	f := &s.founding
-	total := s.origin.elect.Size
-	// those that answer no more wait for nobody
-	f.met = slices.DeleteFunc(slices.Clone(f.met), func(m Member) bool {
-		e := s.entry(m.Boot)
-		return e.sign >= SignGone || now.Since(e.heard) >= s.p.Lease
-	})
-	if s.stage != StageOutside || total == 0 || f.gaveUp || len(f.met)+1 <= total/2 {
+	if !s.metEnough(now) {
 		return
-	}
-	if slices.ContainsFunc(s.origin.elect.Members, func(id string) bool {
-		return !slices.ContainsFunc(f.met, func(m Member) bool { return m.ID == id })
-	}) {
-		return
-	}
-	if f.since == never {
-		f.since = now
-	}
-	if len(f.met)+1 < total && now.Since(f.since) < s.p.Lease {
-		return // others are just starting
 	}
 	if len(f.met) > 0 && f.met[0].ID < s.me.ID {
-		if f.votedFor == s.me.Boot {
-			f.gaveUp, f.votedFor = true, 0
-			for _, b := range f.votes {
-				s.send(b, Release{})
-			}
-			f.votes = nil
-		}
+		s.giveUp()
 		return
 	}
 	if f.votedFor != 0 && f.votedFor != s.me.Boot && s.p.keeps(ruleVoteOnce) {
@@ -179,6 +156,45 @@ func (s *State) found(now Instant) {
 	}
 	for _, m := range f.met {
 		s.send(m.Boot, Vote{Founder: s.me.Boot})
+	}
+}
+
+// metEnough reports whether this boot has met as many of the electorate as a founder needs, and has
+// waited for the others.
+func (s *State) metEnough(now Instant) bool {
+	f := &s.founding
+	total := s.origin.elect.Size
+	// those that answer no more wait for nobody
+	f.met = slices.DeleteFunc(slices.Clone(f.met), func(m Member) bool {
+		e := s.entry(m.Boot)
+		return e.sign >= SignGone || now.Since(e.heard) >= s.p.Lease
+	})
+	if s.stage != StageOutside || total == 0 || f.gaveUp || len(f.met)+1 <= total/2 {
+		return false
+	}
+	if slices.ContainsFunc(s.origin.elect.Members, func(id string) bool {
+		return !slices.ContainsFunc(f.met, func(m Member) bool { return m.ID == id })
+	}) {
+		return false
+	}
+	if f.since == never {
+		f.since = now
+	}
+	if len(f.met)+1 < total && now.Since(f.since) < s.p.Lease {
+		return false // others are just starting
+	}
+	return true
+}
+
+// giveUp releases the votes for this boot, as another one is to found.
+func (s *State) giveUp() {
+	f := &s.founding
+	if f.votedFor == s.me.Boot {
+		f.gaveUp, f.votedFor = true, 0
+		for _, b := range f.votes {
+			s.send(b, Release{})
+		}
+		f.votes = nil
 	}
 }
 

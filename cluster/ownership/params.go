@@ -12,8 +12,8 @@ func (t Instant) Add(d time.Duration) Instant { return t + Instant(d) }
 // Since is how long ago earlier was.
 func (t Instant) Since(earlier Instant) time.Duration { return time.Duration(t - earlier) }
 
-// Params are the same for all nodes of a cluster. They say how long things take, and nothing of who
-// decides.
+// Params are the same for all nodes of a cluster. They say how long things take, and nothing of
+// which node decides.
 type Params struct {
 	// Failover is what the cluster is founded with; 0 stands for the constant of that name. The
 	// configuration carries it, so that all members go by the same times.

@@ -81,37 +81,19 @@ func (p Part) Next(e PartEvent, keeps func(rule) bool) Part {
 	case PartInstalled:
 		return p.installed(e)
 	case PartClaimed:
-		if e.Epoch < p.Bound && keeps(ruleEqual) {
-			return p
-		}
-		p.Bound = max(p.Bound, e.Epoch)
-		if p.Kind == Held {
-			p.Kind, p.Epoch, p.To = Giving, e.Epoch, e.Boot
-			p.Copy = Copy{Of: e.Boot, Epoch: e.Epoch, Whole: true}
-		}
+		return p.claimed(e, keeps)
 	case PartFree:
 		if p.Kind == Claiming {
 			p.Kind = Held
 		}
 	case PartGift:
-		switch {
-		case p.Kind == Claiming && (p.Epoch == e.Epoch || !keeps(ruleEqual)):
-		case keeps(ruleEqual) || p.Kind == Held:
-			return p
-		}
-		p.Kind, p.Epoch = Held, max(p.Epoch, e.Epoch)
+		return p.given(e, keeps)
 	case PartTaken:
 		if p.Kind == Giving && p.To == e.Boot && p.Epoch == e.Epoch {
 			p.Kind, p.To = Copied, 0
 		}
 	case PartCopied:
-		old := e.Epoch < p.Bound || p.Kind != None && p.Kind != Copied
-		if !old || !keeps(ruleCopies) {
-			if p.Kind == None {
-				p.Kind = Copied
-			}
-			p.Copy = Copy{Of: e.Boot, Epoch: e.Epoch, Whole: e.Whole, At: e.At}
-		}
+		return p.copied(e, keeps)
 	case PartEnded:
 		if p.Kind != None {
 			p.Kind, p.Epoch, p.To = Copied, 0, 0
@@ -137,6 +119,42 @@ func (p Part) installed(e PartEvent) Part {
 	return p
 }
 
+// claimed is Next for a claim: what is held is given to the owner, unless the claim is too old.
+func (p Part) claimed(e PartEvent, keeps func(rule) bool) Part {
+	if e.Epoch < p.Bound && keeps(ruleEqual) {
+		return p
+	}
+	p.Bound = max(p.Bound, e.Epoch)
+	if p.Kind == Held {
+		p.Kind, p.Epoch, p.To = Giving, e.Epoch, e.Boot
+		p.Copy = Copy{Of: e.Boot, Epoch: e.Epoch, Whole: true}
+	}
+	return p
+}
+
+// given is Next for a gift, which counts in the epoch of the claim only.
+func (p Part) given(e PartEvent, keeps func(rule) bool) Part {
+	switch {
+	case p.Kind == Claiming && (p.Epoch == e.Epoch || !keeps(ruleEqual)):
+	case keeps(ruleEqual) || p.Kind == Held:
+		return p
+	}
+	p.Kind, p.Epoch = Held, max(p.Epoch, e.Epoch)
+	return p
+}
+
+// copied is Next for copies, which are not taken over anything better.
+func (p Part) copied(e PartEvent, keeps func(rule) bool) Part {
+	old := e.Epoch < p.Bound || p.Kind != None && p.Kind != Copied
+	if !old || !keeps(ruleCopies) {
+		if p.Kind == None {
+			p.Kind = Copied
+		}
+		p.Copy = Copy{Of: e.Boot, Epoch: e.Epoch, Whole: e.Whole, At: e.At}
+	}
+	return p
+}
+
 // PartEffect is what a partition's shell has to do.
 type PartEffect struct {
 	Partition int
@@ -158,16 +176,16 @@ const (
 func (k PartEffectKind) String() string { return [...]string{"hold", "drop", "give", "fetch"}[k] }
 
 // Part is what this boot knows of a partition.
-func (s *State) Part(i int) Part { return s.parts[i] }
+func (s *holdings) Part(i int) Part { return s.parts[i] }
 
 // Holds reports whether this boot may charge a take of the partition that was read at now, unmarked
 // or not: it is held, and the right is valid.
-func (s *State) Holds(now Instant, i int) bool {
+func (s *holdings) Holds(now Instant, i int) bool {
 	return s.stage == StageJoined && s.parts[i].Kind == Held && s.Deciding(now)
 }
 
 // change moves one partition, and reports what its shell has to do.
-func (s *State) change(i int, e PartEvent) {
+func (s *holdings) change(i int, e PartEvent) {
 	before := s.parts[i]
 	after := before.Next(e, s.p.keeps)
 	s.parts[i] = after
@@ -190,7 +208,7 @@ func (s *State) change(i int, e PartEvent) {
 
 // fresh reports whether what is here of a partition is all that its holder had, but for Fresh (R9).
 // A partition that was never held anywhere is fresh in the first epoch of its lineage's root.
-func (s *State) fresh(p Part) bool {
+func (s *holdings) fresh(p Part) bool {
 	c := p.Copy
 	if c.Of == 0 {
 		return s.config.Previous == Epoch{}

@@ -48,7 +48,7 @@ type try struct {
 const mostTries = 10
 
 // rank is this voter's place among those that are up.
-func (s *State) rank(now Instant) (r int) {
+func (s *sight) rank(now Instant) (r int) {
 	for _, v := range s.config.Voters {
 		if v == s.me.Boot {
 			break
@@ -171,7 +171,7 @@ func (s *State) outbid(now Instant) {
 }
 
 // agree counts a voter once among yes, and reports whether it made the quorum full.
-func (s *State) agree(yes *[]Boot, from Boot) bool {
+func (s *sight) agree(yes *[]Boot, from Boot) bool {
 	if !s.config.Votes(from) || slices.Contains(*yes, from) {
 		return false
 	}
@@ -259,7 +259,7 @@ func (s *State) decide(c *Configuration) {
 // want is the configuration that should follow, or nil: without the evicted, with candidates, with
 // members that leave marked so, and with as many voters as there can be. silent: members that are
 // silent are evicted, too.
-func (s *State) want(now Instant, silent bool) *Configuration {
+func (s *sight) want(now Instant, silent bool) *Configuration {
 	c := s.config
 	next := &Configuration{
 		Epoch:    Epoch{c.Epoch.Lineage, c.Epoch.Number + 1},
@@ -303,7 +303,7 @@ func (s *State) want(now Instant, silent bool) *Configuration {
 
 // ready says which owners may become voters (R7): members of this configuration, if all members
 // have renewed in it; and none while a rival's boots may be counted on to end with the rival (R13).
-func (s *State) ready(now Instant) func(Boot) bool {
+func (s *sight) ready(now Instant) func(Boot) bool {
 	all := true
 	for _, m := range s.config.Members {
 		all = all && (s.entry(m.Boot).seen || s.evictable(now, m.Boot))
@@ -319,13 +319,13 @@ func (s *State) ready(now Instant) func(Boot) bool {
 
 // unreachable reports whether most other members do not reach b, though it renews its right (R10):
 // it is asked to step down.
-func (s *State) unreachable(now Instant, b Boot, missed map[Boot]int) bool {
+func (s *sight) unreachable(now Instant, b Boot, missed map[Boot]int) bool {
 	return s.byMost(missed[b]) && now.Since(s.entry(b).renewed) < s.p.Suspect
 }
 
 // missed counts the other members that say that they do not reach a boot. It is counted for all
 // boots at once: in a large cluster nearly all of them miss nobody.
-func (s *State) missed() (by map[Boot]int) {
+func (s *sight) missed() (by map[Boot]int) {
 	for i := range s.roster {
 		e := &s.roster[i]
 		if len(e.missed) == 0 || !s.config.Has(e.boot) {
@@ -344,13 +344,13 @@ func (s *State) missed() (by map[Boot]int) {
 }
 
 // byMost reports whether n are most of the members beside one.
-func (s *State) byMost(n int) bool {
+func (s *sight) byMost(n int) bool {
 	return n*2 > len(s.config.Members)-1 && n > 1 && s.p.keeps(ruleStepDown)
 }
 
 // reachedByMost reports whether at least half of the other members have renewed in this epoch, and
 // do not say that they miss b. What the others will say cannot make most of them miss it.
-func (s *State) reachedByMost(b Boot) bool {
+func (s *sight) reachedByMost(b Boot) bool {
 	n := 0
 	for _, m := range s.config.Members {
 		e := s.entry(m.Boot)
@@ -363,7 +363,7 @@ func (s *State) reachedByMost(b Boot) bool {
 
 // admit adds candidates to next. A candidate with the name of a member waits until that one is
 // evicted.
-func (s *State) admit(now Instant, next *Configuration) {
+func (s *sight) admit(now Instant, next *Configuration) {
 	for i := range s.roster {
 		e := &s.roster[i]
 		if !e.asked || e.sign >= SignGone || now.Since(e.heard) >= s.p.Lease ||
@@ -385,7 +385,7 @@ func (s *State) admit(now Instant, next *Configuration) {
 
 // rivalsLeft are the rivals that may still decide. A rival admits no strangers, so when its process
 // is gone, only those that it has taken along from before may decide, until their right ends.
-func (s *State) rivalsLeft(now Instant) (left []Member) {
+func (s *sight) rivalsLeft(now Instant) (left []Member) {
 	for _, r := range s.config.Rivals {
 		if e := s.entry(r.Boot); e.sign < SignGone || now.Since(e.signAt) < s.p.quiet() {
 			left = append(left, r)

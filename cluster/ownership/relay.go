@@ -3,7 +3,7 @@ package ownership
 import "slices"
 
 // relayBy sends a message to a member by way of all other voters.
-func (s *State) relayBy(to Boot, m Message) {
+func (s *speaker) relayBy(to Boot, m Message) {
 	for _, v := range s.config.Voters {
 		if v != s.me.Boot && v != to {
 			s.send(v, Relayed{s.me.Boot, to, m})
@@ -31,14 +31,14 @@ func (s *State) relayed(now Instant, via Boot, r Relayed) {
 }
 
 // descends reports whether this boot has installed e, or what followed it.
-func (s *State) descends(e Epoch) bool {
+func (s *sight) descends(e Epoch) bool {
 	return slices.ContainsFunc(s.chain, func(c *Configuration) bool {
 		return c.Previous == e || c.Epoch == e
 	})
 }
 
 // handOn tells a member of an older epoch what followed.
-func (s *State) handOn(to Boot, e Epoch) {
+func (s *speaker) handOn(to Boot, e Epoch) {
 	for _, c := range s.chain {
 		if c.Previous == e {
 			s.send(to, Decided{c})

@@ -40,17 +40,17 @@ func (r *right) cede() {
 func (r *right) over() { r.until, r.ended = never, true }
 
 // Boot is this boot.
-func (s *State) Boot() Boot { return s.me.Boot }
+func (s *sight) Boot() Boot { return s.me.Boot }
 
 // DecideUntil is the instant that a decision compares with its own, under the lock under which it
 // charges. An answer that leaves later is marked.
-func (s *State) DecideUntil() Instant { return s.right.until }
+func (s *holdings) DecideUntil() Instant { return s.right.until }
 
 // Marked reports whether all decisions are marked, for a rival may decide as well.
-func (s *State) Marked() bool { return s.stage == StageJoined && s.config.Marked() }
+func (s *sight) Marked() bool { return s.stage == StageJoined && s.config.Marked() }
 
 // Deciding reports whether the right is valid.
-func (s *State) Deciding(now Instant) bool { return now < s.right.until }
+func (s *holdings) Deciding(now Instant) bool { return now < s.right.until }
 
 // renew asks all voters for the right to decide, each Renew. Voters that have not heard yet of an
 // epoch acknowledge nothing in it, so a member asks more often until most of them have.
@@ -103,14 +103,14 @@ func (s *State) lapses(now Instant, from Boot, m Hello) {
 
 // deaf reports whether b says that it has no right, and this voter does not reach it: b hears no
 // acknowledgement, and the line is as good as cut both ways.
-func (s *State) deaf(now Instant, b Boot) bool {
+func (s *sight) deaf(now Instant, b Boot) bool {
 	e := s.entry(b)
 	return e.unreached != never && now.Since(e.lapsed) < s.p.Suspect && s.p.keeps(ruleBothWays)
 }
 
 // missing are the members that this one has not reached for Missed. One that is cut off itself
 // speaks of nobody.
-func (s *State) missing(now Instant) (list []Boot) {
+func (s *sight) missing(now Instant) (list []Boot) {
 	for i := range s.roster {
 		if e := &s.roster[i]; e.unreached != never && now.Since(e.unreached) >= s.p.Missed &&
 			s.config.Has(e.boot) {
@@ -122,7 +122,7 @@ func (s *State) missing(now Instant) (list []Boot) {
 
 // reachesNotAll reports whether a voter cannot be called from here. Then this member says when it
 // has no right (lapsed): what it is acknowledged may not arrive.
-func (s *State) reachesNotAll() bool {
+func (s *sight) reachesNotAll() bool {
 	return slices.ContainsFunc(s.config.Voters,
 		func(v Boot) bool { return s.entry(v).unreached != never })
 }
@@ -196,7 +196,7 @@ func (s *State) renewAcked(now Instant, from Boot, m RenewAck) {
 
 // acknowledged is the instant of which a majority of the voters has acknowledged in this epoch that
 // this member was there; never, if none has.
-func (s *State) acknowledged() Instant {
+func (s *sight) acknowledged() Instant {
 	acks := make([]Instant, 0, MaxVoters)
 	for _, v := range s.config.Voters {
 		acks = append(acks, s.entry(v).acked)

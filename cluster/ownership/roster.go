@@ -124,7 +124,7 @@ func (e *entry) signed(to Sign, now Instant) {
 }
 
 // entry returns what is known of a boot; a pointer that lasts until the next call.
-func (s *State) entry(b Boot) *entry {
+func (s *sight) entry(b Boot) *entry {
 	i := sort.Search(len(s.roster), func(i int) bool { return s.roster[i].boot >= b })
 	if i == len(s.roster) || s.roster[i].boot != b {
 		s.roster = slices.Insert(s.roster, i, entry{
@@ -172,12 +172,12 @@ func (s *State) closing(now Instant) {
 }
 
 // forget drops entries that say nothing any more, after a configuration was installed.
-func (s *State) forget() {
+func (s *sight) forget() {
 	s.roster = slices.DeleteFunc(s.roster, func(e entry) bool {
 		return e.boot != s.me.Boot && !s.config.Has(e.boot) && !e.asked && !s.isRival(e.boot)
 	})
 }
 
-func (s *State) isRival(b Boot) bool {
+func (s *sight) isRival(b Boot) bool {
 	return slices.ContainsFunc(s.config.Rivals, func(m Member) bool { return m.Boot == b })
 }

@@ -20,8 +20,7 @@ const (
 func (s Stage) String() string { return [...]string{"outside", "candidate", "joined", "ended"}[s] }
 
 // Ending is why a boot has ended. After all but Left and Closed the process takes a new boot and
-// joins again, with its table as copies; after NameInUse if whoever decides on names leaves it its
-// own.
+// joins again, with its table as copies; after NameInUse if the cluster leaves it its name.
 type Ending uint8
 
 const (
@@ -43,35 +42,24 @@ func (e Ending) String() string {
 }
 
 // State is all that one boot knows about ownership. It is changed by Step alone, and what comes of
-// a step depends on nothing but the state, the instant and the event.
+// a step depends on nothing but the state, the instant and the event. It is built in layers, each of
+// which sees what it is built on and nothing above it (layers.go).
 type State struct {
-	p      *Params
-	me     Member
+	holdings
 	origin origin
-	stage  Stage
 	ending Ending
-
-	config  *Configuration   // installed, or as a candidate: that of the cluster it asks
-	chain   []*Configuration // the last that were installed, oldest first, to hand on
-	evicted []Boot           // that no configuration may name again
 
 	polled  Instant // when Poll last came
 	renewed Instant // when renewals were last sent
 	leaving bool    // the node wishes to leave
-	emptied bool    // … and holds nothing any more, by its shell's word
+	emptied bool    // … and holds nothing any more, as its shell says
 	closed  bool    // its door is closed
 
-	right    right
 	voter    voter
 	proposer proposer
-	roster   []entry // sorted by boot
-	parts    []Part
-	claims   claims
 	founding founding
 	asking   candidacy
 	fork     fork
-
-	out outbox // empty between steps
 }
 
 // origin is where a boot comes from.
@@ -85,12 +73,10 @@ const never Instant = -1 << 60
 
 // New is a boot that knows nothing yet. former is the boot that the same process had before, or 0.
 func New(p *Params, me Member, e Electorate, former Boot) *State {
-	s := &State{
-		p: p, me: me, origin: origin{former, e},
-		polled: never, renewed: never,
-		right: right{until: never, floor: never, lost: never, began: never},
-		parts: make([]Part, p.Partitions),
-	}
+	s := &State{origin: origin{former, e}, polled: never, renewed: never}
+	s.p, s.me = p, me
+	s.right = right{until: never, floor: never, lost: never, began: never}
+	s.parts = make([]Part, p.Partitions)
 	s.founding.since, s.asking.since = never, never
 	return s
 }
@@ -130,16 +116,16 @@ func Within(p *Params, me Member, now Instant, c *Configuration) (*State, Effect
 }
 
 // Stage is where the boot stands in its life.
-func (s *State) Stage() Stage { return s.stage }
+func (s *sight) Stage() Stage { return s.stage }
 
 // Ending is why the boot has ended, if it has.
 func (s *State) Ending() Ending { return s.ending }
 
 // Config is the configuration installed, of a candidate that of the cluster it asks, or nil.
-func (s *State) Config() *Configuration { return s.config }
+func (s *sight) Config() *Configuration { return s.config }
 
 // Evictable reports whether this voter would let a member go.
-func (s *State) Evictable(now Instant, b Boot) bool { return s.evictable(now, b) }
+func (s *sight) Evictable(now Instant, b Boot) bool { return s.evictable(now, b) }
 
 // outbox collects the effects of a step.
 type outbox struct {
@@ -245,7 +231,7 @@ func (s *State) poll(now Instant) {
 }
 
 // wasStopped forgets how long others were silent: what they said may still lie in a queue.
-func (s *State) wasStopped(now Instant) {
+func (s *sight) wasStopped(now Instant) {
 	for i := range s.roster {
 		e := &s.roster[i]
 		e.renewed, e.heard = max(e.renewed, now), max(e.heard, now)
@@ -262,7 +248,7 @@ func (s *State) end(why Ending) {
 }
 
 // send puts a message out. An answer goes back the way its question came.
-func (s *State) send(to Boot, m Message) {
+func (s *speaker) send(to Boot, m Message) {
 	switch {
 	case to == s.me.Boot:
 		s.out.own = append(s.out.own, m)
@@ -275,7 +261,7 @@ func (s *State) send(to Boot, m Message) {
 
 // sendVoters puts a message out to all voters, this boot last: so others hear it before what
 // follows.
-func (s *State) sendVoters(m Message) {
+func (s *speaker) sendVoters(m Message) {
 	for _, v := range s.config.Voters {
 		if v != s.me.Boot {
 			s.send(v, m)

@@ -22,13 +22,13 @@ type voter struct {
 }
 
 // evictable reports whether this voter would let b go: it is gone, has left, or is quiet (R4, R6).
-func (s *State) evictable(now Instant, b Boot) bool {
+func (s *sight) evictable(now Instant, b Boot) bool {
 	return s.entry(b).sign >= SignGone || s.suspects(now, b)
 }
 
 // suspects reports whether b has been silent for Suspect. One that is heard, and has not renewed in
 // this epoch yet, may be waiting for the decision on a slow line: it has Mass.
-func (s *State) suspects(now Instant, b Boot) bool {
+func (s *sight) suspects(now Instant, b Boot) bool {
 	e, wait := s.entry(b), s.p.Suspect
 	if !e.seen && !s.deaf(now, b) && now.Since(e.heard) < s.p.Suspect {
 		wait = s.p.Mass
@@ -62,7 +62,7 @@ func (s *State) wouldAccept(now Instant, value *Configuration) bool {
 
 // massive reports whether value evicts too many silent members at once, too early (R7). One silent
 // member is never many, and members that are gone or have left are not waited for.
-func (s *State) massive(now Instant, value *Configuration) bool {
+func (s *sight) massive(now Instant, value *Configuration) bool {
 	silent, early := 0, false
 	for _, m := range s.config.Members {
 		if e := s.entry(m.Boot); !value.Has(m.Boot) && e.sign < SignGone {
@@ -84,8 +84,8 @@ func (s *State) prepare(now Instant, from Boot, m Prepare) {
 	s.send(from, Promise{m.Epoch, s.voter.promised, s.voter.accepted, s.voter.value})
 }
 
-// accept seals the epoch. The value is accepted at once if nobody whom it evicts can have a right
-// any more, else as soon as that is so.
+// accept seals the epoch. The value is accepted at once if no boot that it evicts can have a
+// right any more, else as soon as that is so.
 func (s *State) accept(now Instant, from Boot, m Accept) {
 	v := &s.voter
 	if v.closed || !s.config.Votes(s.me.Boot) || m.Ballot < v.promised {
@@ -126,7 +126,7 @@ func (s *State) acceptPending(now Instant) {
 }
 
 // ballotOf is the voter that a ballot belongs to.
-func (s *State) ballotOf(b Ballot) Boot { return s.config.Voters[b%16] }
+func (s *sight) ballotOf(b Ballot) Boot { return s.config.Voters[b%16] }
 
 // decided installs a configuration that follows this boot's own (R2). A candidate installs any that
 // names it, for it has installed none before.
