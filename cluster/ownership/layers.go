@@ -6,7 +6,7 @@ package ownership
 //	State      steps, the boot's life, renewals, the register of its epoch, forks
 //	  └─ holdings   partitions, claims, the right to decide
 //	       └─ speaker    what is said to others
-//	            └─ sight      the configuration and the roster: what is known, and what follows of it
+//	            └─ sight      the configuration and the roster, and what follows from them
 
 // sight is what a boot knows of its cluster. Its methods judge other members, and say which
 // configuration should follow. They send nothing.

@@ -42,8 +42,8 @@ func (e Ending) String() string {
 }
 
 // State is all that one boot knows about ownership. It is changed by Step alone, and what comes of
-// a step depends on nothing but the state, the instant and the event. It is built in layers, each of
-// which sees what it is built on and nothing above it (layers.go).
+// a step depends on nothing but the state, the instant and the event. It is built in layers
+// (layers.go), each of which sees what it is built on and nothing above it.
 type State struct {
 	holdings
 	origin origin
