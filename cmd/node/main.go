@@ -50,7 +50,7 @@ type verbs struct {
 	Policy      policyVerb      `cmd:"" help:"Check, explain, compare and try files of limits, without a node."`
 	Bench       benchVerb       `cmd:"" help:"Send load to a cluster, measure its answers, and check what it admits."`
 	Sim         simVerb         `cmd:"" help:"Simulate clusters: sim --seed 7 is one of them, and prints the same bytes every time."`
-	Recover     recoverVerb     `cmd:"" help:"Have a node go on without a majority of its voters, that is gone for good."`
+	Recover     recoverVerb     `cmd:"" help:"Have a node go on after a majority of its voters is gone for good."`
 	Healthcheck healthcheckVerb `cmd:"" help:"Ask a node whether it is ready. Exits 0 if it is, else 1."`
 	offlineVerbs
 
