@@ -215,7 +215,8 @@ func (ct *contacts) lineEnded(now limiter.Instant, p *peer) {
 
 // dying reports whether the stream of p has just ended, so that its process may be about to: a
 // large one takes a while, and its machine refuses connections only when it is done. If most
-// voters die, that has to be known before this node's own right ends (ownership R11).
+// voters die, that has to be known before this node's own right ends, or it may not go on by
+// itself.
 func (p *peer) dying(now limiter.Instant) bool {
 	return p.hungUp != 0 && now < p.hungUp.Add(dyingLasts)
 }
@@ -236,7 +237,7 @@ func (ct *contacts) suspectLocked(now limiter.Instant, p *peer) {
 
 const (
 	suspectAgain = 20 * time.Millisecond
-	dyingLasts   = 600 * time.Millisecond // as ownership's lease
+	dyingLasts   = 600 * time.Millisecond // as long as a right lasts by default
 	// fairTime is the least that a peer must have had to answer before its silence counts against
 	// it.
 	fairTime = 100 * time.Millisecond

@@ -12,7 +12,7 @@ func (s *speaker) relayBy(to Boot, m Message) {
 }
 
 // relayed passes a message on between two members, once, or takes it in if it is for this boot.
-// What is said in answer goes back by the same way.
+// An answer goes back by the same way.
 func (s *State) relayed(now Instant, via Boot, r Relayed) {
 	if _, twice := r.Inner.(Relayed); twice || s.stage != StageJoined || !s.config.Has(r.From) {
 		return

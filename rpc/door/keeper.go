@@ -185,8 +185,7 @@ func network(ip netip.Addr) netip.Prefix {
 	return netip.PrefixFrom(ip, ip.BitLen())
 }
 
-// refuse closes conn. What it writes fits into the empty buffer of the socket, so it waits for
-// nobody.
+// refuse closes conn. Its text fits into the empty buffer of the socket, so it waits for nobody.
 func (k *Keeper) refuse(conn net.Conn) {
 	if k.config.Refusal != "" {
 		conn.SetWriteDeadline(time.Now().Add(time.Second))

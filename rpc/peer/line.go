@@ -239,7 +239,7 @@ func (l *line) run() {
 			continue
 		}
 		l.fail(fmt.Errorf("%w: peer %s at %s: %w", cluster.ErrUnsent, l.to.id, l.to.addr, err))
-		if isDropped(err) && time.Since(ended) < droppedLasts {
+		if !greeted && isDropped(err) && time.Since(ended) < droppedLasts {
 			l.rest(dyingPause)
 			continue
 		}
