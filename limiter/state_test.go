@@ -356,6 +356,24 @@ func TestSpanDivision(t *testing.T) {
 	})
 }
 
+// TestMergeOverRefill: a bucket by its clients' clocks, and a copy of it that is whole periods
+// younger, make what the copy was refilled to. TestMergeCountsOnce rarely draws such a pair.
+func TestMergeOverRefill(t *testing.T) {
+	const second = int64(1_700_000_123_000) // ms
+	l := mustBe(New(Spec{
+		Name: "clients", Algorithm: TokenBucket, Anchor: Epoch, ClientTime: true,
+		Limit: 6, Refill: 2, Per: time.Second, MaxDebt: 3,
+	}))
+	now := Instant(second)*Instant(time.Millisecond) + 1
+	stayed := []int64{4, second - 1000, int64(now) - 2}
+	travelled := []int64{2, second, int64(now) - 1}
+	for _, order := range [][2][]int64{{stayed, travelled}, {travelled, stayed}} {
+		if w := merged(l, now, order[0], order[1]); !slices.Equal(w, travelled) {
+			t.Errorf("%v and %v make %v, want %v", order[0], order[1], w, travelled)
+		}
+	}
+}
+
 // TestMergeCountsOnce: a state that was copied, and comes back a little later than it was, makes
 // nothing of the one that has stayed count twice.
 func TestMergeCountsOnce(t *testing.T) {

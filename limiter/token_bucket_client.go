@@ -204,14 +204,32 @@ func (l *clientBucketLimit) fresh(w []int64, now Instant) bool {
 	return zero(w[:tokenBucketWords]) || (int64(now)-w[askedAt])/int64(l.Per) >= n
 }
 
-// merge keeps the larger of each word. It cannot refill the older one up to now first,
-// which is an instant of the table: until the clients' time has gone on as far, the merger is
-// stricter than either. So it is where a mark was moved back. A copy is not merged with the one
-// before it, so it has the mark of the original.
+// merge keeps the larger of each word. It cannot refill the older state up to now first, which is
+// an instant of the table. With marks at whole periods it is refilled up to the newer mark, which
+// the clients' clocks have reached, but not beyond now: a client with a clock that is right gets
+// nothing back where that of another is ahead. Other marks have no phase in common, and a strict
+// bucket that is emptied moves its mark back: until the clients' time has gone on as far, that
+// merger is stricter than either. A copy is not merged with the one before it, so it has the mark
+// of the original.
 func (l *clientBucketLimit) merge(w, other []int64, now Instant) {
 	l.settle(w, now)
 	l.settle(other, now)
+	if l.Anchor == Epoch && !zero(w) && !zero(other) {
+		reached := min(max(w[1], other[1]), floorTo(int64(now.Millis()), l.perMillis()))
+		l.refillUpTo(reached, w)
+		l.refillUpTo(reached, other)
+	}
 	keepLarger(w, other)
+}
+
+// refillUpTo refills w, which has a mark whole periods from the one given, up to it.
+func (l *clientBucketLimit) refillUpTo(mark int64, w []int64) {
+	if w[1] >= mark {
+		return
+	}
+	k := (uint64(mark) - uint64(w[1])) / uint64(l.perMillis())
+	w[0] = (*tokenBucketLimit)(l).refilled(w[0], int64(min(k, math.MaxInt64)))
+	w[1] = mark
 }
 
 // settle drops what is fresh, and puts bad numbers right.
