@@ -59,7 +59,7 @@ func measureLimiters(
 	for _, text := range strings.Split(keys, ",") {
 		n, err := strconv.ParseFloat(text, 64)
 		if err != nil || n < 1 || n > 1e8 {
-			return nil, fmt.Errorf("-keys: %q is no number of keys from 1 to 1e8", text)
+			return nil, fmt.Errorf("-keys: %q is not a number of keys from 1 to 1e8", text)
 		}
 		for _, c := range limiters.Contestants {
 			ours := strings.HasPrefix(c.Name, limiters.Base)

@@ -15,7 +15,7 @@ import (
 // whole. Without one nothing is forgotten only where no node has decided before: as long as no
 // member has gone. That one has, members see from two configurations in a row; a newcomer hears it
 // in the answers to its claim (StandingBereft), or knows it by itself if gossip called a process
-// ACTIVE that is no member of its first configuration. The mark belongs to the counters: it goes
+// ACTIVE that is not a member of its first configuration. The mark belongs to the counters: it goes
 // with their copies, and so with a gift (Move.Lack).
 
 // bereave notes whether a member has gone when next followed last.

@@ -19,7 +19,7 @@ var ErrMajority = errors.New(
 		"enters do, so there is nothing to recover",
 )
 
-// ErrNotAgreed refuses to recover what is no member of a cluster.
+// ErrNotAgreed refuses to recover what is not a member of a cluster.
 var ErrNotAgreed = errors.New(
 	"recover: this node keeps no keys together with others, it is alone or an agent; ask a member",
 )

@@ -47,7 +47,7 @@ func CopiesOf(heirs int) ownership.Copies { return ownership.CopiesOf(heirs) }
 func CheckZone(zone string) error {
 	if zone == "" || len(zone) > MaxZone ||
 		strings.ContainsFunc(zone, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return fmt.Errorf("%.40q is no name of a zone; give 1 to %d bytes of printable text", zone,
+		return fmt.Errorf("%.40q is not a zone's name; give 1 to %d bytes of printable text", zone,
 			MaxZone)
 	}
 	return nil

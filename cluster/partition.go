@@ -113,7 +113,7 @@ type partitions struct {
 
 	// guards below, and makes SetView one at a time; taken before a lock of the table, never after
 	mu   sync.Mutex
-	list []part // by partition; nil if this node is no member
+	list []part // by partition; nil if this node is not a member
 	term uint64 // the highest that was heard of
 	// how often this node has had to let go of all that it held, or would have held
 	fences    uint64

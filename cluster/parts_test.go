@@ -117,7 +117,7 @@ func TestPartsOfANode(t *testing.T) {
 	found := map[string]bool{}
 	for typ := range parts {
 		if structs[typ] == nil {
-			t.Fatalf("Node has a %s, which is no struct of this package", typ)
+			t.Fatalf("Node has a %s, which is not a struct of this package", typ)
 		}
 		for name, of := range fieldsOf(structs[typ]) {
 			if parts[of] == "" || of == "self" {

@@ -38,7 +38,7 @@ type Call struct {
 	To       Member
 	Ask      *Ask
 	Deadline limiter.Instant // on the caller's clock; it travels as what is left of it
-	// To is no member, as far as the caller knows: nothing is kept for further calls
+	// To is not a member, as far as the caller knows: nothing is kept for further calls
 	Once bool
 
 	// Another member has passed the Ask on, or was to: its fate says nothing about the way to To

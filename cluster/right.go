@@ -112,7 +112,7 @@ func (r *roll) hasProcess(boot uint64) bool {
 		func(m ownership.Member) bool { return SameProcess(m.Boot, boot) })
 }
 
-// zoneOf is the zone of the member of an id; empty if it names none, or is no member.
+// zoneOf is the zone of the member of an id; empty if it names none, or is not a member.
 func (r *roll) zoneOf(id string) string {
 	m, _ := r.member(id)
 	return m.Zone

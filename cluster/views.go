@@ -18,7 +18,7 @@ type views struct {
 	rings    func(ids []string) (*ring.Ring, error)
 	secret   Secret // that keys lie under, as far as is known
 
-	// before are the processes that gossip has called ACTIVE while this node was no member.
+	// before are the processes that gossip has called ACTIVE while this node was not a member.
 	before []uint64
 }
 

@@ -70,7 +70,7 @@ func ParseSpread(text string) (percent int, err error) {
 	digits, found := strings.CutSuffix(text, "%")
 	n, err := strconv.Atoi(digits)
 	if !found || err != nil || n < 0 || n > MaxSpread || strconv.Itoa(n) != digits {
-		return 0, fmt.Errorf("%.20q is no share; %s", text, SpreadForms)
+		return 0, fmt.Errorf("%.20q is not a share; %s", text, SpreadForms)
 	}
 	return n, nil
 }
@@ -90,7 +90,7 @@ func (a *Answers) check(on OnDeny) error {
 	case !utf8.ValidString(a.Body):
 		return &SpecError{"body", "is not UTF-8 text"}
 	case a.ContentType != "" && !isMediaType(a.ContentType):
-		return &SpecError{"content_type", fmt.Sprintf("%.40q is no media type of up to %d bytes; "+
+		return &SpecError{"content_type", fmt.Sprintf("%.40q is not a media type up to %d bytes; "+
 			"they look like application/json", a.ContentType, MaxContentType)}
 	case a.ContentType != "" && a.Body == "":
 		return &SpecError{"content_type", "is that of a body; give a body, or leave it out"}

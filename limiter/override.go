@@ -254,7 +254,7 @@ func networkOf(text string, addr netip.Addr) (p pattern, err error) {
 	n, err := netip.ParsePrefix(text)
 	switch {
 	case err != nil:
-		return p, fmt.Errorf("%q is no network; 0 to %d bits are accepted behind the slash", text,
+		return p, fmt.Errorf("%q is not a network; 0 to %d bits are accepted after the slash", text,
 			addr.BitLen())
 	case n.Addr().Is4In6():
 		return p, fmt.Errorf("%q is an IPv4 network in IPv6 form; write it as IPv4, like "+

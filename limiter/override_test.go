@@ -115,7 +115,7 @@ func TestOverridesRefuse(t *testing.T) {
 			"overrides[0].key",
 			"0 to 128 bits",
 		},
-		{tenPerMinute, []limiter.Override{five("10.0.0.0/x")}, "overrides[0].key", "no network"},
+		{tenPerMinute, []limiter.Override{five("10.0.0.0/x")}, "overrides[0].key", "not a network"},
 		{
 			tenPerMinute,
 			[]limiter.Override{five("10.0.0.1/8")},

@@ -59,10 +59,10 @@ func ParsePer(text string) (time.Duration, error) {
 		unit := leadingWord(rest[digits:])
 		size := perUnits[unit]
 		if digits == 0 || size == 0 {
-			return 0, fmt.Errorf("%.40q is no period; %s", text, PerForms)
+			return 0, fmt.Errorf("%.40q is not a period; %s", text, PerForms)
 		}
 		if n > int64((MaxPer-sum)/size) {
-			return 0, fmt.Errorf("%.40q is no period up to %d days", text, MaxPer/(24*time.Hour))
+			return 0, fmt.Errorf("%.40q is not a period up to %d days", text, MaxPer/(24*time.Hour))
 		}
 		sum += time.Duration(n) * size
 		if rest = rest[digits+len(unit):]; rest == "" {

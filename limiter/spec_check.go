@@ -206,7 +206,7 @@ func (s *Spec) refuseAnchor() string {
 func (s *Spec) refuseCalendar() string {
 	switch {
 	case s.Calendar > Years:
-		return "is no window of a calendar; minute, hour, day, week, month and year are accepted"
+		return "is not a window of a calendar; minute, hour, day, week, month and year are accepted"
 	case s.Calendar != 0 && !calendars.has(s.Algorithm):
 		return fmt.Sprintf("a %v has no windows of a calendar; write a length, like 24h",
 			s.Algorithm)

@@ -28,7 +28,7 @@ func look(t *testing.T, svg string) (labels []box, points [][2]float64, whole bo
 	number := func(text string) float64 {
 		x, err := strconv.ParseFloat(text, 64)
 		if err != nil {
-			t.Fatalf("%q is no number", text)
+			t.Fatalf("%q is not a number", text)
 		}
 		return x
 	}

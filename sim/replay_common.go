@@ -58,7 +58,7 @@ func (l *commonLog) read(line []byte) (at time.Time, err error) {
 		return at, errCommonForm
 	}
 	if !isStatus(status) {
-		return at, fmt.Errorf("its status, %.40q, is no number", status)
+		return at, fmt.Errorf("its status, %.40q, is not a number", status)
 	}
 	l.ip, l.user, l.request, l.status, l.bytes, l.rest = ip, user, request, status, size, rest
 	return at, nil

@@ -26,7 +26,7 @@ func bareEnvoy(at, status string) string {
 	return "[" + at + `] "GET / HTTP/1.1" ` + status + ` - 0 0 1 - "-" "-" "-" "-" "-"`
 }
 
-// Lines of logs that other limiters leave are requests with these fields; what is no request in
+// Lines of logs that other limiters leave are requests with these fields; what is not a request in
 // them is passed over.
 func TestLogsOfOthersAreRead(t *testing.T) {
 	at := time.Date(2016, 4, 15, 20, 17, 0, 310e6, time.UTC).UnixNano()
@@ -73,7 +73,7 @@ func TestBadLinesOfOthersAreSaid(t *testing.T) {
 	for line, want := range map[string]string{
 		`[2016-04-15T20:17:00Z] "GET /" 200 - 1`:        "must be as Envoy's default is",
 		bareEnvoy("noon", "200"):                        `its time, "noon", must be like`,
-		bareEnvoy("2016-04-15T20:17:00Z", "OK"):         `its status, "OK", is no number`,
+		bareEnvoy("2016-04-15T20:17:00Z", "OK"):         `its status, "OK", is not a number`,
 		bareEnvoy("2016-04-15T20:17:00Z", "200") + " x": "must be as Envoy's default is",
 	} {
 		badSecondLine(t, envoyLines[:strings.Index(envoyLines, "\n")], line, &envoyLog{}, want)
@@ -85,7 +85,7 @@ func TestBadLinesOfOthersAreSaid(t *testing.T) {
 		`1460751420 [0 1:1] CL.THROTTLE`:                          "must be as MONITOR",
 		`1460751420 [0 1:1] "CL.THROTTLE" "a" "1"`:                "CL.THROTTLE has 2",
 		`1460751420 [0 1:1] "CL.THROTTLE" "a" "1" "0" "1"`:        `"0" must be a whole`,
-		`1460751420 [0 1:1] "CL.THROTTLE" "\q" "1" "1" "1"`:       `"\\q" is no word`,
+		`1460751420 [0 1:1] "CL.THROTTLE" "\q" "1" "1" "1"`:       `"\\q" is not a word`,
 		`1460751420 [0 1:1] "CL.THROTTLE" "a" "1" "1" "31622401"`: "1 to 31622400",
 	} {
 		badSecondLine(t, strings.Split(monitorLines, "\n")[1], line, &monitorLog{cell: true}, want)

@@ -61,7 +61,7 @@ func (l *envoyLog) read(line []byte) (at time.Time, err error) {
 		return at, errEnvoyForm
 	}
 	if !isStatus(l.numbers[0]) {
-		return at, fmt.Errorf("its status, %.40q, is no number", l.numbers[0])
+		return at, fmt.Errorf("its status, %.40q, is not a number", l.numbers[0])
 	}
 	return at, nil
 }

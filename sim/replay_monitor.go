@@ -71,7 +71,7 @@ func (l *monitorLog) take(rest []byte) (command []byte, err error) {
 		if bytes.Contains(text, backslash) {
 			plain, err := strconv.Unquote(`"` + string(text) + `"`)
 			if err != nil {
-				return nil, fmt.Errorf("%.40q is no word that Redis has put in quotes", text)
+				return nil, fmt.Errorf("%.40q is not a word that Redis has put in quotes", text)
 			}
 			from := len(l.room)
 			l.room = append(l.room, plain...)

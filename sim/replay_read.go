@@ -25,7 +25,7 @@ const (
 var (
 	errLongLine = fmt.Errorf("has more than %d bytes", maxLogLine)
 	// a line of a log that has other things in it than requests, as it should
-	errPassedOver = errors.New("is no request")
+	errPassedOver = errors.New("is not a request")
 )
 
 // LogError says what is wrong with a line of a request log.
@@ -143,7 +143,7 @@ func (r *logReader) costOf() (cost int64, err error) {
 	}
 	cost, err = strconv.ParseInt(string(r.buf), 10, 64)
 	if err != nil || cost < 0 || cost > limiter.MaxLimit {
-		return 0, fmt.Errorf("its cost, %.40q, is no whole number from 0 to %d", r.buf,
+		return 0, fmt.Errorf("its cost, %.40q, is not a whole number from 0 to %d", r.buf,
 			int64(limiter.MaxLimit))
 	}
 	return cost, nil

@@ -97,7 +97,7 @@ func TestBadLinesAreSaid(t *testing.T) {
 		},
 		{
 			`1.2.3.4 - - [10/Oct/2025:13:55:36 -0700] "GET / HTTP/1.0" OK 1`,
-			`access.log:2: its status, "OK", is no number`, &commonLog{},
+			`access.log:2: its status, "OK", is not a number`, &commonLog{},
 		},
 		{
 			`1.2.3.4 - - [10/Oct/1955:13:55:36 -0700] "GET / HTTP/1.0" 200 1`,

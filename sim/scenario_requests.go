@@ -43,7 +43,7 @@ var requestFields = []field[arrival]{
 			name, later, repeated := strings.Cut(word, "+")
 			c := calling{node: d.index(name)}
 			if c.node < 0 {
-				return fmt.Errorf("%.40q is no node; there are n1 to n%d", name,
+				return fmt.Errorf("%.40q is not a node; there are n1 to n%d", name,
 					len(d.plan.machines))
 			}
 			if repeated {

@@ -233,7 +233,7 @@ func TestScenarioFaultsAreSaidWhereTheyStand(t *testing.T) {
 			good + "links: {delay: 2s, at_most: 1s}\n",
 			"f:5:16: delay: is 2s, which is more than at_most, 1s",
 		},
-		{good + "clocks: {n9: {ahead: 1h}}\n", `"n9" is no node; there are n1 to n3`},
+		{good + "clocks: {n9: {ahead: 1h}}\n", `"n9" is not a node; there are n1 to n3`},
 		{good + "faults: [{crash: n1}]\n", "at: is missing"},
 		{good + "faults: [{at: 1s}]\n", "does nothing; a fault has: at, for"},
 		{
@@ -242,7 +242,7 @@ func TestScenarioFaultsAreSaidWhereTheyStand(t *testing.T) {
 		},
 		{
 			good + "faults: [{at: 1s, crash: n4}]\n",
-			`f:5:26: crash: "n4" is no node; there are n1 to n3`,
+			`f:5:26: crash: "n4" is not a node; there are n1 to n3`,
 		},
 		{
 			good + "faults: [{at: 11s, crash: n1}]\n",

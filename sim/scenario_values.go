@@ -38,7 +38,7 @@ func (d *draft) nodes(text string) (who []int, err error) {
 			from, to := d.index(first), d.index(last)
 			if from < 0 || to < from {
 				return nil, fmt.Errorf(
-					"%.40q is no node; there are n1 to n%d, ranges like n1..n3, all, and "+
+					"%.40q is not a node; there are n1 to n%d, ranges like n1..n3, all, and "+
 						"owner(key)", word, len(d.plan.machines))
 			}
 			for i := from; i <= to; i++ {

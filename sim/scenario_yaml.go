@@ -277,7 +277,7 @@ func (d *draft) start(n ast.Node, s *Scenario) error {
 	t, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil || t.Year() < 1971 || t.Year() > 2200 {
 		return fmt.Errorf(
-			"%.40q is no instant; write one like 2026-01-01T00:00:00Z, from 1971 to 2200", text)
+			"%.40q is not an instant; write one like 2026-01-01T00:00:00Z, from 1971 to 2200", text)
 	}
 	for i := range s.plan.machines {
 		s.plan.machines[i].clock.start = limiter.Instant(t.UnixNano())

@@ -92,7 +92,7 @@ doomed() { # the keys whose owner and heir are both on the small side
 items() { jq -cn --arg limit "$1" --argjson cost "$2" --argjson keys "$keys" '{items: [range($keys) | {limit: $limit, key: "k\(.)", cost: $cost}]}'; }
 ask() { in_node "$1" /v1/check -d "$(items "$2" "$3")"; }
 # take NODE LIMIT COST SIDE: takes from every key, and notes key, units admitted, whether the answer was degraded (at the small side: came from
-#   a share; an answer of its owner that left after its right had ended is marked, too, and is no share's), and when it was asked
+#   a share; an answer of its owner that left after its right had ended is marked, too, and is not a share's), and when it was asked
 take() {
 	local answer at
 	at=$(since "$cut")

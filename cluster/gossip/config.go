@@ -216,7 +216,7 @@ func (g *Gossip) setAddresses(ctx context.Context, c *memberlist.Config) error {
 	if g.config.Advertise == "" {
 		if ip == netip.IPv6Unspecified() {
 			return fmt.Errorf(
-				"gossip: %q is no address that others can dial; say by which they can "+
+				"gossip: %q is not an address that others can dial; say by which they can "+
 					"(--advertise)", g.config.Bind)
 		}
 		return nil

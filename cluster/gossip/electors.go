@@ -33,7 +33,7 @@ func (g *Gossip) Enter(ctx context.Context, node *cluster.Node, expected int) er
 }
 
 // ErrNotAdmitted is why a node does not decide that has reached others.
-var ErrNotAdmitted = errors.New("gossip: this node is no member of its cluster yet")
+var ErrNotAdmitted = errors.New("gossip: this node is not a member of its cluster yet")
 
 // enterEvery is how often a node that enters looks for others, and whether it is a member.
 const enterEvery = 20 * time.Millisecond

@@ -78,7 +78,7 @@ func exchange(ring *memberlist.Keyring, keys [][]byte) error {
 
 // What a seed's answer means for the people that run the cluster.
 const (
-	otherCluster = "it hangs up: it has another --cluster than %q, or is no gossip port"
+	otherCluster = "it hangs up: it has another --cluster than %q, or is not a gossip port"
 	sameKeys     = "give all nodes the same --gossip-key-file"
 	otherKeys    = "it has other gossip keys: " + sameKeys
 	keysThere    = "it has gossip keys, and this node has none: " + sameKeys

@@ -21,7 +21,7 @@ func (g *Gossip) SetState(state cluster.State) error {
 
 func (g *Gossip) setState(state cluster.State, timeout time.Duration) error {
 	if state > cluster.StateLeaving {
-		return fmt.Errorf("gossip: %v is no state that a node can take", state)
+		return fmt.Errorf("gossip: %v is not a state that a node can take", state)
 	}
 	if state == cluster.StateActive && !g.Joined() {
 		return ErrNotJoined

@@ -120,7 +120,7 @@ func (v *certsAdd) check() error {
 		return fmt.Errorf("%q: a member's certificate names one node; only --role agent may "+
 			"name many", v.Node)
 	case v.Out == "" && (many || v.Node != filepath.Base(v.Node)):
-		return fmt.Errorf("%q is no name for a file; give one with --out", v.Node)
+		return fmt.Errorf("%q is not a name for a file; give one with --out", v.Node)
 	}
 	return nil
 }

@@ -69,7 +69,7 @@ func certified(t *testing.T, adds ...string) (flags func(file string) []string) 
 }
 
 // Promise: a certificate of the peers' authority is one node's, in one role: nobody starts with
-// another node's, and an agent's is no member's.
+// another node's, and an agent's is not a member's.
 func TestCertificateIsOneNodes(t *testing.T) {
 	flags := certified(t, "add n1", "add n2", "add shop-* --role agent --out agent")
 	limits := write(t, testLimits)

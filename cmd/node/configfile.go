@@ -66,7 +66,7 @@ func parseConfig(path string, text []byte,
 	for name, value := range values {
 		if flags[name] == nil || name == "config" || name == "help" {
 			return nil,
-				fmt.Errorf("%s: %q is no flag of serve; the fields of this file are the flags' "+
+				fmt.Errorf("%s: %q is not a flag of serve; the fields of this file are the flags' "+
 					"names without the dashes", path, name)
 		}
 		if list, ok := value.([]any); ok {

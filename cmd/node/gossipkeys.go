@@ -114,7 +114,7 @@ func parseGossipKeys(path string, text []byte) (keys [][]byte, err error) {
 		key := decodeKey(line)
 		if len(key) != gossipKeyBytes {
 			return nil, fmt.Errorf(
-				"--gossip-key-file %s:%d: this is no key of %d bytes in base64 or hex; "+
+				"--gossip-key-file %s:%d: this is not a key of %d bytes in base64 or hex; "+
 					"draw one with penstock keygen",
 				path,
 				i+1,

@@ -18,7 +18,7 @@ func importCell(d *draft, data []byte) error {
 		if at < 0 {
 			other := strings.HasPrefix(line, "#") || strings.Contains(line, `"`)
 			if line != "" && line != "OK" && !other {
-				return fmt.Errorf("%s:%d: %.60q is no CL.THROTTLE", d.file, number, line)
+				return fmt.Errorf("%s:%d: %.60q is not a CL.THROTTLE", d.file, number, line)
 			}
 			continue // another command that MONITOR has printed
 		}
@@ -40,7 +40,7 @@ func cellWords(command string) (words []string, err error) {
 		word := rest
 		if rest[0] == '"' {
 			if word, err = strconv.QuotedPrefix(rest); err != nil {
-				return nil, fmt.Errorf("%.60q is no word in quotes", rest)
+				return nil, fmt.Errorf("%.60q is not a word in quotes", rest)
 			}
 			rest = rest[len(word):]
 			word, _ = strconv.Unquote(word)

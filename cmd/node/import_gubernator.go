@@ -138,11 +138,11 @@ func gubernatorPer(duration json.Number, gregorian bool) (string, error) {
 	words := []string{"minute", "hour", "day", "week", "month", "year"}
 	switch {
 	case err != nil || n < 0 || !gregorian && n == 0:
-		return "", fmt.Errorf("its duration %q is no number of milliseconds from 1", duration)
+		return "", fmt.Errorf("its duration %q is not a number of milliseconds from 1", duration)
 	case !gregorian:
 		return (time.Duration(n) * time.Millisecond).String(), nil
 	case n >= int64(len(words)):
-		return "", fmt.Errorf("its duration %d is no period of the calendar, 0 to 5", n)
+		return "", fmt.Errorf("its duration %d is not a period of the calendar, 0 to 5", n)
 	case n < 3: // without a time zone these are periods of the clock
 		return []string{"1m", "1h", "24h"}[n], nil
 	}

@@ -132,7 +132,7 @@ func (d *draft) nginxBlock(all []directive, zones map[string]nginxZone, scope ng
 		if x.words[0] == "location" {
 			path, ok := nginxPath(x.words[1:])
 			if !ok {
-				d.note(x.line, "location %s: is no prefix, so it has no rule",
+				d.note(x.line, "location %s: is not a prefix, so it has no rule",
 					strings.Join(x.words[1:], " "))
 				continue
 			}
@@ -160,7 +160,7 @@ func (d *draft) nginxScope(all []directive, scope nginxScope) nginxScope {
 		case "server_name":
 			if strings.Contains(strings.Join(x.words, " "), "~") {
 				name := strings.Join(x.words, " ")
-				d.note(x.line, "%s: a regular expression is no match here", name)
+				d.note(x.line, "%s: a regular expression is not a match here", name)
 			} else if len(x.words) > 1 && x.words[1] != "_" && x.words[1] != "" {
 				scope.match = with(scope.match, field{"host", texts(x.words[1:])})
 			}
@@ -284,7 +284,7 @@ func (d *draft) nginxLimit(
 func nginxNumber(d *draft, x directive, word, value string) (int64, error) {
 	n, err := strconv.ParseInt(value, 10, 32)
 	if err != nil || n < 0 {
-		return 0, fmt.Errorf("%s:%d: %s %q is no number", d.file, x.line, word, value)
+		return 0, fmt.Errorf("%s:%d: %s %q is not a number", d.file, x.line, word, value)
 	}
 	return n, nil
 }

@@ -40,7 +40,7 @@ func FuzzImport(f *testing.F) {
 			}
 			if _, err := policy.Parse("out", []byte(d.yaml(from))); err != nil &&
 				strings.Contains(err.Error(), "unexpected") {
-				t.Errorf("%s: what was written is no YAML: %v\n%s", from, err, d.yaml(from))
+				t.Errorf("%s: what was written is not YAML: %v\n%s", from, err, d.yaml(from))
 			}
 		}
 	})

@@ -20,7 +20,7 @@ type limitsVerb struct {
 	Put       limitsPutVerb       `cmd:"" help:"Put limits at all nodes, over those of files."`
 	Delete    limitsDeleteVerb    `cmd:"" help:"Take a limit away that was put. That of a file is in force again."`
 	History   limitsHistoryVerb   `cmd:"" help:"List the last changes of limits that were put: when, at which node and by which client."`
-	Rollback  limitsRollbackVerb  `cmd:"" help:"Put a limit again as it was with an earlier version."`
+	Rollback  limitsRollbackVerb  `cmd:"" help:"Put an earlier version of a limit again."`
 }
 
 // ruleText is a limit in a few words.

@@ -45,12 +45,12 @@ type verbs struct {
 	Credit      creditVerb      `cmd:"" help:"Give units back to a key, and record it in the audit log."`
 	Members     membersVerb     `cmd:"" help:"List the nodes that a node knows."`
 	Ring        ringVerb        `cmd:"" help:"Show which node owns a key."`
-	Top         topVerb         `cmd:"" help:"List the keys of a cluster that have used most."`
+	Top         topVerb         `cmd:"" help:"List the keys that have used most, over all nodes."`
 	Limits      limitsVerb      `cmd:"" help:"List and change the limits of the whole cluster, and try candidates."`
 	Policy      policyVerb      `cmd:"" help:"Check, explain, compare and try files of limits, without a node."`
 	Bench       benchVerb       `cmd:"" help:"Send load to a cluster, measure its answers, and check what it admits."`
 	Sim         simVerb         `cmd:"" help:"Simulate clusters: sim --seed 7 is one of them, and prints the same bytes every time."`
-	Recover     recoverVerb     `cmd:"" help:"Have a node go on after a majority of its voters is gone for good."`
+	Recover     recoverVerb     `cmd:"" help:"Let a node go on after a majority of its voters is gone for good."`
 	Healthcheck healthcheckVerb `cmd:"" help:"Ask a node whether it is ready. Exits 0 if it is, else 1."`
 	offlineVerbs
 

@@ -16,7 +16,7 @@ type resetVerb struct {
 	Limit  string `arg:"" optional:"" help:"Name of the limit."`
 	Key    string `arg:"" optional:"" help:"The key, 1 to 1024 bytes."`
 	Prefix string `help:"Instead of a key: all keys of the limit that begin so."`
-	Of     string `name:"limit" help:"Name of the limit, if it is no argument."`
+	Of     string `name:"limit" help:"Name of the limit, if it is not an argument."`
 	inline
 	remote
 	output

@@ -261,10 +261,10 @@ func TestBrokenGossipKeys(t *testing.T) {
 		}
 	}
 	for _, c := range []struct{ text, want string }{
-		{"c2hvcnQ=\n", "this is no key of 32 bytes"},
+		{"c2hvcnQ=\n", "this is not a key of 32 bytes"},
 		{"", "holds no key"},
 		{"# a comment alone\n", "holds no key"},
-		{string(good) + strings.Repeat("00", 31) + "\n", ":2: this is no key of 32 bytes"},
+		{string(good) + strings.Repeat("00", 31) + "\n", ":2: this is not a key of 32 bytes"},
 	} {
 		putFile(t, file, c.text)
 		eventually(t, "the metric says that a file is broken", metric("0"))

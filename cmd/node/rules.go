@@ -17,7 +17,7 @@ import (
 
 // attributes are what is known of a request, for rules.
 type attributes struct {
-	Attribute map[string]string `short:"a" mapsep:"none" placeholder:"NAME=VALUE" help:"What is known of a request, for the rules of the limits' files, instead of limit and key: path=/api/x, method=POST. May be repeated."`
+	Attribute map[string]string `short:"a" mapsep:"none" placeholder:"NAME=VALUE" help:"An attribute of a request, as in path=/api/x, instead of limit and key: the rules of the limits' files match it. May be repeated."`
 }
 
 // ruled is what the limits that a request falls under say together.

@@ -50,7 +50,7 @@ func TestRunbook(t *testing.T) {
 	}
 	for name := range sections {
 		if !slices.Contains(names, name) {
-			t.Errorf("docs/runbook.md: %s is no alert", name)
+			t.Errorf("docs/runbook.md: %s is not an alert", name)
 		}
 	}
 	if len(names) < 10 {

@@ -108,7 +108,7 @@ func TestSecretsAreShownNowhere(t *testing.T) {
 	text := said.String() + string(changes)
 	for _, must := range []string{
 		"clients are not loaded", "ring=", "penstock_checks_total{", `"who":"shop (token `,
-		"this is no key of 32 bytes", "--tls-cert: certificate", "WRONGPASS",
+		"this is not a key of 32 bytes", "--tls-cert: certificate", "WRONGPASS",
 		"code = Unauthenticated", "missing_right", `"action":"reset"`,
 	} {
 		if !strings.Contains(text, must) {

@@ -17,15 +17,15 @@ import (
 
 // serveVerb runs one node until a signal.
 type serveVerb struct {
-	Config string `type:"path" placeholder:"FILE" help:"YAML file with the values of flags, by their names without dashes. Flags and variables go before it."`
+	Config string `type:"path" placeholder:"FILE" help:"YAML file with the values of flags, by their names without dashes. Flags and variables override it."`
 	settings
 }
 
 // Help is printed below the verb's line.
 func (serveVerb) Help() string {
 	return "Every flag is also read from the environment: --peer-tls-cert from " +
-		"PENSTOCK_PEER_TLS_CERT. A flag goes before " +
-		"the variable, the variable before the --config file, the file before the default. " +
+		"PENSTOCK_PEER_TLS_CERT. A flag overrides " +
+		"the variable, the variable the --config file, and the file the default. " +
 		"SIGTERM takes the node out " +
 		"gracefully, SIGHUP reads the limits again."
 }
@@ -44,7 +44,7 @@ const (
 const slack = 16 << 20
 
 // limitHeap has the runtime collect garbage more often when the heap comes near what the budget has
-// for it. Counters lie outside of the heap. GOMEMLIMIT goes before.
+// for it. Counters lie outside of the heap. GOMEMLIMIT overrides it.
 func limitHeap(memory size) {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(slack + unfinished(memory) + heapRoom)

@@ -43,8 +43,8 @@ type settings struct {
 // memberFlags say how this node and others make a cluster.
 type memberFlags struct {
 	Expect       int           `placeholder:"N" help:"How many members found a new cluster together: a majority of them has to be there. Needed where --join has names of all nodes. Default: as many as --join leads to, and this one."`
-	Failover     time.Duration `default:"1s" help:"How long a silent owner is waited for, 300ms to 1m. What the first members say holds for the whole cluster. Below 1s up to 200 members, on machines that do not throttle."`
-	Copies       *int          `default:"1" placeholder:"N" help:"How many heirs keep a copy of each partition, 0 to 2: so many nodes can die at once besides its owner, and no counter is lost. What the first members say holds for the whole cluster."`
+	Failover     time.Duration `default:"1s" help:"How long to wait for a silent owner, 300ms to 1m. The first members set it for the whole cluster. Below 1s: up to 200 members, on machines that do not throttle."`
+	Copies       *int          `default:"1" placeholder:"N" help:"How many heirs keep a copy of each partition, 0 to 2: as many nodes as that can die together with its owner, and no counter is lost. The first members set it for the whole cluster."`
 	Zone         *string       `placeholder:"NAME" help:"Where this node is: a rack, or a zone of a cloud. Copies are kept in another zone where there is one."`
 	TrustRefused bool          `default:"true" negatable:"" help:"A refused connection means that the process is gone, and its heirs go on at once. With =false its right to decide is waited for: for networks in which something else refuses."`
 }
@@ -87,7 +87,7 @@ type securityFlags struct {
 // gossipGuard keeps strangers out of gossip.
 type gossipGuard struct {
 	GossipKeyFile string         `group:"security" type:"path" placeholder:"FILE" help:"Keys of the gossip, one per line; the first encrypts, all decrypt. Watched; SIGHUP reads it again. See keygen --rotate."`
-	GossipAllow   []netip.Prefix `group:"security" sep:"," placeholder:"CIDR" help:"Networks of this cluster's nodes, with commas: gossip from elsewhere is not heard. Default: all."`
+	GossipAllow   []netip.Prefix `group:"security" sep:"," placeholder:"CIDR" help:"Networks of this cluster's nodes, with commas: gossip from other addresses is dropped. Default: all."`
 }
 
 var groups = []kong.Group{
@@ -122,7 +122,7 @@ func (s *size) UnmarshalText(text []byte) error {
 		*s = size(n * u.bytes)
 		return nil
 	}
-	return fmt.Errorf("%q is no size; write a whole number and B, KiB, MiB or GiB, as in 256MiB",
+	return fmt.Errorf("%q is not a size; write a whole number and B, KiB, MiB or GiB, as in 256MiB",
 		text)
 }
 

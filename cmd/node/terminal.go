@@ -49,7 +49,7 @@ func openTerminal(sh shell, full bool) (*terminal, error) {
 	in := sh.keyboard()
 	out, ok := sh.out.(*os.File)
 	if in == nil || !ok {
-		return nil, errors.New("standard input or standard output is no terminal")
+		return nil, errors.New("standard input or standard output is not a terminal")
 	}
 	t := &terminal{in: in, out: out, full: full}
 	return t, t.enter()

@@ -188,7 +188,7 @@ func TestManifestsFitTogether(t *testing.T) {
 	if sidecar.RestartPolicy == nil ||
 		*sidecar.RestartPolicy != corev1.ContainerRestartPolicyAlways ||
 		sidecar.StartupProbe == nil {
-		t.Errorf("the agent is no sidecar that is waited for: %+v", sidecar)
+		t.Errorf("the agent is not a sidecar that is waited for: %+v", sidecar)
 	}
 	for _, pod := range []corev1.PodSpec{members.Spec, agents.Spec} {
 		for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
@@ -235,7 +235,7 @@ func (m *manifests) fits(t *testing.T, pod corev1.PodSpec, c corev1.Container) {
 			return v.Name == mount.Name
 		})
 		if i < 0 {
-			t.Errorf("%s mounts %s, which is no volume", c.Name, mount.Name)
+			t.Errorf("%s mounts %s, which is not a volume", c.Name, mount.Name)
 			continue
 		}
 		v := pod.Volumes[i]

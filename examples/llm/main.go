@@ -94,7 +94,7 @@ func estimate(body []byte) int64 {
 	var request struct {
 		MaxTokens int64 `json:"max_tokens"`
 	}
-	json.Unmarshal(body, &request) // what is no JSON the model will refuse
+	json.Unmarshal(body, &request) // what is not JSON the model will refuse
 	if request.MaxTokens <= 0 {
 		request.MaxTokens = 1000
 	}

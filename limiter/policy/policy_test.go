@@ -225,8 +225,8 @@ func TestEveryFaultIsSaidWhereItStands(t *testing.T) {
 			"f:7:16: candidate.on_deny: delay is for gcra and token_bucket",
 		},
 		{good + "    spread: 10\n", "f:6:13: spread: has no unit; shares like 10% are accepted"},
-		{good + "    spread: 101%\n", `f:6:13: spread: "101%" is no share`},
-		{good + "    spread: 1.5%\n", `f:6:13: spread: "1.5%" is no share`},
+		{good + "    spread: 101%\n", `f:6:13: spread: "101%" is not a share`},
+		{good + "    spread: 1.5%\n", `f:6:13: spread: "1.5%" is not a share`},
 		{good + "    status: 200\n", "f:6:13: status: is 200; 400 to 599 are accepted"},
 		{good + "    status: '503'\n", "f:6:13: status: must be a whole number, not a text"},
 		{good + "    body: ''\n", "f:6:11: body: is empty; leave it out"},
@@ -240,7 +240,7 @@ func TestEveryFaultIsSaidWhereItStands(t *testing.T) {
 		},
 		{
 			good + "    body: x\n    content_type: html\n",
-			`f:7:19: content_type: "html" is no media type of up to 128 bytes`,
+			`f:7:19: content_type: "html" is not a media type up to 128 bytes`,
 		},
 		{good + "    tag: bot\n", "f:6:10: tag: is for on_deny: tag"},
 		{
@@ -271,7 +271,7 @@ func TestEveryFaultIsSaidWhereItStands(t *testing.T) {
 		},
 		{
 			good + "    overrides: [{key: 10.0.0.0/40, limit: 3}]\n",
-			`f:6:23: overrides[0].key: "10.0.0.0/40" is no network; 0 to 32 bits`,
+			`f:6:23: overrides[0].key: "10.0.0.0/40" is not a network; 0 to 32 bits`,
 		},
 		{
 			good + "    overrides: [{key: 10.0.0.1/8, unlimited: true}]\n",
@@ -351,8 +351,11 @@ func TestEveryFaultIsSaidWhereItStands(t *testing.T) {
 			"f:4:12: limit: must be a whole number, not a number with a fraction",
 		},
 		{strings.Replace(good, "1m", "60", 1), "f:5:10: per: has no unit; write 10s"},
-		{strings.Replace(good, "1m", "soon", 1), `f:5:10: per: "soon" is no period`},
-		{strings.Replace(good, "1m", "400d", 1), `f:5:10: per: "400d" is no period up to 366 days`},
+		{strings.Replace(good, "1m", "soon", 1), `f:5:10: per: "soon" is not a period`},
+		{
+			strings.Replace(good, "1m", "400d", 1),
+			`f:5:10: per: "400d" is not a period up to 366 days`,
+		},
 		{
 			strings.Replace(good, "1m", "month", 1),
 			"f:5:10: per: months differ in length, and only a fixed_window anchored at the epoch " +

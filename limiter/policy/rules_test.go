@@ -89,7 +89,7 @@ func TestEveryFaultOfARuleIsSaidWhereItStands(t *testing.T) {
 		{rule("{match: {path: []}, " + apply + "}"), "f:5:20: match.path: has 0 patterns"},
 		{
 			rule("{match: {pa th: /}, " + apply + "}"),
-			"f:5:21: match.pa th: is no name of an attribute",
+			"f:5:21: match.pa th: is not an attribute's name",
 		},
 		{rule("{match: {path: /, path: /a}, " + apply + "}"), "f:5:23: is not YAML: "},
 		{

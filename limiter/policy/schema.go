@@ -116,7 +116,7 @@ func fieldShape(name string) shape {
 	return plainShape(name)
 }
 
-// wordShape is that of a field with a few words; nil: it is no such field.
+// wordShape is that of a field with a few words; nil: it is not such a field.
 func wordShape(name string) shape {
 	switch name {
 	case "anchor":
@@ -138,7 +138,7 @@ func wordShape(name string) shape {
 	return nil
 }
 
-// answerShape is that of a field of limiter.Answers; nil: it is no such field.
+// answerShape is that of a field of limiter.Answers; nil: it is not such a field.
 func answerShape(name string) shape {
 	text := func(what string, most int) shape {
 		return shape{"type": "string", "minLength": 1, "maxLength": most, "description": what}

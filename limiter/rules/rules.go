@@ -205,7 +205,7 @@ func (r *Rule) checkFields() *limiter.SpecError {
 	switch {
 	case r.Name == "" || len(r.Name) > MaxName || !utf8.ValidString(r.Name) ||
 		strings.ContainsFunc(r.Name, unicode.IsControl):
-		return faultIn("name", "%.60q is no name; 1 to %d bytes of UTF-8 without control "+
+		return faultIn("name", "%.60q is not a name; 1 to %d bytes of UTF-8 without control "+
 			"characters are accepted", r.Name, MaxName)
 	case len(r.Match) > MaxAttributes:
 		return faultIn("match", "has %d attributes; 0 to %d are accepted", len(r.Match),
@@ -317,7 +317,7 @@ func checkName(name string) error {
 			strings.ContainsRune("_-.:", c))
 	}
 	if name == "" || len(name) > MaxAttribute || strings.ContainsFunc(name, bad) {
-		return fmt.Errorf("is no name of an attribute; 1 to %d letters, digits, _ - . and : are "+
+		return fmt.Errorf("is not an attribute's name; 1 to %d letters, digits, _ - . and : are "+
 			"accepted", MaxAttribute)
 	}
 	return nil

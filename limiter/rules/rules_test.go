@@ -218,15 +218,15 @@ func TestWrongRules(t *testing.T) {
 		},
 		{
 			Rule{Name: "a", Apply: []Apply{{Limit: "login", Key: "{}"}}},
-			"rules[0].apply[0].key: {} is no name of an attribute",
+			"rules[0].apply[0].key: {} is not an attribute's name",
 		},
 		{
 			Rule{Name: "a", Apply: []Apply{{Limit: "login", Key: "{a b}"}}},
-			"rules[0].apply[0].key: {a b} is no name of an attribute",
+			"rules[0].apply[0].key: {a b} is not an attribute's name",
 		},
 		{
 			Rule{Name: "a", Apply: ok, Match: match("a b", "x")},
-			"rules[0].match.a b: is no name of an attribute",
+			"rules[0].match.a b: is not an attribute's name",
 		},
 		{Rule{Name: "a", Apply: ok, Match: match("a")}, "rules[0].match.a: has 0 patterns"},
 		{

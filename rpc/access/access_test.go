@@ -194,7 +194,7 @@ func TestBrokenFiles(t *testing.T) {
 		"clients:\n- {name: a, token: " + shopToken +
 			", check: {keys: [x]}}\n": "check: names no limit",
 		"clients:\n- {name: a, token: " + shopToken +
-			", check: {limits: ['a*b']}}\n": `"a*b" is no name`,
+			", check: {limits: ['a*b']}}\n": `"a*b" is not a name`,
 		"clients:\n- {name: a, token: " + shopToken +
 			", check: {limits: [a], keys: ['']}}\n": "check.keys: an empty prefix",
 		"clients:\n- {name: a, token: " + shopToken +

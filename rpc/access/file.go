@@ -232,7 +232,7 @@ func (in *fileCheck) check() error {
 	}
 	for _, name := range in.Limits {
 		if name == "" || strings.Contains(strings.TrimSuffix(name, "*"), "*") {
-			return fmt.Errorf("check.limits: %.100q is no name; a name may have * at its end, "+
+			return fmt.Errorf("check.limits: %.100q is not a name; a name may have * at its end, "+
 				"and nowhere else", name)
 		}
 	}

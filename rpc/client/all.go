@@ -96,10 +96,11 @@ func sendable(requests []Request) error {
 	}
 	for i := range requests {
 		if limit := requests[i].Limit; !utf8.ValidString(limit) { // the protocol cannot encode it
-			return status.Errorf(codes.InvalidArgument, "items[%d].limit: %q is no UTF-8", i, limit)
+			return status.Errorf(codes.InvalidArgument, "items[%d].limit: %q is not UTF-8", i,
+				limit)
 		}
 		if plan := requests[i].Plan; !utf8.ValidString(plan) {
-			return status.Errorf(codes.InvalidArgument, "items[%d].plan: %q is no UTF-8", i, plan)
+			return status.Errorf(codes.InvalidArgument, "items[%d].plan: %q is not UTF-8", i, plan)
 		}
 	}
 	return nil
@@ -147,8 +148,8 @@ func (b *batch) add(i int, r *Request, origin, sequence uint64) {
 		func(to []byte) []byte { return appendItem(to, r, origin, sequence) })
 }
 
-var errNoMessage = errors.New("client: the node's answer is no message of this protocol, or is " +
-	"not as long as the request")
+var errNoMessage = errors.New("client: the node's answer is not a message of this protocol, or " +
+	"is not as long as the request")
 
 // batchCodec encodes and decodes a *batch.
 type batchCodec struct{}

@@ -628,7 +628,7 @@ func TestDoAll(t *testing.T) {
 }
 
 // Promise: while no node answers, many requests are answered as one would be: by Config.OnError;
-// and a node that answers what is no answer to the request is not believed.
+// and a node that answers what is not an answer to the request is not believed.
 func TestDoAllWithoutAnswer(t *testing.T) {
 	two := []client.Request{{Limit: "five", Key: "a", Cost: 1}, {Limit: "five", Key: "b", Cost: 1}}
 	if _, err := newClient(t, deadAddress(t)).DoAll(patience(t),

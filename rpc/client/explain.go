@@ -33,7 +33,7 @@ func Explain(err error, targets []string) error {
 		return fmt.Errorf("%s has no Admin service: a node with --admin has it there alone, "+
 			"so give that address; or perhaps this is the --peer of a node. %s", nodes, rightDoor)
 	case s.Code() == codes.Unimplemented && strings.Contains(s.Message(), noService):
-		return fmt.Errorf("%s speaks gRPC, but is no door for clients; "+
+		return fmt.Errorf("%s speaks gRPC, but is not a door for clients; "+
 			"perhaps it is the --peer of a node. %s", nodes, rightDoor)
 	}
 	if s.Code() == codes.Unavailable && hungUp(s.Message()) {

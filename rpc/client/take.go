@@ -109,11 +109,11 @@ func (c *Client) Do(ctx context.Context, r Request) (d Decision, err error) {
 func (c *Client) take(ctx context.Context, r Request) (Decision, error) {
 	// the protocol cannot encode it, and it would spoil the other takes of the message
 	if !utf8.ValidString(r.Limit) {
-		return Decision{}, status.Errorf(codes.InvalidArgument, "items[0].limit: %q is no UTF-8",
+		return Decision{}, status.Errorf(codes.InvalidArgument, "items[0].limit: %q is not UTF-8",
 			r.Limit)
 	}
 	if !utf8.ValidString(r.Plan) {
-		return Decision{}, status.Errorf(codes.InvalidArgument, "items[0].plan: %q is no UTF-8",
+		return Decision{}, status.Errorf(codes.InvalidArgument, "items[0].plan: %q is not UTF-8",
 			r.Plan)
 	}
 	t := idle.Get().(*take)

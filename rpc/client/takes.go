@@ -176,7 +176,7 @@ func (t *takes) converse() error {
 		response, ok := readResponse(out)
 		if !ok {
 			err = status.Error(codes.Internal,
-				"client: the node's answer is no message of this protocol")
+				"client: the node's answer is not a message of this protocol")
 			break
 		}
 		t.receive(response, &known)

@@ -191,7 +191,7 @@ func (d *Door) bring(ctx context.Context, questions []question) (err error) {
 	return nil
 }
 
-// check refuses what is no request.
+// check refuses what is not a request.
 func check(limits *inForce, in *ratelimitv3.RateLimitRequest) error {
 	switch n := len(in.Descriptors); {
 	case limits == nil:

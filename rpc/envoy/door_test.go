@@ -330,8 +330,8 @@ func TestJSON(t *testing.T) {
 		code int
 		text string
 	}{
-		{"", 400, "body: is no RateLimitRequest in JSON"},
-		{"{", 400, "body: is no RateLimitRequest in JSON"},
+		{"", 400, "body: is not a RateLimitRequest in JSON"},
+		{"{", 400, "body: is not a RateLimitRequest in JSON"},
 		{`{"domain":"d","descriptor":[]}`, 400, "unknown field"},
 		{`{"domain":"d"}`, 400, "descriptors: has 0 descriptors"},
 		{`{"descriptors":[{}]}`, 400, "domain: is empty"},

@@ -31,8 +31,8 @@ func (d *Door) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(rw, r.Body, maxBody))
 	if err == nil {
 		if err = protojson.Unmarshal(body, in); err != nil {
-			err = &cluster.InputError{Field: "body", Reason: fmt.Sprintf("is no RateLimitRequest "+
-				"in JSON: %v", err)}
+			err = &cluster.InputError{Field: "body", Reason: fmt.Sprintf("is not a "+
+				"RateLimitRequest in JSON: %v", err)}
 		}
 	} else if large := new(http.MaxBytesError); errors.As(err, &large) {
 		err = &cluster.InputError{

@@ -195,7 +195,7 @@ func TestFailure(t *testing.T) {
 		{"more than is promised", window, 20, 23, 60e6, time.Second, 1, 0, 1, 3, 1},
 		{"others have asked meanwhile", window, 20, 17, 60e6, time.Second, 1, 0, 0, 0, 1},
 		{"the window has ended", window, 0, 40, 60e6, 10 * time.Millisecond, 0, 1, 0, 0, 0},
-		{"what comes back is no loss", rate, 5, 7, 100e6, time.Second, 1, 0, 0, 0, 1},
+		{"what comes back is not a loss", rate, 5, 7, 100e6, time.Second, 1, 0, 0, 0, 1},
 		{"what is more than that is", rate, 5, 10, 100e6, time.Second, 1, 0, 1, 3, 1},
 		{"a synchronous copy loses nothing", sync, 20, 21, 60e6, time.Second, 1, 0, 1, 1, 0},
 		{"a log cannot be compared", log, 20, 30, 60e6, time.Second, 0, 0, 0, 0, 0},

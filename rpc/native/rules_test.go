@@ -162,7 +162,7 @@ func TestBadAttributes(t *testing.T) {
 		},
 		{`{"attributes":{"path":7}}`, `attributes: is number`},
 		{`{"attributes":{"path":"/a","path":"/b"}}`, `attributes.path: is given twice`},
-		{`{"attributes":{"a b":"1"}}`, `attributes: \"a b\" is no name of an attribute`},
+		{`{"attributes":{"a b":"1"}}`, `attributes: \"a b\" is not an attribute's name`},
 		{`{"attributes":{"header:a":"1","header:A":"2"}}`, `attributes.header:a: is given twice`},
 		{`{"attributes":["path"]}`, `attributes: is array`},
 		{

@@ -76,7 +76,7 @@ func (e *exchange) isMember() bool {
 func (e *exchange) forged(a *cluster.Ask) string {
 	switch {
 	case a.For != 0 && (!e.isMember() || len(a.Items) > 0):
-		return "it is for another node, and its sender is no member or asks for keys"
+		return "it is for another node, and its sender is not a member or asks for keys"
 	case a.For != 0 && a.For == e.door.node.Boot():
 		return forgedOnItsWay(a)
 	case a.Words != nil:

@@ -189,7 +189,7 @@ func TestBrokenLinks(t *testing.T) {
 		{"an unknown kind", "X\x00\x00\x00\x00", errNoLink.Error()},
 		{"a second greeting", "G\x00\x00\x00\x00", "kind 'G'"},
 		{"a frame that is too large", "F\x00\x40\x00\x01", "has 4194305 bytes"},
-		{"a frame that is none", "F\x00\x00\x00\x01\xff", "a frame is no protobuf message"},
+		{"a frame that is none", "F\x00\x00\x00\x01\xff", "a frame is not a protobuf message"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			k := dialLink(t, s.member.PeerAddr, me)

@@ -136,7 +136,7 @@ func TestRedisKeys(t *testing.T) {
 		{"CL.THROTTLE k 0 1 3600", "*5\r\n:0\r\n:1\r\n:0\r\n:-1\r\n:3600\r\n"},
 		{"UNLINK k", ":1\r\n"},
 		{"RL.REDUCE k 2 60 AT 0", ":2\r\n"},
-		{"EXISTS k", ":0\r\n"}, // a bucket of RL.* is no key of Redis
+		{"EXISTS k", ":0\r\n"}, // a bucket of RL.* is not a key of Redis
 		{"DEL k", ":0\r\n"},
 		{"RL.GET k 2 60 AT 0", ":1\r\n"},
 		{"DEL", "-Wrong number of arguments for 'del' command\r\n"},

@@ -239,7 +239,7 @@ func (w *web) placeholder(name string, r *http.Request) (string, error) {
 		uri := firstOf(forwarded, original)
 		u, err := url.ParseRequestURI(uri)
 		if err != nil {
-			return "", fmt.Errorf("{path}: %.100q is no URI", uri)
+			return "", fmt.Errorf("{path}: %.100q is not a URI", uri)
 		}
 		return path.Clean("/" + u.Path), nil
 	}

@@ -271,7 +271,7 @@ func readNumber(q map[string]string, name string) (*int64, *door.Fault) {
 	if err != nil {
 		return nil, &door.Fault{
 			Status: http.StatusBadRequest, Field: name,
-			Text: fmt.Sprintf("%s: %.40q is no whole number of 64 bits", name, text),
+			Text: fmt.Sprintf("%s: %.40q is not a whole number of 64 bits", name, text),
 		}
 	}
 	return &n, nil
@@ -282,7 +282,7 @@ func readCost(s string) (int64, *door.Fault) {
 	if err != nil {
 		return 0, &door.Fault{
 			Status: http.StatusBadRequest, Field: "cost",
-			Text: fmt.Sprintf("cost: %.40q is no whole number of 64 bits", s),
+			Text: fmt.Sprintf("cost: %.40q is not a whole number of 64 bits", s),
 		}
 	}
 	return cost, nil

@@ -132,7 +132,7 @@ func TestPutLimit(t *testing.T) {
 			`unknown; there is: local, allow, deny`,
 
 		perHour + `,"status":200}`:                              "limit.status: is 200; 400 to 599",
-		perHour + `,"spread":"x"}`:                              `limit.spread: \"x\" is no share`,
+		perHour + `,"spread":"x"}`:                              `spread: \"x\" is not a share`,
 		perHour + `,"overrides":[{"key":"a"}]}`:                 "limit.overrides[0].key: ",
 		perHour + `,"overrides":[{"key":"a","limit":2,"x":1}]}`: "x: is unknown",
 		`{"name":"x","limit":"ten"}`:                            `"field":"limit"`,

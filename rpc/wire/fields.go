@@ -93,7 +93,7 @@ func (f *Fields) nextLong() bool {
 }
 
 // ErrMessage is what is wrong with bytes that are no protobuf message at all.
-var ErrMessage = errors.New("is no protobuf message")
+var ErrMessage = errors.New("is not a protobuf message")
 
 // Borrow is b as a string without a copy: good as long as b is not changed.
 func Borrow(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

@@ -242,7 +242,7 @@ func (t *tab) act(a string) error {
 		time.Sleep(d)
 		return err
 	}
-	return errors.New("is no action")
+	return errors.New("is not an action")
 }
 
 func (t *tab) wait(script string) error {

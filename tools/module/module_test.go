@@ -18,7 +18,7 @@ func copyTree(t *testing.T, to string) (names []string) {
 	list.Dir = "../.."
 	out, err := list.Output()
 	if err != nil {
-		t.Skip("the tree is no clone of git's:", err)
+		t.Skip("the tree is not a clone of git's:", err)
 	}
 	for name := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
 		text, err := os.ReadFile(filepath.Join("../..", name))

@@ -53,7 +53,7 @@ func TestSurvivorsOfAPlantedMiss(t *testing.T) {
 		t.Errorf("compile to the same: %q, want %q", same, want)
 	}
 	if !ends {
-		t.Error("Until without its count is no kill: a hang must be one")
+		t.Error("Until without its count is not a kill: a hang must be one")
 	}
 }
 

@@ -60,7 +60,7 @@ func planted(root, entry string, rooms []*room) (*mutant, error) {
 			of, name, _ := strings.Cut(line, ": ")
 			if m.operator = name; m.operator == "" {
 				const begins = "a room and a colon, breaks, in, - or +"
-				return nil, fmt.Errorf("%q is no line of a mutant: it begins with %s", line, begins)
+				return nil, fmt.Errorf("%q is not a mutant's line: it begins with %s", line, begins)
 			}
 			if m.room = roomOf(rooms, of); m.room == nil {
 				return nil, fmt.Errorf("%q: there is no room %q", line, of)

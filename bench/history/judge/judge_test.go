@@ -416,7 +416,7 @@ func TestHistories(t *testing.T) {
 			pair(), "nothing is marked", "",
 		},
 		{
-			"… and is no share",
+			"… and is not a share",
 			[]*Op{at(0, 1, 9), at(9000, 9001, 2, marked(10))},
 			pair(),
 			"nothing is marked", "",

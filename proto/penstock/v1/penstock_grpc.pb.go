@@ -415,7 +415,7 @@ type AdminClient interface {
 	// done yet, and goes on.
 	Drain(ctx context.Context, in *DrainRequest, opts ...grpc.CallOption) (*DrainResponse, error)
 	// Recover has the asked node go on without the voters that it has lost, on an operator's word that they are gone for good.
-	// Nodes that still answer it go along. FAILED_PRECONDITION: a majority of the voters answers, or the node is no member.
+	// Nodes that still answer it go along. FAILED_PRECONDITION: a majority of the voters answers, or the node is not a member.
 	Recover(ctx context.Context, in *RecoverRequest, opts ...grpc.CallOption) (*RecoverResponse, error)
 	// Credit gives units back to a key, on any node, and is recorded in the asked node's
 	// audit log. UNAVAILABLE: the key's owner has not answered.
@@ -613,7 +613,7 @@ type AdminServer interface {
 	// done yet, and goes on.
 	Drain(context.Context, *DrainRequest) (*DrainResponse, error)
 	// Recover has the asked node go on without the voters that it has lost, on an operator's word that they are gone for good.
-	// Nodes that still answer it go along. FAILED_PRECONDITION: a majority of the voters answers, or the node is no member.
+	// Nodes that still answer it go along. FAILED_PRECONDITION: a majority of the voters answers, or the node is not a member.
 	Recover(context.Context, *RecoverRequest) (*RecoverResponse, error)
 	// Credit gives units back to a key, on any node, and is recorded in the asked node's
 	// audit log. UNAVAILABLE: the key's owner has not answered.
