@@ -66,7 +66,7 @@ generate: ## Go code of the .proto files (needs protoc)
 check: ## everything that must hold before a change is accepted
 	bash .ci/run
 
-bench: ## penstock beside its rivals and the bare transport, on loopback: every row of bench/README.md, 25 minutes
+bench: ## penstock beside its rivals and the bare transport, on loopback: every row of bench/README.md, half an hour
 	cd bench && $(GO) run . -o results
 
 bench-docs: ## show the figures of the last make bench in docs/performance.md

@@ -111,6 +111,9 @@ func aims(reports []*contest.Report) string {
 func figures(r *contest.Report) string {
 	var b strings.Builder
 	_ = r.Brief(&b)
+	for _, note := range r.Notes {
+		fmt.Fprintf(&b, "\n%s\n", note)
+	}
 	return fmt.Sprintf("\n`%s`, %s. %s\n\n%s\n![%s](performance-%s.svg)\n",
 		r.Command, r.Machine.Date.Format("2006-01-02 15:04 MST"), contest.Quiet(r), b.String(),
 		r.Title, r.Name)

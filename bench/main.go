@@ -53,10 +53,14 @@ func run(args []string, out, progress io.Writer) error {
 		return servers.ServeEmpty(l)
 	case servers.MemberVerb:
 		return servers.Member(args[1:])
+	case servers.AloneVerb:
+		return servers.Alone(args[1:])
 	case inprocess.Verb:
 		return servers.InProcess(args[1:], out)
 	case measureVerb:
 		return measure(args[1:], out)
+	case coresVerb:
+		return measureCores(args[1:], out)
 	}
 	return everything(args, out, progress)
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -31,6 +32,7 @@ func everything(args []string, out, progress io.Writer) error {
 	each := f.Duration("time", 500*time.Millisecond, "for each measurement; some take a multiple")
 	only := f.String("only", "", "rows by name, with commas; default all: "+strings.Join(names(),
 		","))
+	join := f.String("join", "1e6", "numbers of keys, with commas, of the nodes in the row join")
 	dir := f.String("o", "", "directory for ROW.md, .json and .svg of each row; default none")
 	if err := f.Parse(args); err != nil {
 		return err
@@ -42,6 +44,9 @@ func everything(args []string, out, progress io.Writer) error {
 	if *rounds < 1 || *each < 10*time.Millisecond {
 		return fmt.Errorf("-rounds is %d and -time %v; at least 1 and 10ms are accepted", *rounds,
 			*each)
+	}
+	if err := joining(*join); err != nil {
+		return err
 	}
 	chosen := names()
 	if *only != "" {
@@ -87,12 +92,30 @@ func everything(args []string, out, progress io.Writer) error {
 	return err
 }
 
+// joining sets the points of the row join.
+func joining(keys string) error {
+	var all []int
+	for _, text := range strings.Split(keys, ",") {
+		n, err := strconv.ParseFloat(text, 64)
+		if err != nil || n < 1000 || n > 2e7 {
+			return fmt.Errorf("-join: %q is no number of keys from 1000 to 2e7", text)
+		}
+		all = append(all, int(n))
+	}
+	for i, r := range servers.Rows {
+		if r.Name == "join" {
+			servers.Rows[i] = servers.Join(all...)
+		}
+	}
+	return nil
+}
+
 // names are those of all rows.
 func names() (all []string) {
 	for _, r := range servers.Rows {
 		all = append(all, r.Name)
 	}
-	return append(all, "limiters", "keys")
+	return append(all, "limiters", "keys", "cores", "build")
 }
 
 // prepare builds what the rows need. The caller must call done.
@@ -131,7 +154,12 @@ func prepare(chosen []string, progress io.Writer) (rows []row, done func(), err 
 			}, nil
 		}})
 	}
-	for _, r := range []row{{"limiters", rivals}, {"keys", keys}} {
+	for _, r := range []row{
+		{"limiters", rivals},
+		{"keys", keys},
+		{"cores", coresRow},
+		{"build", buildRow},
+	} {
 		if slices.Contains(chosen, r.name) {
 			rows = append(rows, r)
 		}

@@ -13,6 +13,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"time"
 )
 
 // Job is what is measured at once: one contestant at one point.
@@ -39,14 +40,36 @@ func Run(
 			job := jobs[(i+round)%len(jobs)]
 			fmt.Fprintf(progress, "round %d of %d: %s, %s\n", round+1, rounds, job.Contestant,
 				job.Point)
+			yardstick := MeasureYardstick()
 			figures, err := measure(job)
 			if err != nil {
 				return nil, fmt.Errorf("%s, %s: %w", job.Contestant, job.Point, err)
 			}
+			figures[Yardstick] = yardstick
 			samples = append(samples, Sample{job, round, figures})
 		}
 	}
 	return samples, nil
+}
+
+// Yardstick is the figure of how long this process takes for work that is always the same, measured
+// before each job. How it changes says how the machine's speed does.
+const Yardstick = "yardstick"
+
+// MeasureYardstick is the work's time in ns, the least of a few tries, so that a thread that had to
+// wait for its core does not count: half a millisecond each, within the first cache.
+func MeasureYardstick() float64 {
+	best := math.Inf(1)
+	for range 5 {
+		began, x := time.Now(), uint64(1)
+		for range 200_000 {
+			x = x*6364136223846793005 + 1442695040888963407
+		}
+		if took := float64(time.Since(began).Nanoseconds()); x != 0 {
+			best = min(best, took)
+		}
+	}
+	return best
 }
 
 // Results are samples, and what they say together.
@@ -88,6 +111,25 @@ func (r Results) byRound(job Job, figure string) map[int]float64 {
 	return found
 }
 
+func (r Results) only(keep func(Job) bool) (some Results) {
+	for _, s := range r {
+		if keep(s.Job) {
+			some = append(some, s)
+		}
+	}
+	return some
+}
+
+// all are what the samples say of a figure.
+func (r Results) all(figure string) (xs []float64) {
+	for _, s := range r {
+		if x, measured := s.Figures[figure]; measured {
+			xs = append(xs, x)
+		}
+	}
+	return xs
+}
+
 // names are those that get picks, in the order in which they first come.
 func (r Results) names(get func(Job) string) (names []string) {
 	ordered := slices.Clone(r)
@@ -109,6 +151,9 @@ func values(m map[int]float64) func(func(float64) bool) {
 		}
 	}
 }
+
+// Median is that of xs, which it sorts; NaN of none.
+func Median(xs []float64) float64 { return median(xs) }
 
 func median(xs []float64) float64 {
 	if len(xs) == 0 {

@@ -32,6 +32,12 @@ func imagined(t *testing.T) Results {
 	if got := strings.Join(order, " "); got != "a1 b1 a2 b2 c2 b1 a2 b2 c2 a1 a2 b2 c2 a1 b1" {
 		t.Errorf("the order was %s", got)
 	}
+	for _, s := range samples {
+		if s.Figures[Yardstick] <= 0 {
+			t.Errorf("the yardstick took %v ns", s.Figures[Yardstick])
+		}
+		s.Figures[Yardstick] = 100 + 10*float64(s.Round)
+	}
 	return samples
 }
 
@@ -68,7 +74,7 @@ func TestFailureEndsIt(t *testing.T) {
 func TestReport(t *testing.T) {
 	r := Report{
 		Title: "A contest", Command: "run it", Machine: Machine{Cores: 2}, Rounds: 3,
-		Samples: imagined(t), Base: "a",
+		Samples: imagined(t), Base: "a", Notes: []string{"Said beside."},
 		Tables: []Table{
 			{"Cost, ns", "cost", "ns", 0, Less},
 			{"Speed", "", "ns", 1, More},
@@ -82,6 +88,15 @@ func TestReport(t *testing.T) {
 			{
 				Work: "as cheap as the best", Job: Job{"a", "2"},
 				Against: []Job{{"b", "2"}, {"c", "2"}}, Figure: "ns", Better: Less, Want: 1.5,
+			},
+			{
+				Work: "half of the best", Job: Job{"a", "2"},
+				Against: []Job{{"b", "2"}, {"c", "2"}},
+				Figure:  "ns", Better: More, Want: 2, Saves: true,
+			},
+			{
+				Work: "half", Job: Job{"a", "2"}, Against: []Job{{"b", "2"}},
+				Figure: "ns", Better: More, Want: 2, Saves: true,
 			},
 			{Work: "cheap", Job: Job{"c", "2"}, Figure: "ns", Better: Less, Want: 10, Unit: "ns"},
 			{Work: "not measured", Job: Job{"d", "2"}, Figure: "ns", Better: More, Want: 10},
@@ -115,9 +130,15 @@ func TestReport(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		"| twice b | b, 1 | ≤ 0.5 × | 0.5 × | 0.5 – 0.5 | reached |\n",
-		"| as cheap as the best | b or c, 2 | ≤ 1.5 × | 2 × | 2 – 2 | **missed** |\n",
-		"| cheap | itself | ≤ 10 ns | 10 ns | 5 – 15 | reached |\n",
+		"| twice b | b, 1 | ≤ 0.5 × | 0.5 × | 0.5 – 0.5 | 0.50 cores, 20 % | reached |\n",
+		"| as cheap as the best | b or c, 2 | ≤ 1.5 × | 2 × | 2 – 2 | 0.50 cores, 20 % | " +
+			"**missed** |\n",
+		"| half of the best | b or c, 2 | ≥ 2 × less | 0.5 × less | 0.5 – 0.5 | 0.50 cores, " +
+			"20 % | **missed** |\n",
+		"| half | b, 2 | ≥ 2 × less | 2 × less | 2 – 2 | 0.50 cores, 20 % | reached |\n",
+		"| cheap | itself | ≤ 10 ns | 10 ns | 5 – 15 | 0.50 cores, 20 % | reached |\n",
+		"The same work took up to 20 % longer", "\nSaid beside.\n",
+		"\n3 of 5 aims are reached.\n",
 	} {
 		if !strings.Contains(md.String(), want) {
 			t.Errorf("%q is missing in:\n%s", want, md.String())

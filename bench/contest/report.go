@@ -19,10 +19,12 @@ type Report struct {
 	Rounds  int     `json:"rounds"`
 	Base    string  `json:"base"` // the contestant that the others are compared with
 	// what the points count, if they are numbers: the plot has lines then, else bars
-	Axis    string  `json:"axis,omitempty"`
-	Tables  []Table `json:"tables"`
-	Aims    []Aim   `json:"aims,omitempty"`
-	Samples Results `json:"samples"`
+	Axis   string  `json:"axis,omitempty"`
+	Tables []Table `json:"tables"`
+	Aims   []Aim   `json:"aims,omitempty"`
+	// Notes are paragraphs, or tables, of what is no figure of a contestant.
+	Notes   []string `json:"notes,omitempty"`
+	Samples Results  `json:"samples"`
 }
 
 // Table shows one figure of all contestants at all points.
@@ -60,6 +62,9 @@ func (r *Report) Markdown(w io.Writer) error {
 		r.Base)
 	for _, t := range r.Tables {
 		r.table(&b, t)
+	}
+	for _, note := range r.Notes {
+		fmt.Fprintf(&b, "\n%s\n", note)
 	}
 	_ = Judge(&b, r) // a Builder takes everything
 	fmt.Fprintf(&b, "\n%s\n", r.noise())
@@ -154,6 +159,9 @@ func (r *Report) noise() string {
 			}
 		}
 	}
+	if len(spreads) == 0 {
+		return Quiet(r)
+	}
 	said := fmt.Sprintf("From the lowest to the highest round a figure differs by %.0f %% of its "+
 		"median (the median of all figures).", 100*median(spreads))
 	return said + " " + Quiet(r)
@@ -162,24 +170,48 @@ func (r *Report) noise() string {
 // Quiet says whether the machine had little else to do while all reports were made, so that their
 // figures may be believed.
 func Quiet(reports ...*Report) string {
-	var others []float64
+	var all Results
 	for _, r := range reports {
-		for _, s := range r.Samples {
-			if x, measured := s.Figures[Others]; measured {
-				others = append(others, x)
-			}
-		}
+		all = append(all, r.Samples...)
 	}
-	switch x := median(others); {
+	steady := ""
+	if drift := all.drift(); drift >= 0 {
+		steady = fmt.Sprintf(" The same work took up to %.0f %% longer at one time than at "+
+			"another.", drift)
+	}
+	switch x := median(all.all(Others)); {
 	case x > Noisy:
 		return fmt.Sprintf("**Not a quiet machine**: beside a measurement, other programs used "+
 			"%.2f cores (median). "+
 			"Believe ratios, and differences larger than the rounds' spread; measure absolute "+
-			"figures again.", x)
+			"figures again.%s", x, steady)
 	case x >= 0:
-		return fmt.Sprintf("Other programs used %.2f cores beside (median).", x)
+		return fmt.Sprintf("Other programs used %.2f cores beside (median).%s", x, steady)
 	}
-	return "Nobody could tell how busy the machine was."
+	return "Nobody could tell how busy the machine was." + steady
+}
+
+// Noise is how quiet the machine was, in few words.
+func (r Results) Noise() string {
+	var said []string
+	if others := median(r.all(Others)); others >= 0 {
+		said = append(said, fmt.Sprintf("%.2f cores", others))
+	}
+	if drift := r.drift(); drift >= 0 {
+		said = append(said, fmt.Sprintf("%.0f %%", drift))
+	}
+	return strings.Join(said, ", ")
+}
+
+// drift is how much longer, in %, the yardstick took when it was slow than when it was fast: of ten
+// times the slowest and the fastest are left out. NaN if nobody has measured it twice.
+func (r Results) drift() float64 {
+	xs := r.all(Yardstick)
+	if len(xs) < 2 {
+		return math.NaN()
+	}
+	slices.Sort(xs)
+	return 100 * (xs[len(xs)*9/10]/xs[len(xs)/10] - 1)
 }
 
 // JSON writes every sample.

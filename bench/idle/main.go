@@ -64,7 +64,8 @@ func run(
 	defer os.RemoveAll(dir)
 	if len(programs) == 0 {
 		programs = []string{filepath.Join(dir, "penstock")}
-		build := exec.Command("go", "build", "-o", programs[0], "penstock/cmd/node")
+		build := exec.Command("go", "build", "-o", programs[0], "./cmd/node")
+		build.Dir = ".." // the module of the node
 		if out, err := build.CombinedOutput(); err != nil {
 			return fmt.Errorf("the node cannot be built: %w\n%s", err, out)
 		}

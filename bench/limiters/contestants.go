@@ -84,7 +84,7 @@ func table(algorithm limiter.Algorithm, messages bool) func(int) (Running, error
 		})
 		t := limiter.NewTable(limiter.TableConfig{Bytes: max(limiter.DefaultBytes,
 			160*int64(keys))})
-		now := clock()
+		now := Clock()
 		running := Running{
 			Worker: func() Take {
 				return func(key string) bool {
@@ -118,8 +118,8 @@ func reader(t *limiter.Table, l *limiter.Limit, now func() limiter.Instant) Take
 	}
 }
 
-// clock reads the clock as a node does: the wall once, and from then on what has passed since.
-func clock() func() limiter.Instant {
+// Clock reads the clock as a node does: the wall once, and from then on what has passed since.
+func Clock() func() limiter.Instant {
 	anchor := time.Now()
 	wall := limiter.Instant(anchor.UnixNano())
 	return func() limiter.Instant { return wall.Add(time.Since(anchor)) }

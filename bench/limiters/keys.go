@@ -43,6 +43,21 @@ func newKey(i uint64) string {
 	return b.String()
 }
 
+// NewKey is key number i, in memory of its own.
+func NewKey(i int) string { return newKey(uint64(i)) }
+
+// Draws are those of draws, for other packages.
+type Draws = draws
+
+// NewDraws draws from that many keys, by Zipf (1.01) or each alike.
+func NewDraws(keys int, zipf bool) *Draws { return newDraws(keys, zipf) }
+
+// Drawn is how many there are; then they begin again.
+const Drawn = drawn
+
+// Key is draw i.
+func (d *draws) Key(i int) string { return d.key(i) }
+
 // draws are keys in the order in which they are asked for, one after the other in memory, as
 // requests come out of a network buffer: what is measured does not include fetching a million keys
 // from everywhere. There is no pointer in it for the collector to follow.

@@ -58,8 +58,8 @@ var inProcess = Row{
 		},
 	},
 	Aims: []contest.Aim{
-		faster("in process through Node.Check, owner-local, 1 caller", "1 × 1", 40, gubernatorName),
-		faster("… 64 callers", "64 × 1", 40, gubernatorName),
+		faster("in process through Node.Check, owner-local, 1 caller", "1 × 1", 60, gubernatorName),
+		faster("… 64 callers", "64 × 1", 60, gubernatorName),
 		{
 			Work: "… its allocations", Job: contest.Job{Contestant: Base, Point: "1 × 1"},
 			Figure: inprocess.Allocations, Better: contest.Less, Want: 1,
@@ -107,7 +107,7 @@ func InProcess(args []string, out io.Writer) error {
 	}
 	switch args[0] {
 	case "node":
-		n, err := lone(spec)
+		n, _, err := Lone(spec)
 		if err != nil {
 			return err
 		}
@@ -145,8 +145,8 @@ func InProcess(args []string, out io.Writer) error {
 	return fmt.Errorf("%s: %q is neither node nor embedded", inprocess.Verb, args[0])
 }
 
-// lone is a node that is alone, as embedded.Start makes one.
-func lone(spec limiter.Spec) (*cluster.Node, error) {
+// Lone is a node that is alone, as embedded.Start makes one.
+func Lone(specs ...limiter.Spec) (*cluster.Node, *clock.Clock, error) {
 	clock := clock.New()
 	me := cluster.Member{ID: "bench", Boot: 1, State: cluster.StateActive}
 	n, err := cluster.New(cluster.Config{
@@ -157,17 +157,19 @@ func lone(spec limiter.Spec) (*cluster.Node, error) {
 		}),
 	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	l, err := limiter.New(spec)
-	if err != nil {
-		return nil, err
+	limits := cluster.Limits{}
+	for _, spec := range specs {
+		if limits[spec.Name], err = limiter.New(spec); err != nil {
+			return nil, nil, err
+		}
 	}
-	n.SetLimits(cluster.Limits{spec.Name: l})
+	n.SetLimits(limits)
 	n.Start()
 	v, err := cluster.NewView(me.ID, []cluster.Member{me})
 	if err == nil {
 		n.SetView(v)
 	}
-	return n, err
+	return n, clock, err
 }

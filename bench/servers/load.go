@@ -25,6 +25,7 @@ type Point struct {
 	Each  bool   // callers take turns among the nodes; else all ask the first
 	Key   string // what all ask for; empty: many keys
 	Limit int64  // of Key; 0: more than is ever asked for
+	Keys  int    // how many keys there are; 0: ten thousand
 	Tool  bool   // redis-benchmark asks, not this process
 }
 
@@ -49,6 +50,7 @@ const (
 	serverCPU = "server CPU"
 	clientCPU = "client CPU"
 	memory    = "memory"
+	share     = "client's share of the CPU"
 	failures  = "failed"
 	unsent    = "unsent"
 )
@@ -69,6 +71,9 @@ var Tables = []contest.Table{
 	{
 		Title: "CPU of the client per decision, µs", Short: "client CPU, µs", Figure: clientCPU,
 		Digits: 2,
+	},
+	{
+		Title: "The client's share of the CPU, %", Short: "client's share, %", Figure: share,
 	},
 	{Title: "Calls that failed, %", Short: "failed, %", Figure: failures, Digits: 1},
 	{Title: "Calls of a rate that nobody was free to send, %", Figure: unsent, Digits: 1},
@@ -113,6 +118,7 @@ func ask(r *running, p Point, d time.Duration, progress io.Writer) (map[string]f
 		p999:      got.quantile(0.999),
 		serverCPU: float64(served.Nanoseconds()) / 1e3 / decisions,
 		clientCPU: float64(asked.Nanoseconds()) / 1e3 / decisions,
+		share:     100 * float64(asked) / float64(max(1, served+asked)),
 		memory:    r.resident() / (1 << 20),
 		failures:  100 * float64(got.failed) / float64(len(got.took)),
 	}
@@ -133,6 +139,13 @@ type answers struct {
 	failed int
 	fault  error // of one that failed
 	denied int   // of failed: refused by the limit
+}
+
+// add adds what another load got.
+func (a *answers) add(b answers) {
+	a.took, a.unsent = append(a.took, b.took...), append(a.unsent, b.unsent...)
+	a.failed, a.denied = a.failed+b.failed, a.denied+b.denied
+	a.fault = cmp.Or(a.fault, b.fault)
 }
 
 // quantile is that of the latencies, in µs, of calls that were not sent at least what they were
@@ -184,9 +197,7 @@ func load(r *running, p Point, d time.Duration) (all answers) {
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			all.took, all.unsent = append(all.took, own.took...), append(all.unsent, own.unsent...)
-			all.failed, all.denied = all.failed+own.failed, all.denied+own.denied
-			all.fault = cmp.Or(all.fault, own.fault)
+			all.add(own)
 		})
 	}
 	group.Wait()

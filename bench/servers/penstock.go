@@ -92,6 +92,12 @@ func turns(id int, p Point) func() string {
 		return func() string { return p.Key }
 	}
 	i := id * 997
+	if p.Keys > 0 {
+		return func() string {
+			i += 7919
+			return joinKey(i % p.Keys)
+		}
+	}
 	return func() string {
 		i++
 		return keyName(i)
@@ -108,15 +114,20 @@ func ownCheck(p *Programs) (*running, error) {
 }
 
 func (r *running) askCheck(door, limit string) error {
+	return r.askCheckOf(door, func() func() string { return func() string { return limit } })
+}
+
+// askCheckOf asks under the limits that each caller's own function says, one after the other.
+func (r *running) askCheckOf(door string, limits func() func() string) error {
 	conn, err := r.dial(door)
 	asker := penstockv1.NewRateLimiterClient(conn)
 	r.caller = func(id int, p Point) func() error {
-		key := turns(id, p)
+		key, limit := turns(id, p), limits()
 		return func() error {
 			in := &penstockv1.CheckRequest{Items: make([]*penstockv1.Item, p.Items)}
 			for k := range in.Items {
 				in.Items[k] = &penstockv1.Item{
-					Limit: limit, Key: []byte(key()),
+					Limit: limit(), Key: []byte(key()),
 					Cost: new(int64(1)),
 				}
 			}

@@ -80,9 +80,10 @@ func (c *contestant) missing() string {
 
 // limits are those of penstock's nodes. Only the limit called few denies requests. A unit of big
 // comes back after 3.6 s: a key's state is not forgotten before the key is asked for again, which
-// would be other work.
+// would be other work. One of slow comes back after an hour.
 const limits = `limits:
   - {name: big, algorithm: gcra, limit: 8000000, per: 8000h}
+  - {name: slow, algorithm: gcra, limit: 1000, per: 1000h}
   - {name: lent, algorithm: gcra, limit: 1000000000, per: 1h, consistency: leased}
   - {name: lent-few, algorithm: fixed_window, limit: 1000, per: 1h, consistency: leased}
 `

@@ -218,6 +218,7 @@ func askByTool(r *running, p Point, d time.Duration) (map[string]float64, error)
 		p99:       1e3 * row["p99_latency_ms"],
 		serverCPU: float64(served.Nanoseconds()) / 1e3 / float64(n),
 		clientCPU: float64(asked.Nanoseconds()) / 1e3 / float64(n),
+		share:     100 * float64(asked) / float64(max(1, served+asked)),
 		memory:    r.resident() / (1 << 20),
 	}
 	if others := meter.Others(served + asked); others >= 0 {

@@ -63,6 +63,13 @@ type running struct {
 	// beside is what goes on while it is measured, until the function that it returns is called;
 	// nil: nothing.
 	beside func() (stop func() error)
+	// of a cluster that another node joins: how that is started, the pages of all nodes' metrics,
+	// how many partitions there are, and since when each node holds its part of them
+	join       func() error
+	pages      []string
+	partitions float64
+	heldAt     time.Time
+	look       func() error // reads a page of it, as a monitor does; nil: there is none
 }
 
 func (r *running) stop() {
@@ -109,6 +116,10 @@ type Row struct {
 	points      []Point
 	times       int     // each measurement takes so many times as long as others; 0 is 1
 	measure     measure // default: ask
+	// together measures all contestants at once, instead of measure one after the other, where
+	// what they differ by is less than what the machine does from one second to the next. nil: no.
+	together func(all map[string]*running, p Point, each time.Duration,
+		progress io.Writer) (map[string]map[string]float64, error)
 	// prepare finds out what the points need to know, before the first round; nil: nothing.
 	prepare func(all map[string]*running, points []Point, each time.Duration,
 		progress io.Writer) error
@@ -167,6 +178,9 @@ func Measure(
 	if row.measure == nil {
 		row.measure = ask
 	}
+	if row.together != nil {
+		return measureTogether(row, all, rounds, each, progress)
+	}
 	return contest.Run(rounds, jobs, func(j contest.Job) (map[string]float64, error) {
 		c, r := pairs[j].contestant, pairs[j].started
 		if c.fresh {
@@ -181,6 +195,30 @@ func Measure(
 		}
 		return row.measure(r, pairs[j].point, each, progress)
 	}, progress)
+}
+
+// measureTogether is Measure for a row of which all contestants are measured at once.
+func measureTogether(
+	row Row, all map[string]*running, rounds int, each time.Duration, progress io.Writer,
+) (samples []contest.Sample, err error) {
+	for round := range rounds {
+		for _, p := range row.points {
+			fmt.Fprintf(progress, "round %d of %d: all, %s\n", round+1, rounds, p)
+			yardstick := contest.MeasureYardstick()
+			figures, err := row.together(all, p, each, progress)
+			if err != nil {
+				return nil, err
+			}
+			for _, c := range row.contestants {
+				figures[c.name][contest.Yardstick] = yardstick
+				samples = append(samples, contest.Sample{
+					Job:   contest.Job{Contestant: c.name, Point: p.String()},
+					Round: round, Figures: figures[c.name],
+				})
+			}
+		}
+	}
+	return samples, nil
 }
 
 var errDenied = errors.New("a request is refused that is within its limit")

@@ -1,10 +1,13 @@
 package servers
 
 import (
+	"fmt"
 	"io"
 	"log"
 	"math"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"slices"
 	"testing"
@@ -26,6 +29,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == MemberVerb {
 		log.Fatal(Member(os.Args[2:]))
 	}
+	if len(os.Args) > 2 && os.Args[1] == AloneVerb {
+		log.Fatal(Alone(os.Args[2:]))
+	}
 	if len(os.Args) == 3 && os.Args[1] == EmptyVerb {
 		l, err := net.Listen("tcp", os.Args[2])
 		if err == nil {
@@ -42,6 +48,9 @@ func TestMain(m *testing.M) {
 func TestRows(t *testing.T) {
 	rows := slices.Clone(Rows)
 	for i := range rows {
+		if rows[i].Name == "join" {
+			rows[i] = Join(1000)
+		}
 		rows[i].contestants = slices.DeleteFunc(slices.Clone(rows[i].contestants),
 			func(c contestant) bool {
 				return c.builds != (source{}) && os.Getenv("BENCH_RIVALS") == ""
@@ -170,5 +179,40 @@ func TestRefusalsDoNotCount(t *testing.T) {
 	figures, err = ask(r, Point{Callers: 2, Items: 1}, time.Millisecond, io.Discard)
 	if err != nil || figures[speed] != 0 || figures[failures] != 100 {
 		t.Errorf("%v, %v", err, figures)
+	}
+}
+
+// TestWhole: nodes are whole when they know each other, each holds its part, all partitions are
+// held, and none lacks a copy or is on its way.
+func TestWhole(t *testing.T) {
+	text := func(held, active, giving, without, under int) string {
+		return fmt.Sprintf("penstock_partitions{state=\"held\"} %d\n"+
+			"penstock_partitions{state=\"giving\"} %d\npenstock_members{state=\"active\"} %d\n"+
+			"penstock_unreplicated_partitions %d\npenstock_underreplicated_partitions %d\n",
+			held, giving, active, without, under)
+	}
+	for _, c := range []struct {
+		first, second string
+		whole         bool
+	}{
+		{text(60, 2, 0, 0, 0), text(40, 2, 0, 0, 0), true},
+		{text(60, 1, 0, 0, 0), text(40, 2, 0, 0, 0), false},
+		{text(80, 2, 0, 0, 0), text(20, 2, 0, 0, 0), false},
+		{text(60, 2, 0, 0, 0), text(30, 2, 0, 0, 0), false},
+		{text(60, 2, 1, 0, 0), text(40, 2, 0, 0, 0), false},
+		{text(60, 2, 0, 0, 0), text(40, 2, 0, 1, 0), false},
+		{text(60, 2, 0, 0, 0), text(40, 2, 0, 0, 1), false},
+		{"", text(100, 2, 0, 0, 0), false},
+	} {
+		r := &running{partitions: 100}
+		for _, text := range []string{c.first, c.second} {
+			page := httptest.NewServer(http.HandlerFunc(
+				func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) }))
+			defer page.Close()
+			r.pages = append(r.pages, page.URL)
+		}
+		if err := r.whole(); (err == nil) != c.whole {
+			t.Errorf("%v of\n%s%s", err, c.first, c.second)
+		}
 	}
 }
