@@ -77,6 +77,9 @@ func (v *serveVerb) Run(sh shell) error {
 	if err != nil {
 		return err
 	}
+	stopped := make(chan struct{})
+	defer close(stopped)
+	go fitThreads(&v.settings, stopped)
 	var tidy tidier
 	calm := time.NewTicker(tidyEvery)
 	defer calm.Stop()

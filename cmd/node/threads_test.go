@@ -1,0 +1,37 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// Promise: all threads may run at the first look that finds 0.7 of a processor in use, and one
+// only after a second without a look that found half of one.
+func TestThreads(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var th threads
+		calm := time.Duration(0) // since the last look that found much
+		for range rapid.IntRange(1, 200).Draw(t, "looks") {
+			passed := time.Duration(rapid.Int64Range(1, int64(200*time.Millisecond)).
+				Draw(t, "passed"))
+			part := rapid.SampledFrom([]float64{0, 0.1, 0.2, 0.4, 0.6, 1.5}).Draw(t, "part")
+			was := th.one
+			changed := th.look(time.Duration(part*float64(passed)), passed)
+			if calm += passed; part >= 0.55 {
+				calm = 0
+			}
+			switch {
+			case changed != (th.one != was):
+				t.Fatalf("changed is %v, one was %v and is %v", changed, was, th.one)
+			case part >= 0.75 && th.one:
+				t.Fatalf("one thread with %v of a processor in use", part)
+			case th.one && !was && calm < time.Second:
+				t.Fatalf("one thread after %v with little to do", calm)
+			case !th.one && calm >= time.Second+200*time.Millisecond:
+				t.Fatalf("all threads after %v with little to do", calm)
+			}
+		}
+	})
+}
