@@ -74,10 +74,11 @@ func TestRows(t *testing.T) {
 				}
 			}
 			if p.Self == "" {
-				var err error
-				if p, err = Build("..", p.Dir, rows[i:], io.Discard); err != nil {
+				built, err := Build("..", p.Dir, installed(rows[i:]), io.Discard)
+				if err != nil {
 					t.Fatal(err)
 				}
+				p = built
 			}
 			samples, err := Measure(p, row, 1, 10*time.Millisecond, io.Discard)
 			if err != nil {
@@ -86,6 +87,15 @@ func TestRows(t *testing.T) {
 			check(t, row, samples)
 		})
 	}
+}
+
+// installed are the rows of which nothing is missing on this machine.
+func installed(rows []Row) []Row {
+	return slices.DeleteFunc(slices.Clone(rows), func(row Row) bool {
+		return slices.ContainsFunc(row.contestants, func(c contestant) bool {
+			return c.missing() != ""
+		})
+	})
 }
 
 // check: there is a sample for each contestant at each of its points, with all figures, and each

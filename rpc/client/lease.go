@@ -39,6 +39,9 @@ type leases struct {
 	tending bool // the goroutine of tend is running
 	limits  map[string]*leasedLimit
 	count   int // keys of all limits
+	// recent is the key that was asked for last, nil if it is forgotten: one that is asked for
+	// again and again need not be looked for
+	recent *lease
 }
 
 // leasedLimit is what is known of one limit. Guarded by leases.mu. Two maps by one string each are
@@ -54,9 +57,10 @@ type leaseKey struct{ limit, key string }
 type lease struct {
 	leaseKey
 	limiter.Lease
-	id     string   // of the lease; empty if there is none
-	asking bool     // a request for a lease is under way
-	last   Decision // the last answer of the cluster
+	of     *leasedLimit // has it among its keys
+	id     string       // of the lease; empty if there is none
+	asking bool         // a request for a lease is under way
+	last   Decision     // the last answer of the cluster
 }
 
 const (
@@ -130,12 +134,17 @@ func (s *leases) decide(r *Request, d *Decision) (decided bool) {
 
 // findLocked is the key of r, which is counted from now on, or nil if the cluster has to be asked.
 func (s *leases) findLocked(now limiter.Instant, r *Request) *lease {
+	if l := s.recent; l != nil && l.key == r.Key && l.limit == r.Limit && !s.closed &&
+		now >= l.of.refused {
+		return l
+	}
 	limit := s.limits[r.Limit]
 	if s.closed || limit != nil && now < limit.refused {
 		return nil
 	}
 	if limit != nil {
 		if l := limit.keys[r.Key]; l != nil {
+			s.recent = l
 			return l
 		}
 	}
@@ -143,7 +152,8 @@ func (s *leases) findLocked(now limiter.Instant, r *Request) *lease {
 		return nil
 	}
 	l := &lease{leaseKey: leaseKey{strings.Clone(r.Limit), strings.Clone(r.Key)}}
-	s.limitLocked(l.limit).keys[l.key] = l
+	l.of = s.limitLocked(l.limit)
+	l.of.keys[l.key] = l
 	s.count++
 	if !s.tending {
 		s.tending = true
@@ -305,6 +315,9 @@ func (s *leases) tick(now limiter.Instant) bool {
 			if !l.asking && l.Forgotten() {
 				delete(limit.keys, key)
 				s.count--
+				if s.recent == l {
+					s.recent = nil
+				}
 			}
 			l.Tick()
 		}

@@ -55,8 +55,11 @@ type Denial struct {
 
 // Take charges key cost units of the named limit. A cost of 0 reports the state, a negative one
 // refunds. If no node answers, Config.OnError decides.
-func (c *Client) Take(ctx context.Context, limit, key string, cost int64) (Decision, error) {
-	return c.Do(ctx, Request{Limit: limit, Key: key, Cost: cost})
+func (c *Client) Take(
+	ctx context.Context, limit, key string, cost int64,
+) (d Decision, err error) {
+	err = c.do(ctx, &Request{Limit: limit, Key: key, Cost: cost}, &d)
+	return d, err
 }
 
 // Request is a Take with all options. A limit that does not support an option refuses it with
@@ -88,22 +91,29 @@ func (r *Request) maxDelayMs() (ms int64, ok bool) {
 
 // Do is Take for a Request.
 func (c *Client) Do(ctx context.Context, r Request) (d Decision, err error) {
-	lends := c.leases != nil && ctx.Err() == nil && leasable(&r)
-	if lends && c.leases.decide(&r, &d) {
-		return d, nil
+	err = c.do(ctx, &r, &d)
+	return d, err
+}
+
+// do decides on r into d, which is zero. Both are large: where a key is leased, copies of them are
+// a part of the time that can be seen.
+func (c *Client) do(ctx context.Context, r *Request, d *Decision) (err error) {
+	lends := c.leases != nil && ctx.Err() == nil && leasable(r)
+	if lends && c.leases.decide(r, d) {
+		return nil
 	}
 	var sent limiter.Instant
 	if lends {
 		sent = c.now()
 	}
-	d, err = c.take(ctx, r)
-	if err != nil {
-		return c.fallback.take(err, r)
+	if *d, err = c.take(ctx, *r); err != nil {
+		*d, err = c.fallback.take(err, *r)
+		return err
 	}
 	if lends {
-		c.leases.heard(sent, &r, &d)
+		c.leases.heard(sent, r, d)
 	}
-	return d, nil
+	return nil
 }
 
 func (c *Client) take(ctx context.Context, r Request) (Decision, error) {
