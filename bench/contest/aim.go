@@ -106,7 +106,7 @@ func short(x float64) string {
 	switch size := math.Abs(x); {
 	case size >= 100:
 		return fmt.Sprintf("%.0f", x)
-	case size >= 10:
+	case size >= 10, size > 1 && size < 1.1: // aims of a hundredth stand there
 		return fmt.Sprintf("%.3g", x)
 	}
 	return fmt.Sprintf("%.2g", x)

@@ -189,3 +189,25 @@ func TestLines(t *testing.T) {
 		}
 	}
 }
+
+// TestShort: an aim of a hundredth more can be told from none.
+func TestShort(t *testing.T) {
+	for x, want := range map[float64]string{
+		1.01: "1.01", 1: "1", 0.92: "0.92", 1.6: "1.6", 21.234: "21.2", 170.3: "170", 2.26: "2.3",
+	} {
+		if got := short(x); got != want {
+			t.Errorf("%v is %q, want %q", x, got, want)
+		}
+	}
+}
+
+// TestNoise: what was measured once says nothing of a drift.
+func TestNoise(t *testing.T) {
+	once := Results{
+		{Figures: map[string]float64{Others: 0.25, Yardstick: 7}},
+		{Figures: map[string]float64{Others: 0.25, Yardstick: 7}},
+	}
+	if got := once.Noise(); got != "0.25 cores" {
+		t.Error(got)
+	}
+}

@@ -207,10 +207,10 @@ func (r Results) Noise() string {
 // times the slowest and the fastest are left out. NaN if nobody has measured it twice.
 func (r Results) drift() float64 {
 	xs := r.all(Yardstick)
-	if len(xs) < 2 {
+	slices.Sort(xs)
+	if len(xs) == 0 || xs[0] == xs[len(xs)-1] { // measured once, and told of all
 		return math.NaN()
 	}
-	slices.Sort(xs)
 	return 100 * (xs[len(xs)*9/10]/xs[len(xs)/10] - 1)
 }
 
