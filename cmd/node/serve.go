@@ -77,9 +77,10 @@ func (v *serveVerb) Run(sh shell) error {
 	if err != nil {
 		return err
 	}
-	stopped := make(chan struct{})
-	defer close(stopped)
-	go fitThreads(&v.settings, stopped)
+	if t := newThreads(&v.settings); t != nil {
+		r.clock.OnTimer(t.look)
+		r.gate.OnLook(t.look)
+	}
 	var tidy tidier
 	calm := time.NewTicker(tidyEvery)
 	defer calm.Stop()
