@@ -102,7 +102,7 @@ func (o *options) visit(all []*room) (open int, err error) {
 		if !wanted || w.simOnly && r.seeds == 0 {
 			continue
 		}
-		queue, n, err := o.queue(r, byHand, only)
+		queue, n, err := o.queue(w, r, byHand, only)
 		if err != nil {
 			return 0, err
 		}
@@ -125,9 +125,16 @@ func (o *options) visit(all []*room) (open int, err error) {
 
 // queue are the mutants of one room in their order, and how many of them are to count.
 func (o *options) queue(
-	r *room, byHand []*mutant, only *regexp.Regexp,
+	w *workshop, r *room, byHand []*mutant, only *regexp.Regexp,
 ) (queue []*mutant, n int, err error) {
 	drawn, err := r.mutants(o.root, o.seed)
+	if err == nil && !o.byHand && !o.simOnly {
+		if s, bad := putToSleep(w.root, w.dir, r, drawn); bad == nil {
+			w.sleepers[r] = s
+		} else {
+			fmt.Printf("# each mutant of %s is built alone: %v\n", r.name, bad)
+		}
+	}
 	n = r.n
 	if o.n > 0 {
 		n = o.n

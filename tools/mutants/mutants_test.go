@@ -154,3 +154,22 @@ func TestPlantedIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// In these rooms nearly all drawn mutants can sleep in one package, and it compiles with them.
+func TestMutantsSleep(t *testing.T) {
+	for _, name := range []string{"ring", "frames", "denial"} {
+		r := roomOf(rooms, name)
+		drawn, err := r.mutants("../..", 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := putToSleep("../..", t.TempDir(), r, drawn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%s: %d of %d mutants sleep", r.name, len(s.number), len(drawn))
+		if len(s.number)*10 < len(drawn)*9 {
+			t.Errorf("%s: only %d of %d mutants can sleep", r.name, len(s.number), len(drawn))
+		}
+	}
+}

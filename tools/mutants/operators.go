@@ -70,6 +70,8 @@ var swaps = map[token.Token]token.Token{
 	token.ADD: token.SUB, token.SUB: token.ADD,
 }
 
+const breaks = "break instead of continue"
+
 // garden makes the mutants of one file.
 type garden struct {
 	room     *room
@@ -150,7 +152,7 @@ func (g *garden) visit(n ast.Node) bool {
 		}
 	case *ast.BranchStmt:
 		if x.Label == nil && x.Tok == token.CONTINUE {
-			g.put("break instead of continue", x, "break")
+			g.put(breaks, x, "break")
 		}
 	}
 	return true
@@ -167,10 +169,9 @@ func (g *garden) binary(x *ast.BinaryExpr) {
 
 func (g *garden) call(x *ast.CallExpr) {
 	switch name := g.text(x.Fun); {
-	case name == "min" && len(x.Args) == 2:
-		g.put("max instead of min", x.Fun, "max")
-	case name == "max" && len(x.Args) == 2:
-		g.put("min instead of max", x.Fun, "min")
+	case (name == "min" || name == "max") && len(x.Args) == 2:
+		other := map[string]string{"min": "max", "max": "min"}[name]
+		g.put(other+" instead of "+name, x, other+strings.TrimPrefix(g.text(x), name))
 	case strings.HasSuffix(name, "Compare") && len(x.Args) == 2:
 		g.put("swap the arguments", x, name+"("+g.text(x.Args[1])+", "+g.text(x.Args[0])+")")
 	}

@@ -51,6 +51,9 @@ type workshop struct {
 	took   map[string]time.Duration  // by step: without a mutant
 	failed map[string]error          // by step: why it does not pass without a mutant
 	built  map[string]string         // by package: what it compiles to
+	stages map[string]*stage         // by room and step
+
+	sleepers map[*room]*sleeper
 }
 
 func newWorkshop(root string) (*workshop, error) {
@@ -63,6 +66,7 @@ func newWorkshop(root string) (*workshop, error) {
 		root: root, dir: dir, leastTime: 60 * time.Second,
 		kills: map[string]map[string]int{}, limits: map[string]*sync.Once{},
 		took: map[string]time.Duration{}, failed: map[string]error{}, built: map[string]string{},
+		stages: map[string]*stage{}, sleepers: map[*room]*sleeper{},
 	}, err
 }
 
@@ -80,6 +84,21 @@ func (w *workshop) judge(m *mutant) (verdict, error) {
 	if m.stale != nil {
 		return verdict{kind: invalid}, nil
 	}
+	steps := m.room.tests
+	if w.own {
+		steps = steps[:1]
+	}
+	if w.simOnly {
+		steps = nil
+	}
+	s := w.sleepers[m.room]
+	asleep := s != nil && s.number[m.fingerprint()] > 0
+	if asleep {
+		by, err := w.wakeIn(s, m, steps)
+		if err != nil || by != "" {
+			return verdict{kind: killed, by: by}, err
+		}
+	}
 	dir, err := os.MkdirTemp(w.dir, "one-")
 	if err != nil {
 		return verdict{}, err
@@ -89,28 +108,35 @@ func (w *workshop) judge(m *mutant) (verdict, error) {
 	if err != nil {
 		return verdict{}, err
 	}
-	if kind, err := w.compare(m, overlay); err != nil || kind != survived {
-		return verdict{kind: kind}, err
+	switch kind, err := w.compare(m, overlay); {
+	case err != nil:
+		return verdict{}, err
+	case kind == invalid && asleep: // what it leaves unused was used while it slept
+		return verdict{kind: survived}, nil
+	case kind != survived:
+		return verdict{kind: kind}, nil
 	}
-	if !w.simOnly {
-		steps := m.room.tests
-		if w.own {
-			steps = steps[:1]
-		}
-		for _, s := range steps {
-			by, err := w.run(dir, overlay, s)
-			if err != nil || by != "" {
-				return verdict{kind: killed, by: by}, err
-			}
-		}
+	if asleep {
+		steps = w.askedLast(s, steps)
 	}
-	if m.room.seeds > 0 && !w.noSim {
-		by, err := w.play(dir, overlay, m.room.seeds)
-		if err != nil || by != "" {
-			return verdict{kind: killed, by: by}, err
-		}
+	by, err := w.alone(m, dir, overlay, steps)
+	if err != nil || by != "" {
+		return verdict{kind: killed, by: by}, err
 	}
 	return verdict{kind: survived}, nil
+}
+
+// alone tries a mutant that is built alone.
+func (w *workshop) alone(m *mutant, dir, overlay string, steps []step) (by string, err error) {
+	for _, s := range steps {
+		if by, err := w.run(dir, overlay, s); err != nil || by != "" {
+			return by, err
+		}
+	}
+	if m.room.seeds == 0 || w.noSim {
+		return "", nil
+	}
+	return w.play(dir, overlay, m.room.seeds)
 }
 
 // overlay writes the mutated file beside the tree, and a list of it for `go build -overlay`.
@@ -290,11 +316,18 @@ var errMemory = errors.New("needs too much memory")
 
 // command runs a program for a limited time, with limited memory, and ends all that it has started.
 func (w *workshop) command(limit time.Duration, dir, name string, args ...string) (string, error) {
+	return w.commandWith(nil, limit, dir, name, args...)
+}
+
+func (w *workshop) commandWith(
+	env []string, limit time.Duration, dir, name string, args ...string,
+) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	c := exec.CommandContext(ctx, name, args...)
 	c.Dir = dir
 	c.Env = append(os.Environ(), "RAPID_SEED=1", "RAPID_NOFAILFILE=true", "RAPID_SHRINKTIME=0s")
+	c.Env = append(c.Env, env...)
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGKILL) }
 	c.WaitDelay = 5 * time.Second
