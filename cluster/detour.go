@@ -12,14 +12,16 @@ import (
 
 // Two members may not reach each other while a third one reaches both. All members answer a claim,
 // and a majority of the voters grants the right to decide, so what these two say about partitions
-// and membership goes by way of the third one (Ask.For). It is sent on once. Probes always take the
-// direct way: they find out when that is open again.
+// and membership goes by way of the third one (Ask.For). If that one does not reach the receiver
+// either, it asks one more member that it reaches, and that one asks no other: a message goes by
+// way of two members at most, in one copy, so it can neither go round in a circle nor multiply.
+// Probes always take the direct way: they find out when that is open again.
 //
 // Words take a detour only if the voters that this node reaches are no majority. Else they would
 // keep members alive for it, with which nothing has to be agreed on, after a death that it cannot
 // see. A member that does not reach most others takes no detours. The others go on without it, and
-// sooner if it loses its right. But what another one should hold it gives away by any way, and if
-// it has to leave it says so.
+// sooner if it loses its right. But as long as it has that it claims as all others do, what another
+// one should hold it gives away by any way, and if it has to leave it says so.
 
 const (
 	// detourAfter is how long a member has to be silent until calls to it take a detour.
@@ -27,6 +29,8 @@ const (
 	// backParts is the share of the time for an answer that is kept for the way back from the
 	// third member: one in so many.
 	backParts = 4
+	// passers is how many members a message may go by way of.
+	passers = 2
 )
 
 var (
@@ -69,8 +73,9 @@ func (ct *contacts) viaOf(now limiter.Instant, r *route, c *Call) *via {
 	if i < 0 || r.peers[i].boot != c.To.Boot || !r.peers[i].unheard(now) {
 		return nil
 	}
-	third := ct.third(now, r, r.peers[i], c.Ask.Move != nil && c.Ask.Move.Sequence != 0)
-	if third < 0 || c.Ask.Move == nil && ct.reachesQuorum(now, r) {
+	m := c.Ask.Move
+	third := ct.third(now, r, r.peers[i], m != nil && (m.Sequence != 0 || ct.right.Deciding()))
+	if third < 0 || m == nil && ct.reachesQuorum(now, r) {
 		return nil
 	}
 	v := &via{c, c.To, r.peers[i], r.peers[third], c.Ask}
@@ -85,29 +90,46 @@ func (ct *contacts) detours(now limiter.Instant, r *route, target *peer) bool {
 	return r != nil && target.unheard(now) && ct.third(now, r, target, true) >= 0
 }
 
-// third is the member that may pass messages on to target, copies and gifts (gives) or others; -1
-// if there is none. If one has failed
-// to, it is the next one. A member that leaves is none: what two begin to hold by way of it, with
-// their copies, they could not keep up together when it has gone.
-func (ct *contacts) third(now limiter.Instant, r *route, target *peer, gives bool) int {
+// third is the member that may pass messages on to target; -1 if there is none. Some it has to
+// bring however few members this node reaches.
+func (ct *contacts) third(now limiter.Instant, r *route, target *peer, always bool) int {
+	others, there, reached := ct.passersTo(now, r, target, 0)
+	if 2*reached <= there && !always && !ct.right.roll.Load().leaving() {
+		return -1
+	}
+	return target.passer(others)
+}
+
+// passersTo are the members that may pass messages on to target. A member that leaves is none: what
+// two begin to hold by way of it, with their copies, they could not keep up together when it has
+// gone. The boot from has written the message. Of there members this node reaches reached.
+func (ct *contacts) passersTo(
+	now limiter.Instant, r *route, target *peer, from uint64,
+) (others []int, there, reached int) {
 	roll := ct.right.roll.Load()
-	there, reached := 1, 1
-	var others []int
+	there, reached = 1, 1
 	for i, p := range r.peers {
 		if i == r.Self || p.gone() || !roll.has(p.id, p.boot) {
 			continue
 		}
 		there++
-		if p != target && !p.unheard(now) {
-			if reached++; !p.leaving() {
-				others = append(others, i)
-			}
+		if p == target || p.unheard(now) {
+			continue
+		}
+		if reached++; !p.leaving() && p.boot != from {
+			others = append(others, i)
 		}
 	}
-	if 2*reached <= there && !gives && !roll.leaving() || len(others) == 0 {
+	return others, there, reached
+}
+
+// passer is one of these members, and the next one if one has failed to pass a message on to p; -1
+// if there are none.
+func (p *peer) passer(others []int) int {
+	if len(others) == 0 {
 		return -1
 	}
-	return others[int(target.astray.Load())%len(others)]
+	return others[int(p.astray.Load())%len(others)]
 }
 
 // reachesQuorum reports whether this node and the voters that it reaches decide.
@@ -134,26 +156,30 @@ func (ct *contacts) end(sent limiter.Instant, v *via) {
 		ct.stats.Detours.Add(1)
 		return
 	}
-	if c.Err == nil || errors.Is(c.Err, ErrGone) { // silence may be the target's
-		ct.note(sent, now, v.third, c)
-	}
+	ct.noteAstray(sent, v.target, v.third, c)
 	if errors.Is(c.Err, ErrUnsent) {
 		c.Err = errNotTaken
 	} else {
 		c.Err = errNotPassedOn
 	}
-	v.target.astray.Add(1)
 }
 
-// pass sends on what a is for another member, once, and answers what that one says.
+// pass sends on what a is for another member, and answers what that one says. If this node does not
+// reach it, it asks another member to, unless it was asked that itself.
 func (ct *contacts) pass(a *Ask, answer *Answer) {
 	now, r := ct.clock.Now(), ct.view.Load()
-	if r == nil || a.Hop != 1 || now >= a.Deadline || !ct.fromMember(a) {
+	if r == nil || a.Hop > passers || now >= a.Deadline || !ct.fromMember(a) {
 		return
 	}
 	i := slices.IndexFunc(r.Members, func(m Member) bool { return m.Boot == a.For })
-	if i < 0 || r.peers[i].gone() || r.peers[i].unheard(now) {
+	if i < 0 || r.peers[i].gone() {
 		return
+	}
+	target, next := r.peers[i], i
+	if target.unheard(now) {
+		if next = ct.another(now, r, target, a); next < 0 {
+			return
+		}
 	}
 	left := min(time.Duration(a.Deadline-now), moveTimeoutMax)
 	deadline := now.Add(left - left/backParts)
@@ -161,13 +187,48 @@ func (ct *contacts) pass(a *Ask, answer *Answer) {
 		RingHash: a.RingHash, Hop: a.Hop + 1, Deadline: deadline, Move: a.Move, Words: a.Words,
 		For: a.For,
 	}
-	calls := []Call{{To: r.Members[i], Deadline: deadline, Ask: ask}}
+	calls := []Call{{To: r.Members[next], Deadline: deadline, Ask: ask}}
 	ct.net.Call(calls)
-	ct.note(now, ct.clock.Now(), r.peers[i], &calls[0])
-	if calls[0].Err == nil {
-		*answer = *calls[0].Answer
-		answer.Passed = true
+	c := &calls[0]
+	switch {
+	case next == i:
+		ct.note(now, ct.clock.Now(), target, c)
+		if c.Err != nil {
+			return
+		}
+	case c.Err == nil && c.Answer.Passed: // it says nothing of the one that has passed it on
+		r.peers[next].met(ct.clock.Now())
+	default:
+		ct.noteAstray(now, target, r.peers[next], c)
+		return
 	}
+	*answer = *c.Answer
+	answer.Passed = true
+}
+
+// noteAstray learns from a call that was sent at some instant, and that third has not passed on to
+// target. Silence may be the target's.
+func (ct *contacts) noteAstray(sent limiter.Instant, target, third *peer, c *Call) {
+	if c.Err == nil || errors.Is(c.Err, ErrGone) {
+		ct.note(sent, ct.clock.Now(), third, c)
+	}
+	target.astray.Add(1)
+}
+
+// another is a member that may pass a on to target, which this node does not reach; -1 if there is
+// none, or if this node is the last one that may ask.
+func (ct *contacts) another(now limiter.Instant, r *route, target *peer, a *Ask) int {
+	var from uint64
+	switch {
+	case a.Hop >= passers:
+		return -1
+	case a.Move != nil:
+		from = a.Move.From
+	case a.Words != nil:
+		from = a.Words.Process
+	}
+	others, _, _ := ct.passersTo(now, r, target, from)
+	return target.passer(others)
 }
 
 // fromMember reports whether the sender of a is a member: others are not passed on.

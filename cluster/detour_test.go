@@ -3,6 +3,7 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 )
@@ -16,9 +17,14 @@ func (w *world) cutPair(a, b string) {
 
 // loseOf ends a node while two others do not reach each other.
 func (w *world) loseOf(id, a, b string) {
+	w.cutPair(a, b)
+	w.loseInCuts(id)
+}
+
+// loseInCuts ends a node, whatever is cut: its address refuses connections from now on.
+func (w *world) loseInCuts(id string) {
 	w.nodes[id].Stop()
 	delete(w.nodes, id)
-	w.cutPair(a, b)
 	cut := w.meet
 	w.meet = func(c *Call, deliver func() *Answer) {
 		if n := w.nodes[c.To.ID]; n == nil || n.Boot() != c.To.Boot {
@@ -67,6 +73,79 @@ func TestDeathBesideACutLine(t *testing.T) {
 				t.Error("n2 has sent nothing by way of another node")
 			}
 		})
+	}
+}
+
+// unhear has a node have heard nothing of another one for long.
+func (w *world) unhear(at, of string) {
+	r := w.nodes[at].view.Load()
+	r.peers[r.Find(of)].mute.Store(int64(w.now.Add(-2 * detourAfter)))
+}
+
+// Promise: members claim from all others while they are a chain, n3–n2–n1–n4: the two ends reach
+// each other by way of both others.
+func TestClaimsAlongAChain(t *testing.T) {
+	w := newWorld(t, 4, five)
+	w.pass(time.Second)
+	apart := [][2]string{{"n3", "n1"}, {"n3", "n4"}, {"n2", "n4"}}
+	w.hearing(func(from, to string) bool {
+		return !slices.Contains(apart, [2]string{from, to}) &&
+			!slices.Contains(apart, [2]string{to, from})
+	})
+	for _, x := range apart { // as a second later: their rights last for half of that
+		w.unhear(x[0], x[1])
+		w.unhear(x[1], x[0])
+	}
+	for _, ends := range [][2]string{{"n3", "n4"}, {"n4", "n3"}} {
+		n := w.nodes[ends[0]]
+		r := n.view.Load()
+		to := r.Members[r.Find(ends[1])]
+		calls := []Call{{
+			To: to, Deadline: w.now.Add(time.Second),
+			Ask: &Ask{
+				Hop: 1, Deadline: w.now.Add(time.Second),
+				Move: &Move{
+					From: n.boot, To: to.Boot, ID: n.id, Addr: n.id, Epoch: n.Agreed().Epoch,
+					Claiming: Claiming{Claim: []uint16{1}},
+				},
+			},
+		}}
+		n.contacts.Call(calls)
+		if c := &calls[0]; c.Err != nil || c.Answer.Move == nil ||
+			len(c.Answer.Move.Standings) != 1 {
+			t.Errorf("%s claims from %s: %v, %+v", ends[0], ends[1], c.Err, c.Answer)
+		}
+	}
+}
+
+// Promise: a message for a member that nobody reaches goes by way of two others and no further, and
+// by way of no more than one at a time.
+func TestMessagesDoNotGoRound(t *testing.T) {
+	w := newWorld(t, 6, five)
+	w.pass(time.Second)
+	for _, id := range []string{"n1", "n2", "n3", "n4", "n5"} {
+		w.unhear(id, "n6")
+	}
+	n1 := w.nodes["n1"]
+	r := n1.view.Load()
+	to := r.Members[r.Find("n6")]
+	var way []string
+	w.meet = func(c *Call, deliver func() *Answer) {
+		if c.Ask.For == to.Boot {
+			way = append(way, w.caller+" to "+c.To.ID)
+		}
+		c.Answer = deliver()
+	}
+	calls := []Call{{
+		To: to, Deadline: w.now.Add(time.Second),
+		Ask: &Ask{
+			Hop: 1, Deadline: w.now.Add(time.Second),
+			Move: &Move{From: n1.boot, To: to.Boot, ID: "n1", Addr: "n1"},
+		},
+	}}
+	n1.contacts.Call(calls)
+	if calls[0].Err == nil || len(way) != passers {
+		t.Errorf("a message to n6 went %v, and ended with %v", way, calls[0].Err)
 	}
 }
 

@@ -96,3 +96,32 @@ func TestPartsComeToAnotherClock(t *testing.T) {
 		}
 	})
 }
+
+// TestPartsComeToOtherClocksAgain: a key that goes to and fro between two clocks that are not in
+// step is over a sub-window later than on one of them at most, however often it comes.
+func TestPartsComeToOtherClocksAgain(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const per = 10 * time.Second
+		l := mustBe(New(Spec{
+			Name: "l", Algorithm: SlidingCounter, Limit: 100, Per: per,
+			Buckets: rapid.SampledFrom([]int{1, 2, 4, 10}).Draw(t, "buckets"),
+			Lenient: rapid.Bool().Draw(t, "lenient"),
+		}))
+		w := make([]int64, l.words())
+		at := Instant(1_700_000_040_000_000_000).Add(time.Duration(rapid.Int64Range(0, int64(per)).
+			Draw(t, "at")))
+		var d Decision
+		l.decide(w, at, 1, &d)
+		ahead := per * time.Duration(rapid.IntRange(1, 63).Draw(t, "ahead")) / 64
+		for range rapid.IntRange(1, 12).Draw(t, "times") {
+			var err error
+			if w, err = l.DecodeState(l.EncodeState(w, at), at.Add(ahead)); err != nil {
+				t.Fatal(err)
+			}
+			at, ahead = at.Add(ahead), -ahead
+		}
+		if l.decide(w, at, 0, &d); d.ResetAfter > per+2*time.Duration(l.step) {
+			t.Errorf("what was charged now is over in %v", d.ResetAfter)
+		}
+	})
+}

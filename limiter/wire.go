@@ -208,7 +208,7 @@ func (l *Limit) land(w []int64, now Instant) {
 	case l.Algorithm == FixedWindow && l.Anchor == Epoch, l.Algorithm == SlidingWindow:
 		w[0] = landWindow(w[0], int64(now), int64(l.Per))
 	case l.Algorithm == SlidingCounter, l.Algorithm == Concurrency:
-		w[0] = landPart(w[0], l.step)
+		w[0] = landPart(w[0], int64(now), l.step)
 	}
 }
 
@@ -229,14 +229,15 @@ func landWindow(t, now, per int64) int64 {
 }
 
 // landPart is where a sub-window begins on this clock that began at t on another one: at the
-// boundary that both have, if they are in step, else at the next one. So nothing is over earlier
-// than on the other clock.
-func landPart(t, step int64) int64 {
+// boundary that both have, if they are in step, else at the next one, but no later than the first
+// after now, before which all was charged. So nothing is over earlier than on the other clock, and
+// a key that comes to other clocks again and again is not counted for longer each time.
+func landPart(t, now, step int64) int64 {
 	t = min(max(t, int64(earliest)), int64(latest))
 	if boundary, shared := sharedBoundary(t, step); shared {
 		return boundary
 	}
-	return floorTo(t, step) + step
+	return floorTo(min(t, now), step) + step
 }
 
 // sharedBoundary is the multiple of step that is nearest to t, which was one on another clock, and

@@ -23,16 +23,19 @@ type KindsSummary struct {
 	Available AvailableReport `json:"available"`
 }
 
-// Kinds plays n worlds of each kind, and fewer of the long ones, in several worlds at a time. It
-// demands every promise, also those that the protocol is known to break: so it counts, and OK is
+// MostKindSeeds is how many seeds each kind has.
+const MostKindSeeds = kindSeeds
+
+// Kinds plays n worlds of each kind, and fewer of the long ones, in several worlds at a time. The
+// first is the from-th of its kind, beginning with 0; there are MostKindSeeds. It demands every promise, also those that the protocol is known to break: so it counts, and OK is
 // for a protocol that holds all.
-func Kinds(n, workers int) *KindsSummary {
+func Kinds(from uint64, n, workers int) *KindsSummary {
 	s := &KindsSummary{}
 	var seeds []uint64
 	var of []*KindSummary // by seed
 	for i, k := range worldKinds {
 		kind := &KindSummary{
-			Name: k.name, Says: k.says, From: KindSeeds + uint64(i)*kindSeeds,
+			Name: k.name, Says: k.says, From: KindSeeds + uint64(i)*kindSeeds + from,
 			Failed: make(map[string]int),
 		}
 		s.Kinds = append(s.Kinds, kind)

@@ -146,9 +146,24 @@ func (s *State) decided(now Instant, from Boot, c *Configuration) {
 		if s.fork.kind == forkFollows && s.fork.of != from && inLineage {
 			return
 		}
+		missed := s.entry(from).missed
 		s.install(now, c)
+		s.handToMissed(c, missed)
 	case !s.p.keeps(ruleChain) && c.Epoch.Number > s.config.Epoch.Number:
 		s.install(now, c)
+	}
+}
+
+// handToMissed tells members what is decided that the one that has told this boot does not reach.
+// They would ask only when they renew next.
+func (s *State) handToMissed(c *Configuration, missed []Boot) {
+	if s.stage != StageJoined {
+		return
+	}
+	for _, b := range missed {
+		if b != s.me.Boot && c.Has(b) {
+			s.send(b, Decided{c})
+		}
 	}
 }
 

@@ -127,11 +127,11 @@ func (o output) write(w io.Writer, p printable) error {
 
 // simCheckVerb runs many worlds, one per processor at a time.
 type simCheckVerb struct {
-	Seeds   int    `default:"100" help:"Number of seeds, 10000000 at most."`
-	From    uint64 `default:"1" help:"The first seed."`
-	Kinds   bool   `help:"Play that many worlds of each kind instead: long ones, cuts and replacements. Counts which promises break."`
-	Workers int    `placeholder:"N" help:"Worlds at a time. Default: one per processor."`
-	Save    string `type:"path" placeholder:"FILE" help:"Write the first world that fails, made smaller, as a scenario for sim run."`
+	Seeds   int     `default:"100" help:"Number of seeds, 10000000 at most."`
+	From    *uint64 `placeholder:"N" help:"The first seed; with --kinds, the first one within each kind. Default: 1; with --kinds, 0."`
+	Kinds   bool    `help:"Play that many worlds of each kind instead: long ones, cuts and replacements. Counts which promises break."`
+	Workers int     `placeholder:"N" help:"Worlds at a time. Default: one per processor."`
+	Save    string  `type:"path" placeholder:"FILE" help:"Write the first world that fails, made smaller, as a scenario for sim run."`
 	output
 }
 
@@ -149,7 +149,11 @@ func (v *simCheckVerb) Run(sh shell) error {
 		return v.runKinds(sh)
 	}
 	progress, done := v.progress(sh.err)
-	summary := sim.Check(v.From, v.Seeds, v.Workers, progress)
+	from := uint64(1)
+	if v.From != nil {
+		from = *v.From
+	}
+	summary := sim.Check(from, v.Seeds, v.Workers, progress)
 	summary.Shrink()
 	done()
 	if summary.Smallest != nil {
@@ -169,7 +173,15 @@ func (v *simCheckVerb) Run(sh shell) error {
 }
 
 func (v *simCheckVerb) runKinds(sh shell) error {
-	summary := sim.Kinds(v.Seeds, v.Workers)
+	from := uint64(0)
+	if v.From != nil {
+		from = *v.From
+	}
+	if from > sim.MostKindSeeds-uint64(v.Seeds) {
+		return fmt.Errorf("--from %d --seeds %d: each kind has %d seeds", from, v.Seeds,
+			sim.MostKindSeeds)
+	}
+	summary := sim.Kinds(from, v.Seeds, v.Workers)
 	err := v.print(sh.out, summary, summary.WriteText)
 	if err == nil && !summary.OK() {
 		err = exitCode(1) // the summary's last line says it

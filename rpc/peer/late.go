@@ -74,10 +74,14 @@ func (e *exchange) isMember() bool {
 
 // forged is why an ask cannot come from the node at the other end; empty if it can.
 func (e *exchange) forged(a *cluster.Ask) string {
+	return e.forgedBy(a.For != 0 && e.isMember(), a)
+}
+
+func (e *exchange) forgedBy(member bool, a *cluster.Ask) string {
 	switch {
-	case a.For != 0 && (!e.isMember() || len(a.Items) > 0):
+	case a.For != 0 && (!member || len(a.Items) > 0):
 		return "it is for another node, and its sender is not a member or asks for keys"
-	case a.For != 0 && a.For == e.door.node.Boot():
+	case a.For != 0 && (a.Hop > 1 || a.For == e.door.node.Boot()):
 		return forgedOnItsWay(a)
 	case a.Words != nil:
 		if reason := a.Words.Forged(e.peer.node, e.peer.boot, e.agent); reason != "" {

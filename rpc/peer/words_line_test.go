@@ -140,6 +140,37 @@ func wantNothingPassedOn(t *testing.T, s *station, from greeting) {
 	}
 }
 
+// Promise: a member says to one that is to pass it on what it says itself, and passes on to others
+// what a third one says.
+func TestPassedOnIsTakenFromMembers(t *testing.T) {
+	s := newStations(t, 1)[0]
+	e := &exchange{door: &peerDoor{node: s.node}, peer: greeting{testCluster, "n9", 9}}
+	mine, theirs := cluster.Move{ID: "n9", From: 9}, cluster.Move{ID: "n8", From: 8}
+	words := cluster.Words{ID: "n8", From: 8, Process: 8}
+	other, own := uint64(77), s.member.Boot
+	for _, row := range []struct {
+		ask  cluster.Ask
+		want string
+	}{
+		{cluster.Ask{Hop: 1, For: other, Move: &mine}, ""},
+		{cluster.Ask{Hop: 1, For: other, Move: &theirs}, "another sender"},
+		{cluster.Ask{Hop: 1, For: other, Words: &words}, "another sender"},
+		{cluster.Ask{Hop: 2, For: other, Move: &theirs}, ""},
+		{cluster.Ask{Hop: 2, For: other, Words: &words}, ""},
+		{cluster.Ask{Hop: 3, For: own, Move: &theirs}, ""},
+		{cluster.Ask{Hop: 2, Move: &theirs}, "another sender"},
+		{cluster.Ask{Hop: 2, For: other, Items: make([]cluster.AskItem, 1)}, "asks for keys"},
+	} {
+		if got := e.forgedBy(true, &row.ask); !strings.Contains(got, row.want) ||
+			row.want == "" && got != "" {
+			t.Errorf("%+v: %q, want %q", row.ask, got, row.want)
+		}
+		if got := e.forgedBy(false, &row.ask); row.ask.For != 0 && got == "" {
+			t.Errorf("%+v: a stranger passes it on", row.ask)
+		}
+	}
+}
+
 // Promise: a node of a boot, or even id, that nobody knows yet can be asked at its address; a boot
 // or an id that is named must be the one that answers.
 func TestCallsToAnAddress(t *testing.T) {
