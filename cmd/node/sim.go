@@ -128,7 +128,7 @@ func (o output) write(w io.Writer, p printable) error {
 // simCheckVerb runs many worlds, one per processor at a time.
 type simCheckVerb struct {
 	Seeds   int     `default:"100" help:"Number of seeds, 10000000 at most."`
-	From    *uint64 `placeholder:"N" help:"The first seed; with --kinds, the first one within each kind. Default: 1; with --kinds, 0."`
+	From    *uint64 `placeholder:"N" help:"The first seed. Default: 1; of --kinds 0."`
 	Kinds   bool    `help:"Play that many worlds of each kind instead: long ones, cuts and replacements. Counts which promises break."`
 	Workers int     `placeholder:"N" help:"Worlds at a time. Default: one per processor."`
 	Save    string  `type:"path" placeholder:"FILE" help:"Write the first world that fails, made smaller, as a scenario for sim run."`
