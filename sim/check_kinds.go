@@ -27,8 +27,9 @@ type KindsSummary struct {
 const MostKindSeeds = kindSeeds
 
 // Kinds plays n worlds of each kind, and fewer of the long ones, in several worlds at a time. The
-// first is the from-th of its kind, beginning with 0; there are MostKindSeeds. It demands every promise, also those that the protocol is known to break: so it counts, and OK is
-// for a protocol that holds all.
+// first is the from-th of its kind, beginning with 0; there are MostKindSeeds. It demands every
+// promise, also those that the protocol is known to break: so it counts, and OK is for a protocol
+// that holds all.
 func Kinds(from uint64, n, workers int) *KindsSummary {
 	s := &KindsSummary{}
 	var seeds []uint64
