@@ -58,6 +58,7 @@ func (db *debtor) owe(now limiter.Instant, items []flight, out []Decision) {
 		x, room := it.debt(now), true
 		x.Report, x.Doubt = ofReport(it.ID), it.doubt
 		if reserved {
+			x.Client = it.Hold.Client
 			holder, deadline := strings.Clone(it.Hold.Holder), now.Add(it.Hold.TTL)
 			if room = db.ledger.Promise(it.ID, &x, holder, deadline); room {
 				out[i].Hold = limiter.HoldOpen
@@ -217,6 +218,7 @@ func (db *debtor) opening(now limiter.Instant, x *debts.Debt) flight {
 		Cost: x.Cost, Op: OpReserve, ID: ofReport(x.Report), Hold: &HoldTerms{
 			TTL:    ttl,
 			Holder: holder,
+			Client: x.Client,
 		},
 	})
 }

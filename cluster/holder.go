@@ -98,8 +98,22 @@ func (hd *holder) actHold(now limiter.Instant, it *flight) limiter.Decision {
 		return hd.book.Extend(now, it.holdID(), it.hash, it.Hold.Holder, it.Hold.TTL)
 	}
 	var out [1]limiter.Decision
-	hd.book.Open(now, []limiter.HoldRequest{it.holdRequest()}, out[:])
+	hd.open(now, []limiter.HoldRequest{it.holdRequest()}, out[:])
 	return out[0]
+}
+
+// open opens all holds, or none, and reports which.
+func (hd *holder) open(
+	now limiter.Instant, requests []limiter.HoldRequest, out []limiter.Decision,
+) bool {
+	opened := hd.book.Open(now, requests, out)
+	for i := range out {
+		if !opened && out[i].Hold.TooMany() {
+			hd.stats.HoldsRefused.Add(uint64(len(out)))
+			break
+		}
+	}
+	return opened
 }
 
 // grantLease is what the holder of a key does when a node or a client asks for a lease.
@@ -124,7 +138,7 @@ func (hd *holder) grantLease(now limiter.Instant, it *flight) limiter.Decision {
 		return d
 	}
 	var out [1]limiter.Decision
-	if hd.book.Open(now, []limiter.HoldRequest{r}, out[:]) {
+	if hd.open(now, []limiter.HoldRequest{r}, out[:]) {
 		// a repeat gets what the first request got, whatever remains now
 		if h, found := hd.book.Get(r.ID); found {
 			out[0].Drained = h.Units

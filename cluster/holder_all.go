@@ -86,7 +86,7 @@ func (hd *holder) holdAll(now limiter.Instant, items []flight, out []limiter.Dec
 		}
 		requests[i] = items[i].holdRequest()
 	}
-	hd.book.Open(now, requests, out)
+	hd.open(now, requests, out)
 }
 
 // chargeAll has the others hear of what was charged to replicated limits among items that stand or

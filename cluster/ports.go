@@ -92,6 +92,9 @@ type HoldTerms struct {
 	// OpReserve, OpLease: the holder, 0 … limiter.MaxHolder bytes; else: the one that claims to be
 	// the holder, or empty. May be borrowed
 	Holder string
+	// OpReserve, OpLease: a mark of the client, by which its door knows it; 0: a node asks. Holds
+	// are counted by it (limiter.MaxHoldsOfClient), and it is shown to nobody
+	Client uint64
 }
 
 // Terms are what is asked of a limit besides a cost. See limiter.Request, field by field.

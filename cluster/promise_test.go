@@ -39,7 +39,8 @@ func TestWhatAMinorityReservedIsSetAside(t *testing.T) {
 		t.Errorf("%d of 100 are left after the minority has reserved 20", left)
 	}
 	if list := w.nodes["n2"].Book().On(w.nodes["n2"].Limits()["hundred"], key); len(list) != 1 ||
-		list[0].Holder != "tester" || list[0].Deadline > w.now.Add(53*time.Second) {
+		list[0].Holder != "tester" || list[0].Client != 7 ||
+		list[0].Deadline > w.now.Add(53*time.Second) {
 		t.Errorf("%+v", list)
 	}
 	for range 2 {

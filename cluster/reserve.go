@@ -58,7 +58,8 @@ func (it *flight) checkHold() error {
 func (it *flight) holdRequest() limiter.HoldRequest {
 	return limiter.HoldRequest{
 		ID: limiter.HoldID(it.ID), Limit: it.Limit, Key: it.Key, Hash: it.hash,
-		Units: it.Cost, TTL: it.Hold.TTL, Holder: it.Hold.Holder, Charge: it.Hold.Charge,
+		Units: it.Cost, TTL: it.Hold.TTL, Holder: it.Hold.Holder,
+		Client: it.Hold.Client, Charge: it.Hold.Charge,
 		Bounded: it.Bounded, MaxDelay: it.MaxDelay,
 	}
 }

@@ -22,7 +22,7 @@ func (w *world) reserve(node, limit, key string, units int64, ttl time.Duration)
 	w.t.Helper()
 	r := Request{Items: []Item{{
 		Limit: limit, Key: key, Cost: units, Op: OpReserve,
-		Hold: &HoldTerms{TTL: ttl, Holder: "tester"},
+		Hold: &HoldTerms{TTL: ttl, Holder: "tester", Client: 7},
 	}}}
 	out := make([]Decision, 1)
 	if err := w.nodes[node].Check(&r, out); err != nil {

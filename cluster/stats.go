@@ -49,6 +49,8 @@ type Stats struct {
 	// Inline limits that doors refused because their clients, or all of them, had brought too many.
 	// The doors count.
 	InlineRefused atomic.Uint64
+	// holds that this node has refused because a client, a holder, a limit or all have too many
+	HoldsRefused atomic.Uint64
 
 	// Partitions are counted from here on.
 	Claimed   atomic.Uint64 // held because no other node did

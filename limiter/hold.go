@@ -18,6 +18,9 @@ type Hold struct {
 	Deadline Instant // then it runs out: all is charged, or nothing (Spec.Unsettled)
 	// name of the holder, 0 … MaxHolder bytes; shown in lists, and bounded by MaxHolds…
 	Holder string
+	// Client is a mark of the client that has opened it, by which a door knows it; 0: a node did.
+	// MaxHoldsOfClient bounds how many it has.
+	Client uint64
 	Charge bool // if it expires, all is charged, in place of its limit's rule
 	State  HoldState
 	Used   int64 // of HoldSettled: what its holder said
@@ -49,7 +52,17 @@ const (
 	HoldsOfHolder // the holder has
 	HoldInTheWay  // a take was refused because of what is reserved
 	HoldsOfNode   // as many holds are open as there may be, of all limits together
+	HoldsOfClient // the client has as many holds open as it may, under all names and limits
 )
+
+// TooMany reports whether there is no hold because of how many are open.
+func (s HoldState) TooMany() bool {
+	switch s {
+	case HoldsOfLimit, HoldsOfHolder, HoldsOfNode, HoldsOfClient:
+		return true
+	}
+	return false
+}
 
 // Bounds of a Ledger.
 const (
@@ -59,6 +72,7 @@ const (
 	MaxHoldsOfLimit  = 1 << 16 // open at a time, in one book
 	MaxHoldsOfHolder = 1 << 14 // likewise, of one limit
 	MaxHolds         = 1 << 18 // of all limits, which clients may bring along
+	MaxHoldsOfClient = 1 << 15 // likewise, of one client, under whatever names of holders
 	// HoldRemembered is how long a settled hold can be told from one that never was, as long as
 	// there is room.
 	HoldRemembered = time.Minute
@@ -77,6 +91,7 @@ type HoldRequest struct {
 	Units  int64
 	TTL    time.Duration
 	Holder string
+	Client uint64 // see Hold
 	// Charge says that all is charged if the hold expires, in place of Spec.Unsettled.
 	Charge bool
 	// Bounded and MaxDelay are those of Request.

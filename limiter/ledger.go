@@ -26,10 +26,11 @@ type Ledger struct {
 	changes atomic.Uint64 // of what Get, On and Each tell; see Changes
 }
 
-// holders are all holders, all of a limit, or one of them.
+// holders are all holders, all of a limit, or one of them; or those that one client names.
 type holders struct {
 	limit, holder string
 	one           bool
+	client        uint64
 }
 
 // NewLedger makes an empty book on t. open says which keys it decides on; nil: all.
@@ -88,7 +89,7 @@ func (b *Ledger) Open(now Instant, requests []HoldRequest, out []Decision) bool 
 		r := &requests[i]
 		h := &Hold{
 			ID: r.ID, Limit: r.Limit, Key: strings.Clone(r.Key), Holder: strings.Clone(r.Holder),
-			Deadline: now.Add(r.TTL), Charge: r.Charge, State: HoldOpen, hash: r.Hash,
+			Client: r.Client, Deadline: now.Add(r.TTL), Charge: r.Charge, State: HoldOpen, hash: r.Hash,
 		}
 		if out[i].Allowed {
 			h.Units = r.Units
@@ -109,6 +110,10 @@ func refuseHolds(out []Decision, requests []HoldRequest, i int, state HoldState)
 	return false
 }
 
+func ofHolder(l *Limit, name string) holders {
+	return holders{limit: l.Name, holder: name, one: true}
+}
+
 // tooManyLocked finds a request for which there are too many holds.
 func (b *Ledger) tooManyLocked(requests []HoldRequest) (int, HoldState) {
 	for i := range requests {
@@ -118,7 +123,9 @@ func (b *Ledger) tooManyLocked(requests []HoldRequest) (int, HoldState) {
 			return i, HoldsOfNode
 		case b.count[holders{limit: r.Limit.Name}]+len(requests) > MaxHoldsOfLimit:
 			return i, HoldsOfLimit
-		case b.count[holders{r.Limit.Name, r.Holder, true}]+len(requests) > MaxHoldsOfHolder:
+		case r.Client != 0 && b.count[holders{client: r.Client}]+len(requests) > MaxHoldsOfClient:
+			return i, HoldsOfClient
+		case b.count[ofHolder(r.Limit, r.Holder)]+len(requests) > MaxHoldsOfHolder:
 			return i, HoldsOfHolder
 		}
 	}
@@ -214,7 +221,17 @@ func (b *Ledger) addLocked(h *Hold) {
 }
 
 func (b *Ledger) countLocked(h *Hold, by int) {
-	for _, k := range [3]holders{{}, {limit: h.Limit.Name}, {h.Limit.Name, h.Holder, true}} {
+	of := [4]holders{
+		{},
+		{limit: h.Limit.Name},
+		ofHolder(h.Limit, h.Holder),
+		{client: h.Client},
+	}
+	counted := of[:]
+	if h.Client == 0 { // that would be all of them once more
+		counted = of[:3]
+	}
+	for _, k := range counted {
 		if b.count[k] += by; b.count[k] == 0 {
 			delete(b.count, k)
 		}

@@ -76,6 +76,7 @@ var attacks = []attack{
 	{"churn", "connections that are opened and closed", "http", each(50, churn)},
 	{"greedy", "400 connections that send commands without a pause", "redis", each(400, greedy)},
 	{"guessed-holds", "settlements of drawn holds", "http", each(50, guess)},
+	{"invented-holders", "reservations, each by another holder", "http", inventedHolders},
 	{"forged-gossip", "drawn packets and lengths at their extremes", "http", each(10, gossip)},
 	{"forged-frames", "drawn frames at the peer door", "http", each(20, frames)},
 	{"new-keys", "drawn keys, in pipelines of 100", "redis", each(20, newKeys)},

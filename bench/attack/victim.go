@@ -254,6 +254,7 @@ func (v *victim) settle(before figures) (after figures, err error) {
 var refused = []struct{ metric, name string }{
 	{"penstock_connections_refused_total", "connections"},
 	{"penstock_overloaded_total", "overloaded"},
+	{"penstock_holds_refused_total", "holds"},
 	{"penstock_redis_broken_total", "Redis connections"},
 	{"penstock_redis_errors_total", "Redis commands"},
 	{"penstock_grpc_overweight_total", "heavy connections"},

@@ -36,6 +36,7 @@ type Debt struct {
 	Report dedup.ID        // of the report that charges it
 	At     limiter.Instant // when it was admitted
 	Doubt  *Doubt          // the boots that may have charged it
+	Client uint64          // of a reservation; see limiter.Hold
 
 	promise *promise // of a reservation; nil: of a take
 }

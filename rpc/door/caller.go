@@ -2,7 +2,9 @@ package door
 
 import (
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
+	"encoding/binary"
 	"net/netip"
 
 	"google.golang.org/grpc/credentials"
@@ -87,4 +89,28 @@ func (c Caller) Name() string {
 		return netip.PrefixFrom(ip, 64).Masked().String() // which is one customer's
 	}
 	return addr.Addr().Unmap().String()
+}
+
+// Mark is what the client's holds are counted by (limiter.Hold), the same at every node. An address
+// on the machine of a node is another client at each: node is its name. It is a part of a SHA-256:
+// an address with the mark of another client is not to be found.
+func (c Caller) Mark(node string) uint64 {
+	name := c.Name()
+	if local(name) {
+		name += "@" + node
+	}
+	sum := sha256.Sum256([]byte(name))
+	return binary.LittleEndian.Uint64(sum[:]) | 1 // 0 is no client
+}
+
+// local reports whether a Name is an address on the machine of the node.
+func local(name string) bool {
+	if name == "" || name == "@" { // of a Unix socket
+		return true
+	}
+	if network, err := netip.ParsePrefix(name); err == nil {
+		return network.Contains(netip.IPv6Loopback())
+	}
+	addr, err := netip.ParseAddr(name)
+	return err == nil && addr.IsLoopback()
 }

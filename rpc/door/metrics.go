@@ -251,6 +251,12 @@ var NodeCounters = []counter{
 		func(s *cluster.Stats) uint64 { return s.InlineRefused.Load() },
 	},
 	{
+		"holds_refused",
+		"Holds that this node refused because their client, holder or limit, or all together, " +
+			"had too many open.",
+		func(s *cluster.Stats) uint64 { return s.HoldsRefused.Load() },
+	},
+	{
 		"fenced", "Times that this node stopped deciding, because it was stopped or cut off.",
 		func(s *cluster.Stats) uint64 { return s.Fenced.Load() },
 	},

@@ -1,6 +1,7 @@
 package envoy
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -72,8 +73,17 @@ type bucket struct {
 type quotas struct {
 	door    *Door
 	who     *access.Ticket
+	mark    uint64 // of the client, for its holds
 	domain  string
 	buckets map[string]*bucket // by the text of their ids
+}
+
+// quotas is a new stream, whose context is ctx.
+func (d *Door) quotas(ctx context.Context) *quotas {
+	from := door.Caller{Context: ctx}
+	return &quotas{
+		door: d, who: from.Ticket(), mark: from.Mark(d.node.ID()), buckets: map[string]*bucket{},
+	}
 }
 
 // StreamRateLimitQuotas lends to one Envoy until it hangs up.
@@ -95,7 +105,7 @@ func (d *Door) StreamRateLimitQuotas(
 			}
 		}
 	}()
-	q := &quotas{door: d, who: access.Of(stream.Context()), buckets: map[string]*bucket{}}
+	q := d.quotas(stream.Context())
 	for {
 		var in *quotav3.RateLimitQuotaUsageReports
 		select {
@@ -325,7 +335,7 @@ func (q *quotas) lend(now limiter.Instant, b *bucket, l *limiter.Limit, lasts, e
 			Inline: l, Key: b.key, Cost: units, Op: cluster.OpReserve,
 			Hold: &cluster.HoldTerms{
 				TTL:    min(limiter.MaxTTL, lasts+3*leaseSlack+2*max(0, every)),
-				Holder: "envoy",
+				Holder: "envoy", Client: q.mark,
 			},
 		}
 		got, ok := q.check(&hold)

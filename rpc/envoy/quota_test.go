@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"net/netip"
 	"slices"
 	"testing"
 	"time"
@@ -14,12 +15,14 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"penstock/cluster"
+	"penstock/limiter"
 	"penstock/rpc/clock"
 	"penstock/rpc/native"
 )
@@ -104,6 +107,53 @@ func TestQuotaStrategies(t *testing.T) {
 		}
 		if word, _, _ := said(t, out.BucketAction[0]); word != c.want {
 			t.Errorf("%v: %s, want %s", c.id, word, c.want)
+		}
+	}
+}
+
+// Promise: an Envoy with as many holds open as a client may have gets no further lease, and is told
+// to deny; another one gets its lease.
+func TestQuotaHoldsAreBounded(t *testing.T) {
+	door, _ := alone(t, quotaLimits)
+	l, err := limiter.New(limiter.Spec{
+		Name: "held", Algorithm: limiter.GCRA, Limit: 1 << 30, Per: time.Hour,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	from := func(address string) *quotas {
+		at := net.TCPAddrFromAddrPort(netip.MustParseAddrPort(address))
+		return door.quotas(peer.NewContext(t.Context(), &peer.Peer{Addr: at}))
+	}
+	greedy := from("192.0.2.1:1")
+	r, out := new(cluster.Request), make([]cluster.Decision, 1<<9)
+	for i := range limiter.MaxHoldsOfClient / len(out) {
+		r.Items, r.Atomic, r.Deadline = r.Items[:0], true, 0
+		for k := range out {
+			r.Items = append(r.Items, cluster.Item{
+				Inline: l, Key: "k", Cost: 1, Op: cluster.OpReserve,
+				ID:   cluster.ID{Origin: 9, Sequence: uint64(i*len(out) + k + 1)},
+				Hold: &cluster.HoldTerms{TTL: time.Hour, Holder: fmt.Sprint(i), Client: greedy.mark},
+			})
+		}
+		if err := door.node.Check(r, out); err != nil || out[0].Hold != limiter.HoldOpen {
+			t.Fatalf("%+v, %v", out[0], err)
+		}
+	}
+	for _, c := range []struct {
+		address, want string
+	}{{"192.0.2.1:2", "DENY_ALL"}, {"192.0.2.2:1", "lease"}} {
+		got, err := from(c.address).hear(&quotav3.RateLimitQuotaUsageReports{
+			Domain: "q",
+			BucketQuotaUsages: []*quotav3.RateLimitQuotaUsageReports_BucketQuotaUsage{
+				usage(quotaBucket("user", "x"), time.Second, 1, 0),
+			},
+		})
+		if err != nil || len(got.BucketAction) != 1 {
+			t.Fatalf("%v, %v", got, err)
+		}
+		if word, _, _ := said(t, got.BucketAction[0]); word != c.want {
+			t.Errorf("client %s: %s, want %s", c.address, word, c.want)
 		}
 	}
 }

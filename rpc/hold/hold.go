@@ -110,10 +110,9 @@ func RandomID() cluster.ID {
 // Reserve makes a reservation of items: all or none. It returns their ids, empty where nothing is
 // set aside.
 func Reserve(n door.Decider, who *access.Ticket, r *cluster.Request, out []cluster.Decision,
-	ttlMs int64, holder string,
+	terms *cluster.HoldTerms,
 ) (ids []string, allowed bool, err error) {
 	r.Atomic = true
-	terms := &cluster.HoldTerms{TTL: door.FromMillis(ttlMs), Holder: holder}
 	for i := range r.Items {
 		it := &r.Items[i]
 		it.Op, it.Hold = cluster.OpReserve, terms
@@ -189,6 +188,13 @@ func holdFault(code codes.Code, status int, text string) *door.Fault {
 	return &door.Fault{Code: code, Status: status, Field: field, Text: text}
 }
 
+// tooMany says that as many holds are open as there may be: no denial, and it may be tried again.
+func tooMany(text string, most int) *door.Fault {
+	f := holdFault(codes.ResourceExhausted, http.StatusTooManyRequests, fmt.Sprintf(text, most))
+	f.Type = door.Overloaded
+	return f
+}
+
 var errUnreached = holdFault(codes.Unavailable, http.StatusServiceUnavailable,
 	"id: the node that keeps this hold could not be reached; try again, a repeat has no further "+
 		"effect")
@@ -206,21 +212,15 @@ var holdFaults = map[limiter.HoldState]*door.Fault{
 		"id: this hold was settled with another amount before; or its id is another hold's"),
 	limiter.HoldForeign: holdFault(codes.PermissionDenied, http.StatusForbidden,
 		"holder: this hold is another holder's"),
-	limiter.HoldsOfNode: holdFault(
-		codes.ResourceExhausted, http.StatusTooManyRequests,
-		fmt.Sprintf("items: %d holds are open on one node, which is the most; settle some, or "+
-			"let them run out earlier", limiter.MaxHolds),
-	),
-	limiter.HoldsOfLimit: holdFault(
-		codes.ResourceExhausted, http.StatusTooManyRequests,
-		fmt.Sprintf("items: this limit has %d holds open on one node, which is the most; settle "+
-			"some, or let them run out earlier", limiter.MaxHoldsOfLimit),
-	),
-	limiter.HoldsOfHolder: holdFault(
-		codes.ResourceExhausted, http.StatusTooManyRequests,
-		fmt.Sprintf("holder: has %d holds of this limit open on one node, which is the most; "+
-			"settle some, or name holders", limiter.MaxHoldsOfHolder),
-	),
+	limiter.HoldsOfNode: tooMany("items: %d holds are open on one node, which is the most; settle "+
+		"some, or let them run out earlier", limiter.MaxHolds),
+	limiter.HoldsOfLimit: tooMany("items: this limit has %d holds open on one node, which is the "+
+		"most; settle some, or let them run out earlier", limiter.MaxHoldsOfLimit),
+	limiter.HoldsOfClient: tooMany("items: this client has %d holds open on one node, which is "+
+		"the most, whatever holders it names; settle some, or let them run out earlier",
+		limiter.MaxHoldsOfClient),
+	limiter.HoldsOfHolder: tooMany("holder: has %d holds of this limit open on one node, which is "+
+		"the most; settle some, or name holders", limiter.MaxHoldsOfHolder),
 }
 
 // StatusError is what a client is told if d, the answer to op, says that there is no hold, or not

@@ -26,8 +26,8 @@ func (s *rateLimiter) Reserve(ctx context.Context,
 	if in.Lease {
 		return s.lend(c, in)
 	}
-	ids, allowed, err := hold.Reserve(s.decider(c), c.from.Ticket(), &c.request, c.out, in.TtlMs,
-		in.Holder)
+	ids, allowed, err := hold.Reserve(s.decider(c), c.from.Ticket(), &c.request, c.out,
+		s.terms(c, in))
 	if err != nil {
 		return nil, door.StatusError(err)
 	}
@@ -38,12 +38,19 @@ func (s *rateLimiter) Reserve(ctx context.Context,
 	return out, nil
 }
 
+// terms are those of the holds that a client asks for.
+func (s *rateLimiter) terms(c *checkCall, in *penstockv1.ReserveRequest) *cluster.HoldTerms {
+	return &cluster.HoldTerms{
+		TTL: door.FromMillis(in.TtlMs), Holder: in.Holder, Client: c.from.Mark(s.node.ID()),
+	}
+}
+
 // lend makes leases of the items, each by itself. A client that cannot be lent anything, for
 // whatever reason, asks for each request.
 func (s *rateLimiter) lend(c *checkCall,
 	in *penstockv1.ReserveRequest,
 ) (*penstockv1.ReserveResponse, error) {
-	terms := &cluster.HoldTerms{TTL: door.FromMillis(in.TtlMs), Holder: in.Holder}
+	terms := s.terms(c, in)
 	for i := range c.request.Items {
 		it := &c.request.Items[i]
 		it.Op, it.Hold = cluster.OpLease, terms

@@ -45,6 +45,7 @@ const (
 	itemHold, itemTell, itemMaxDelay            = 9, 10, 11
 
 	askedOrigin, askedSequence, askedTTL, askedHolder, askedCharge = 1, 2, 3, 4, 6
+	askedClient                                                    = 7
 
 	replyAnswers = 1
 

@@ -23,7 +23,8 @@ func (w *frameWriter) appendHoldCopy(b []byte, h *cluster.HoldCopy) []byte {
 	b = wire.AppendString(b, holdHolder, h.Holder)
 	b = wire.AppendUint(b, holdState, uint64(h.State))
 	b = wire.AppendUint(b, holdUsed, uint64(h.Used))
-	return wire.AppendBool(b, holdCharge, h.Charge)
+	b = wire.AppendBool(b, holdCharge, h.Charge)
+	return wire.AppendFixed(b, holdClient, h.Client)
 }
 
 // readHoldCopy reads the copy of a hold. Its Limit is nil if this node cannot make it.
@@ -52,6 +53,8 @@ func (r *frameReader) readHoldCopy(b []byte) (h cluster.HoldCopy, err error) {
 			h.Used = int64(f.Value)
 		case holdCharge:
 			h.Charge = f.Value != 0
+		case holdClient:
+			h.Client = f.Value
 		}
 	}
 	if f.Err != nil {
@@ -87,12 +90,14 @@ func appendHold(b []byte, h *cluster.HoldTerms) []byte {
 	b = wire.AppendFixed(b, askedSequence, h.ID.Sequence)
 	b = wire.AppendUint(b, askedTTL, uint64(max(0, h.TTL)))
 	b = wire.AppendString(b, askedHolder, h.Holder)
-	return wire.AppendBool(b, askedCharge, h.Charge)
+	b = wire.AppendBool(b, askedCharge, h.Charge)
+	return wire.AppendFixed(b, askedClient, h.Client)
 }
 
 func holdSize(h *cluster.HoldTerms) int {
 	return wire.SizeFixed(h.ID.Origin) + wire.SizeFixed(h.ID.Sequence) +
-		wire.SizeUint(uint64(max(0, h.TTL))) + wire.SizeString(h.Holder) + wire.SizeBool(h.Charge)
+		wire.SizeUint(uint64(max(0, h.TTL))) + wire.SizeString(h.Holder) + wire.SizeBool(h.Charge) +
+		wire.SizeFixed(h.Client)
 }
 
 func readHold(b []byte) (*cluster.HoldTerms, error) {
@@ -110,6 +115,8 @@ func readHold(b []byte) (*cluster.HoldTerms, error) {
 			h.Holder = wire.Borrow(f.Bytes)
 		case askedCharge:
 			h.Charge = f.Value != 0
+		case askedClient:
+			h.Client = f.Value
 		}
 	}
 	if f.Err == nil && len(h.Holder) > limiter.MaxHolder {

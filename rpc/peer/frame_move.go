@@ -34,6 +34,7 @@ const (
 const (
 	holdLimit, holdKey, holdOrigin, holdSequence, holdUnits = 1, 2, 3, 4, 5
 	holdLeft, holdHolder, holdState, holdUsed, holdCharge   = 6, 7, 8, 9, 11
+	holdClient                                              = 12
 )
 
 // maxMemory is the most items that an ask may have, and so the most answers that one memory has.

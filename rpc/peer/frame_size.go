@@ -126,6 +126,8 @@ func holdCopySize(h *cluster.HoldCopy, limit int) int {
 		uint64(h.Used),
 	) + wire.SizeBool(
 		h.Charge,
+	) + wire.SizeFixed(
+		h.Client,
 	)
 }
 

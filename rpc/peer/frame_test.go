@@ -248,7 +248,7 @@ func drawMove(t *rapid.T, limits []*limiter.Limit) *cluster.Move {
 		h.Units, h.Used = rapid.Int64Min(0).Draw(t, "units"), rapid.Int64Min(0).Draw(t, "used")
 		h.State, h.Holder = limiter.HoldState(rapid.IntRange(1, 3).Draw(t, "state")),
 			string(rapid.SliceOfN(rapid.Byte(), 0, 9).Draw(t, "holder"))
-		h.Charge = rapid.Bool().Draw(t, "charge")
+		h.Charge, h.Client = rapid.Bool().Draw(t, "charge"), rapid.Uint64().Draw(t, "client")
 		m.Holds = append(m.Holds, h)
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "taken") {
@@ -288,7 +288,7 @@ func drawHold(t *rapid.T) *cluster.HoldTerms {
 		},
 		TTL:    time.Duration(rapid.Int64Min(0).Draw(t, "ttl")),
 		Holder: string(rapid.SliceOfN(rapid.Byte(), 0, limiter.MaxHolder).Draw(t, "holder")),
-		Charge: rapid.Bool().Draw(t, "charge"),
+		Charge: rapid.Bool().Draw(t, "charge"), Client: rapid.Uint64().Draw(t, "client"),
 	}
 }
 
@@ -450,7 +450,8 @@ func compareAsk(t *rapid.T, now limiter.Instant, want *readAsk, frame *peerv1.Fr
 			if string(h.Key) != x.Key || h.Units != x.Units || h.Origin != x.ID.Origin ||
 				h.Sequence != x.ID.Sequence || h.LeftNs != int64(x.Left) ||
 				string(h.Holder) != x.Holder || h.State != uint32(x.State) || h.Used != x.Used ||
-				h.Charge != x.Charge || string(frame.Limits[h.Limit].Name) != x.Limit.Name {
+				h.Charge != x.Charge || h.Client != x.Client ||
+				string(frame.Limits[h.Limit].Name) != x.Limit.Name {
 				t.Fatalf("generated code reads the hold %v, want %+v", h, x)
 			}
 		}

@@ -111,7 +111,7 @@ func TestSnapshotOfHolds(t *testing.T) {
 	for i := range uint64(holds) {
 		r := limiter.HoldRequest{
 			ID: limiter.HoldID{Origin: 1, Sequence: i}, Limit: l, Key: "key", Hash: hash, Units: 3,
-			TTL: time.Hour, Holder: "me", Charge: i%2 == 0,
+			TTL: time.Hour, Holder: "me", Charge: i%2 == 0, Client: i + 5,
 		}
 		if !book.Open(now, []limiter.HoldRequest{r}, make([]limiter.Decision, 1)) {
 			t.Fatal("refused")
@@ -136,7 +136,7 @@ func TestSnapshotOfHolds(t *testing.T) {
 		for _, h := range list {
 			want := limiter.Hold{
 				ID: h.ID, Limit: h.Limit, Key: "key", Holder: "me", Units: 3,
-				Charge: h.ID.Sequence%2 == 0, State: limiter.HoldOpen,
+				Charge: h.ID.Sequence%2 == 0, State: limiter.HoldOpen, Client: h.ID.Sequence + 5,
 			}
 			if h.ID.Sequence == 7 {
 				want.Units, want.Used, want.State = 0, 2, limiter.HoldSettled

@@ -65,7 +65,10 @@ func (w *web) reserveBody(rw http.ResponseWriter, r *http.Request) {
 	}
 	out := make([]cluster.Decision, len(request.Items))
 	ids, allowed, err := hold.Reserve(w.decider(r), access.Of(r.Context()), request, out,
-		body.TTLMs, body.Holder)
+		&cluster.HoldTerms{
+			TTL: door.FromMillis(body.TTLMs), Holder: body.Holder,
+			Client: w.caller(r).Mark(w.Node.ID()),
+		})
 	if err != nil {
 		page.Fault(rw, bodyFault(err, single))
 		return

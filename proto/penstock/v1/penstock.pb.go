@@ -1935,7 +1935,8 @@ type ReserveRequest struct {
 	Items []*Item `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
 	// How long until the deadline: 100 to 86,400,000 (a day).
 	TtlMs int64 `protobuf:"varint,2,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"`
-	// Who has the holds, at most 128 bytes: for lists, and for the bound on how many one holder may have open.
+	// Who has the holds, at most 128 bytes: for lists, and for the bound on how many one holder may have open. What a client may have
+	// open is bounded too, whatever holders it names.
 	Holder string `protobuf:"bytes,3,opt,name=holder,proto3" json:"holder,omitempty"`
 	// Lends to a client that decides by itself: of each item, which has a limit with consistency leased, as much of the cost as
 	// is set aside, each by itself. Where little remains that is nothing. Of other limits it is INVALID_ARGUMENT.

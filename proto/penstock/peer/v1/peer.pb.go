@@ -1478,7 +1478,9 @@ type Hold struct {
 	// Of settled: what its holder said.
 	Used int64 `protobuf:"varint,9,opt,name=used,proto3" json:"used,omitempty"`
 	// If it runs out, all is charged, whatever its limit says.
-	Charge        bool `protobuf:"varint,11,opt,name=charge,proto3" json:"charge,omitempty"`
+	Charge bool `protobuf:"varint,11,opt,name=charge,proto3" json:"charge,omitempty"`
+	// A mark of the client that has opened it, for the bound of what one has open; 0: a node has.
+	Client        uint64 `protobuf:"fixed64,12,opt,name=client,proto3" json:"client,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1581,6 +1583,13 @@ func (x *Hold) GetCharge() bool {
 		return x.Charge
 	}
 	return false
+}
+
+func (x *Hold) GetClient() uint64 {
+	if x != nil {
+		return x.Client
+	}
+	return 0
 }
 
 // Charge is what a node has charged to one key of a replicated limit since it last said so.
@@ -1950,7 +1959,9 @@ type HoldTerms struct {
 	// 0 to 128 bytes: who has it, or claims to.
 	Holder []byte `protobuf:"bytes,4,opt,name=holder,proto3" json:"holder,omitempty"`
 	// Of reserve: if it runs out, all is charged, whatever its limit says.
-	Charge        bool `protobuf:"varint,6,opt,name=charge,proto3" json:"charge,omitempty"`
+	Charge bool `protobuf:"varint,6,opt,name=charge,proto3" json:"charge,omitempty"`
+	// Of reserve: a mark of the client at the asker's door, for the bound of what one has open; 0: a node asks.
+	Client        uint64 `protobuf:"fixed64,7,opt,name=client,proto3" json:"client,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2018,6 +2029,13 @@ func (x *HoldTerms) GetCharge() bool {
 		return x.Charge
 	}
 	return false
+}
+
+func (x *HoldTerms) GetClient() uint64 {
+	if x != nil {
+		return x.Client
+	}
+	return 0
 }
 
 // Reply carries answers back.
@@ -2394,7 +2412,7 @@ type Outcome struct {
 	Degraded bool  `protobuf:"varint,11,opt,name=degraded,proto3" json:"degraded,omitempty"`
 	Bound    int64 `protobuf:"zigzag64,12,opt,name=bound,proto3" json:"bound,omitempty"`
 	// What became of a hold: 0 none, 1 open, 2 settled, 3 ran out, 4 unknown, 5 settled otherwise, 6 of another holder, 7 too many of
-	// the limit, 8 too many of the holder, 9 a take was refused because of what is set aside, 10 too many of all.
+	// the limit, 8 too many of the holder, 9 a take was refused because of what is set aside, 10 too many of all, 11 too many of the client.
 	Hold uint32 `protobuf:"varint,13,opt,name=hold,proto3" json:"hold,omitempty"`
 	// The key begins anew: it has counters under a limit of this name with another algorithm or period.
 	Restarted bool `protobuf:"varint,14,opt,name=restarted,proto3" json:"restarted,omitempty"`
@@ -2675,7 +2693,7 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\n" +
 	"copy_whole\x18\x05 \x01(\bR\tcopyWhole\x12\x1c\n" +
 	"\n" +
-	"copy_at_ns\x18\x06 \x01(\x12R\bcopyAtNs\"\xf1\x01\n" +
+	"copy_at_ns\x18\x06 \x01(\x12R\bcopyAtNs\"\x89\x02\n" +
 	"\x04Hold\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\rR\x05limit\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\fR\x03key\x12\x16\n" +
@@ -2686,7 +2704,8 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\x06holder\x18\a \x01(\fR\x06holder\x12\x14\n" +
 	"\x05state\x18\b \x01(\rR\x05state\x12\x12\n" +
 	"\x04used\x18\t \x01(\x03R\x04used\x12\x16\n" +
-	"\x06charge\x18\v \x01(\bR\x06chargeJ\x04\b\n" +
+	"\x06charge\x18\v \x01(\bR\x06charge\x12\x16\n" +
+	"\x06client\x18\f \x01(\x06R\x06clientJ\x04\b\n" +
 	"\x10\v\"c\n" +
 	"\x06Charge\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\rR\x05limit\x12\x10\n" +
@@ -2717,13 +2736,14 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\x04tell\x18\n" +
 	" \x01(\bR\x04tell\x12 \n" +
 	"\fmax_delay_ns\x18\v \x01(\x03R\n" +
-	"maxDelayNs\"\x8c\x01\n" +
+	"maxDelayNs\"\xa4\x01\n" +
 	"\tHoldTerms\x12\x16\n" +
 	"\x06origin\x18\x01 \x01(\x06R\x06origin\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x06R\bsequence\x12\x15\n" +
 	"\x06ttl_ns\x18\x03 \x01(\x03R\x05ttlNs\x12\x16\n" +
 	"\x06holder\x18\x04 \x01(\fR\x06holder\x12\x16\n" +
-	"\x06charge\x18\x06 \x01(\bR\x06chargeJ\x04\b\x05\x10\x06\";\n" +
+	"\x06charge\x18\x06 \x01(\bR\x06charge\x12\x16\n" +
+	"\x06client\x18\a \x01(\x06R\x06clientJ\x04\b\x05\x10\x06\";\n" +
 	"\x05Reply\x122\n" +
 	"\aanswers\x18\x01 \x03(\v2\x18.penstock.peer.v1.AnswerR\aanswers\"\xae\x03\n" +
 	"\x06Answer\x12\x10\n" +
