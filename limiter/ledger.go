@@ -89,7 +89,8 @@ func (b *Ledger) Open(now Instant, requests []HoldRequest, out []Decision) bool 
 		r := &requests[i]
 		h := &Hold{
 			ID: r.ID, Limit: r.Limit, Key: strings.Clone(r.Key), Holder: strings.Clone(r.Holder),
-			Client: r.Client, Deadline: now.Add(r.TTL), Charge: r.Charge, State: HoldOpen, hash: r.Hash,
+			Client: r.Client, Deadline: now.Add(r.TTL), Charge: r.Charge, State: HoldOpen,
+			hash: r.Hash,
 		}
 		if out[i].Allowed {
 			h.Units = r.Units

@@ -78,7 +78,7 @@ type quotas struct {
 	buckets map[string]*bucket // by the text of their ids
 }
 
-// quotas is a new stream, whose context is ctx.
+// quotas is a new stream with the context ctx.
 func (d *Door) quotas(ctx context.Context) *quotas {
 	from := door.Caller{Context: ctx}
 	return &quotas{
@@ -273,52 +273,6 @@ func entriesOf(id *quotav3.BucketId) (entries []policy.Entry) {
 
 // count bounds what an Envoy says.
 func count(n uint64) int64 { return int64(min(n, limiter.MaxLimit)) }
-
-// use counts what was admitted against the leases, the oldest first, and returns what goes beyond
-// them.
-func (b *bucket) use(n int64) (more int64) {
-	if len(b.leases) > 0 {
-		b.leases[len(b.leases)-1].since += n
-	}
-	for _, l := range b.leases {
-		some := min(n, l.units-l.used)
-		l.used += some
-		n -= some
-	}
-	return n
-}
-
-// wants reports whether the bucket needs another lease: the latest is over by half, or perhaps
-// spent by four fifths.
-func (b *bucket) wants(now limiter.Instant, lasts time.Duration) bool {
-	if len(b.leases) == 0 {
-		return true
-	}
-	l := b.leases[len(b.leases)-1]
-	return now >= l.ends.Add(-lasts/2) || l.since*5 >= l.units*4
-}
-
-// lives reports whether the bucket has something to go on with.
-func (b *bucket) lives(now limiter.Instant) bool {
-	return slices.ContainsFunc(b.leases, func(l *lease) bool {
-		return now < l.ends && l.since < l.units
-	})
-}
-
-// leaseOf is how long a lease lasts: the window of its limit, within bounds, and for two reports at
-// least.
-func leaseOf(per, reportEvery time.Duration) time.Duration {
-	return min(leaseLongest, max(leaseAtLeast, min(leaseAtMost, per), 2*reportEvery))
-}
-
-// needs is what a bucket will use in a lease, by what came in the last interval, and a quarter
-// more.
-func needs(came int64, in, lasts time.Duration) int64 {
-	if in <= 0 {
-		in = lasts
-	}
-	return max(1, int64(min(float64(came)*float64(lasts)/float64(in)*1.25, limiter.MaxLimit)))
-}
 
 // lend opens a lease for a bucket that reports so often, and to which so many requests came
 // meanwhile; or tells the Envoy to refuse until there is something to lend again.

@@ -132,8 +132,10 @@ func TestQuotaHoldsAreBounded(t *testing.T) {
 		for k := range out {
 			r.Items = append(r.Items, cluster.Item{
 				Inline: l, Key: "k", Cost: 1, Op: cluster.OpReserve,
-				ID:   cluster.ID{Origin: 9, Sequence: uint64(i*len(out) + k + 1)},
-				Hold: &cluster.HoldTerms{TTL: time.Hour, Holder: fmt.Sprint(i), Client: greedy.mark},
+				ID: cluster.ID{Origin: 9, Sequence: uint64(i*len(out) + k + 1)},
+				Hold: &cluster.HoldTerms{
+					TTL: time.Hour, Holder: fmt.Sprint(i), Client: greedy.mark,
+				},
 			})
 		}
 		if err := door.node.Check(r, out); err != nil || out[0].Hold != limiter.HoldOpen {
