@@ -12,8 +12,8 @@ import (
 //	up, ended ──farewell──▶ left
 //
 // A refusal alone says nothing: a packet filter, a sidecar or a reused address may refuse for a
-// living process. A line that ended alone says nothing either. Gone and left are final, for a boot
-// never returns.
+// living process. A line that ended alone says nothing either. Gone is final, for a boot never
+// returns; left as well, unless a configuration makes the boot an owner nevertheless.
 type Sign uint8
 
 const (

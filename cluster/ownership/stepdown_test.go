@@ -1,6 +1,7 @@
 package ownership
 
 import (
+	"slices"
 	"testing"
 	"time"
 )
@@ -44,5 +45,35 @@ func TestStepDownIsNotTakenBack(t *testing.T) {
 		if now := config(); now.Epoch != asked.Epoch {
 			t.Errorf("seed %d: %v is followed by %v while nothing changes", seed, asked, now)
 		}
+	}
+}
+
+// Promise: a member that said farewell, and became an owner again by a proposer that had not heard
+// so, has its right as all others do: nobody evicts it before that has run out.
+func TestFarewellOfBeforeSaysNothing(t *testing.T) {
+	w := newWorld(1, 3, 0)
+	w.trio("a", "b", "c")
+	b := w.node("b").s
+	now := w.node("b").clock(w.now)
+	follow := func(role Role) *Configuration {
+		c := *b.config
+		c.Previous, c.Epoch.Number = c.Epoch, c.Epoch.Number+1
+		c.Members = slices.Clone(c.Members)
+		c.Members[0].Role = role
+		return &c
+	}
+	b.receive(now, 3, Decided{follow(RoleLeaving)})
+	b.receive(now, 1, Farewell{b.config.Epoch})
+	without := func() *Configuration {
+		c := follow(RoleOwner)
+		c.Members = c.Members[1:]
+		return c
+	}
+	if !b.wouldAccept(now, without()) {
+		t.Error("a has said farewell, and b waits for it")
+	}
+	b.receive(now, 3, Decided{follow(RoleOwner)})
+	if b.wouldAccept(now, without()) {
+		t.Error("a is an owner again, and b evicts it at once")
 	}
 }

@@ -211,6 +211,11 @@ func (s *State) install(now Instant, c *Configuration) {
 	for _, m := range c.Members {
 		e := s.entry(m.Boot)
 		e.asked, e.seen, e.missed = false, false, nil
+		// Its proposer had not heard the farewell. The member has its right again, from this
+		// epoch, so that of before says nothing.
+		if e.sign == SignLeft && m.Role != RoleLeaving {
+			e.signed(SignUp, now)
+		}
 		if s.p.keeps(ruleOneEpoch) {
 			e.acked = never
 		}
