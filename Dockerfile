@@ -4,7 +4,7 @@
 #
 # VERSION is what `penstock version`, /v1/status and the label org.opencontainers.image.version say: the repository itself
 # is not sent to the engine.
-# GO_IMAGE is any image with Go 1.26 and a shell. tests/image.sh makes one without a registry.
+# GO_IMAGE is any image with Go 1.26 and a shell, best by its digest: golang@sha256:…. tests/image.sh makes one without a registry.
 ARG GO_IMAGE=golang:1.26
 FROM ${GO_IMAGE} AS build
 WORKDIR /src

@@ -1,7 +1,11 @@
 package kubernetes
 
 import (
+	"io/fs"
+	"os"
+	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -167,3 +171,46 @@ func TestChartRefusesValues(t *testing.T) {
 		}
 	}
 }
+
+// Promise: an image may be pinned by its digest, which overrides the tag.
+func TestChartPinsTheImage(t *testing.T) {
+	digest := "sha256:" + strings.Repeat("0a", 32)
+	m, err := renderChart(t, "image: {repository: registry.example/penstock, digest: "+digest+"}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := m.members.Spec.Template.Spec.Containers[0].Image
+	if want := "registry.example/penstock@" + digest; got != want {
+		t.Errorf("the image is %s, want %s", got, want)
+	}
+	if _, err := renderChart(t, "image: {digest: sha256:0a}"); err == nil {
+		t.Error("a digest of two digits is accepted")
+	}
+}
+
+// Promise: no manifest names an image by the tag latest, which means something else tomorrow.
+func TestNoManifestNamesLatest(t *testing.T) {
+	files := 0
+	for _, dir := range []string{"../../deploy", "..", "../../docker-compose.yml"} {
+		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".yaml") &&
+				!strings.HasSuffix(path, ".yml") && !strings.HasPrefix(d.Name(), "Dockerfile") {
+				return err
+			}
+			b, err := os.ReadFile(path)
+			if latest.Match(b) {
+				t.Errorf("%s names an image by latest", path)
+			}
+			files++
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if files < 10 {
+		t.Errorf("only %d manifests were read", files)
+	}
+}
+
+var latest = regexp.MustCompile(`(?im)^\s*-?[^#\n]*(image:|from|tag:).*\blatest\b`)
