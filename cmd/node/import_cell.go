@@ -14,7 +14,7 @@ func importCell(d *draft, data []byte) error {
 	for line := range strings.Lines(string(data)) {
 		number++
 		line = strings.TrimSpace(line)
-		at := strings.Index(strings.ToLower(line), "cl.throttle")
+		at := commandAt(line)
 		if at < 0 {
 			other := strings.HasPrefix(line, "#") || strings.Contains(line, `"`)
 			if line != "" && line != "OK" && !other {
@@ -31,6 +31,18 @@ func importCell(d *draft, data []byte) error {
 		}
 	}
 	return nil
+}
+
+// commandAt is where the command begins in a line, in letters of either case; -1 if it is not
+// there. A line in lower case may be longer: bytes that are not UTF-8 become three.
+func commandAt(line string) int {
+	const name = "cl.throttle"
+	for i := range len(line) - len(name) + 1 {
+		if strings.EqualFold(line[i:i+len(name)], name) {
+			return i
+		}
+	}
+	return -1
 }
 
 // cellWords are the key and the numbers of a command. Words may stand in quotes.
