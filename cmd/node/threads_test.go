@@ -55,7 +55,11 @@ func TestThreadsAreSetBesideTheCaller(t *testing.T) {
 	th.look() // while the number is being set
 	done <- struct{}{}
 	th.mu.Lock() // it is set
+	one := th.fitted.one
 	th.mu.Unlock()
+	if !one {
+		t.Fatal("a look while the number is being set has changed it")
+	}
 	th.look()
 	if <-set {
 		t.Fatal("one thread has to do for a whole processor's work")
