@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"penstock/bench/contest"
+	"penstock/ring"
 	"penstock/rpc/client"
 )
 
@@ -243,7 +244,7 @@ func (r *running) whole() error {
 			return err
 		}
 	}
-	if err := r.held(texts); err != nil {
+	if err := held(texts); err != nil {
 		r.heldAt = time.Time{}
 		return err
 	}
@@ -270,21 +271,18 @@ func (r *running) whole() error {
 
 // held says why not all partitions are held, or not every node holds at least half of what would be
 // its part if all had the same.
-func (r *running) held(texts []string) error {
-	held, sum := make([]float64, len(texts)), 0.0
+func held(texts []string) error {
+	each, sum := make([]float64, len(texts)), 0.0
 	for i, text := range texts {
-		held[i] = value(text, `penstock_partitions{state="held"}`)
-		sum += held[i]
+		each[i] = value(text, `penstock_partitions{state="held"}`)
+		sum += each[i]
 	}
-	if r.partitions == 0 {
-		r.partitions = sum
+	if sum != ring.Partitions {
+		return fmt.Errorf("%v partitions are held, want %v", sum, ring.Partitions)
 	}
-	if sum == 0 || sum != r.partitions {
-		return fmt.Errorf("%v partitions are held, want %v", sum, r.partitions)
-	}
-	for i := range held {
-		if held[i] < sum/float64(len(held))/2 {
-			return fmt.Errorf("n%d holds %v of %v partitions", i+1, held[i], sum)
+	for i := range each {
+		if each[i] < sum/float64(len(each))/2 {
+			return fmt.Errorf("n%d holds %v of %v partitions", i+1, each[i], sum)
 		}
 	}
 	return nil

@@ -64,12 +64,11 @@ type running struct {
 	// nil: nothing.
 	beside func() (stop func() error)
 	// of a cluster that another node joins: how that is started, the pages of all nodes' metrics,
-	// how many partitions there are, and since when each node holds its part of them
-	join       func() error
-	pages      []string
-	partitions float64
-	heldAt     time.Time
-	look       func() error // reads a page of it, as a monitor does; nil: there is none
+	// and since when each node holds its part of the partitions
+	join   func() error
+	pages  []string
+	heldAt time.Time
+	look   func() error // reads a page of it, as a monitor does; nil: there is none
 }
 
 func (r *running) stop() {

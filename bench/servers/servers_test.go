@@ -15,6 +15,7 @@ import (
 
 	"penstock/bench/contest"
 	"penstock/bench/inprocess"
+	"penstock/ring"
 )
 
 // TestMain lets the test's program be what the real one is too: the empty service, and a limiter
@@ -201,20 +202,21 @@ func TestWhole(t *testing.T) {
 			"penstock_unreplicated_partitions %d\npenstock_underreplicated_partitions %d\n",
 			held, giving, active, without, under)
 	}
+	const some, few, most = 1600, 800, ring.Partitions - 1600
 	for _, c := range []struct {
 		first, second string
 		whole         bool
 	}{
-		{text(60, 2, 0, 0, 0), text(40, 2, 0, 0, 0), true},
-		{text(60, 1, 0, 0, 0), text(40, 2, 0, 0, 0), false},
-		{text(80, 2, 0, 0, 0), text(20, 2, 0, 0, 0), false},
-		{text(60, 2, 0, 0, 0), text(30, 2, 0, 0, 0), false},
-		{text(60, 2, 1, 0, 0), text(40, 2, 0, 0, 0), false},
-		{text(60, 2, 0, 0, 0), text(40, 2, 0, 1, 0), false},
-		{text(60, 2, 0, 0, 0), text(40, 2, 0, 0, 1), false},
-		{"", text(100, 2, 0, 0, 0), false},
+		{text(most, 2, 0, 0, 0), text(some, 2, 0, 0, 0), true},
+		{text(most, 1, 0, 0, 0), text(some, 2, 0, 0, 0), false},
+		{text(ring.Partitions-few, 2, 0, 0, 0), text(few, 2, 0, 0, 0), false},
+		{text(most, 2, 0, 0, 0), text(some-1, 2, 0, 0, 0), false},
+		{text(most, 2, 1, 0, 0), text(some, 2, 0, 0, 0), false},
+		{text(most, 2, 0, 0, 0), text(some, 2, 0, 1, 0), false},
+		{text(most, 2, 0, 0, 0), text(some, 2, 0, 0, 1), false},
+		{"", text(ring.Partitions, 2, 0, 0, 0), false},
 	} {
-		r := &running{partitions: 100}
+		r := &running{}
 		for _, text := range []string{c.first, c.second} {
 			page := httptest.NewServer(http.HandlerFunc(
 				func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) }))

@@ -33,7 +33,6 @@ func (r *running) makeDoors(_ context.Context, d doors) error {
 	}
 	inlines := &door.Inlines{Deny: s.Inline == "deny", Node: r.node}
 	gate := fair.New()
-	r.gate = gate
 	r.chargeConnections(gate)
 	r.envoy = envoy.New(r.node, r.clock, inlines)
 	pages := web.Config{

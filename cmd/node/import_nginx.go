@@ -160,7 +160,7 @@ func (d *draft) nginxScope(all []directive, scope nginxScope) nginxScope {
 		case "server_name":
 			if strings.Contains(strings.Join(x.words, " "), "~") {
 				name := strings.Join(x.words, " ")
-				d.note(x.line, "%s: a regular expression is not a match here", name)
+				d.note(x.line, "%s: a regular expression cannot be matched here", name)
 			} else if len(x.words) > 1 && x.words[1] != "_" && x.words[1] != "" {
 				scope.match = with(scope.match, field{"host", texts(x.words[1:])})
 			}

@@ -23,7 +23,6 @@ import (
 	"penstock/rpc/catalog"
 	"penstock/rpc/clock"
 	"penstock/rpc/envoy"
-	"penstock/rpc/fair"
 	"penstock/rpc/history"
 	"penstock/rpc/overview"
 	"penstock/rpc/peer"
@@ -42,7 +41,6 @@ type running struct {
 	gossip   *gossip.Gossip  // nil if --gossip is off
 	limits   *policy.Watcher // nil without --limits
 	envoy    *envoy.Door
-	gate     *fair.Gate
 	envoys   *policy.Watcher // nil without --envoy-config
 	secretFiles
 	spans   spans

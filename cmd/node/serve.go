@@ -77,10 +77,6 @@ func (v *serveVerb) Run(sh shell) error {
 	if err != nil {
 		return err
 	}
-	if t := newThreads(&v.settings); t != nil {
-		r.clock.OnTimer(t.look)
-		r.gate.OnLook(t.look)
-	}
 	var tidy tidier
 	calm := time.NewTicker(tidyEvery)
 	defer calm.Stop()

@@ -17,8 +17,6 @@ type Clock struct {
 	start time.Time
 	began limiter.Instant // start, as the node counts
 
-	fired atomic.Pointer[func()] // see OnTimer
-
 	suspensions suspensions
 }
 
@@ -49,15 +47,6 @@ func (c *Clock) AfterFunc(d time.Duration, f func()) (stop func()) {
 		}()
 		return func() { stopped.Store(true) }
 	}
-	t := time.AfterFunc(d, func() {
-		if fired := c.fired.Load(); fired != nil {
-			(*fired)()
-		}
-		f()
-	})
+	t := time.AfterFunc(d, f)
 	return func() { t.Stop() }
 }
-
-// OnTimer has f called whenever a timer of AfterFunc runs out, before what it is for: for work
-// that is to be done from time to time and is not worth a timer, which would wake a thread up.
-func (c *Clock) OnTimer(f func()) { c.fired.Store(&f) }

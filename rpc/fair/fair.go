@@ -50,8 +50,6 @@ type Gate struct {
 	looked atomic.Int64 // when waited was last asked, a time.Duration; set under mu
 	busy   atomic.Bool  // see Busy; set under mu
 
-	seen atomic.Pointer[func()] // see OnLook
-
 	mu      sync.Mutex // guards what follows
 	room    int
 	used    int
@@ -101,10 +99,6 @@ func Strained(level float64) *Gate {
 	g.busy.Store(true)
 	return g
 }
-
-// OnLook has f called whenever the gate looks how long requests wait: every 20 ms while there are
-// some. It must not wait.
-func (g *Gate) OnLook(f func()) { g.seen.Store(&f) }
 
 // Enter counts a request of a client until Leave, or returns ErrOverloaded.
 func (g *Gate) Enter(client string, w Work) error {

@@ -24,9 +24,6 @@ func (g *Gate) look() time.Duration {
 		return now
 	}
 	g.looked.Store(int64(now))
-	if seen := g.seen.Load(); seen != nil {
-		(*seen)()
-	}
 	idle := since >= time.Second
 	waited := g.waited()
 	switch {

@@ -1,8 +1,0 @@
-//go:build !linux
-
-package main
-
-import "time"
-
-// processorTime is not known here.
-func processorTime() (time.Duration, bool) { return 0, false }
