@@ -21,7 +21,7 @@ import (
 
 const (
 	againName    = "the same once more"
-	readyName    = "a collector, and no check sampled"
+	readyName    = "collector, no check sampled"
 	sampledName  = "1 % of the checks sampled"
 	unseenName   = "1000 limits without metrics"
 	countedName  = "1000 limits with metrics"
