@@ -42,8 +42,8 @@ func newCircle(sorted []string) *circle {
 	}
 	for i, p := range points {
 		c.at[i], c.of[i] = p.at, p.of
-		c.clashes = c.clashes || i > 0 && c.at[i-1] == p.at
 	}
+	c.clashes = len(slices.Compact(slices.Clone(c.at))) < len(c.at)
 	return c
 }
 

@@ -258,6 +258,7 @@ func TestBadInput(t *testing.T) {
 			t.Errorf("New of %d ids: %v; want an error with %q", len(row.ids), err, row.want)
 		}
 	}
+	mustNew(t, []string{strings.Repeat("x", MaxID)})
 	r := mustNew(t, []string{"a"})
 	for id, want := range map[string]string{"a": "the only member", "b": "not one of"} {
 		if rest, err := r.Without(id); rest != nil || err == nil ||

@@ -15,10 +15,7 @@ type seconds struct {
 // The first call for an owner and an heir places all partitions without these two, as Heir does for
 // an owner.
 func (r *Ring) SecondHeir(partition int) (int, bool) {
-	heir, ok := r.Heir(partition)
-	if !ok || len(r.ids) < 3 {
-		return 0, false
-	}
+	heir, _ := r.Heir(partition)
 	owner := r.Owner(partition)
 	s := &r.seconds
 	s.mu.Lock()
