@@ -57,7 +57,7 @@ func main() {
 			fail(err)
 		}
 	}
-	fmt.Printf("ok: %d figures, none worse than recorded\n", len(figures))
+	fmt.Printf("ok: %d figures, each as recorded or better\n", len(figures))
 }
 
 func fail(err error) {
