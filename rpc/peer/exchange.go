@@ -311,7 +311,6 @@ func (e *exchange) serve(b []byte) error {
 		if traced(); e.door.node.MustNotify(a, &e.given) {
 			e.force(weight) // it is charged already: too late to refuse it
 			given := e.given
-			given.Items, given.Owners = slices.Clone(given.Items), slices.Clone(given.Owners)
 			e.given = cluster.Answer{}
 			go e.answerWhenTold(tag, keep(a), &given, weight)
 			return

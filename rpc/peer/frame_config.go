@@ -3,6 +3,7 @@ package peer
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -128,9 +129,9 @@ func readConfig(b []byte) (*ownership.Configuration, error) {
 		case configRivals:
 			c.Rivals, err = readMembers(c.Rivals, f.Bytes)
 		case configFailover:
-			c.Failover = time.Duration(min(f.Value, 1<<32)) * time.Millisecond
+			c.Failover = time.Duration(min(f.Value, math.MaxUint32)) * time.Millisecond
 		case configCopies:
-			c.Copies = ownership.Copies(min(f.Value, 1<<8-1))
+			c.Copies = ownership.Copies(min(f.Value, math.MaxUint8))
 		case configSecret:
 			c.Secret = ownership.Secret(f.Value)
 		}
@@ -166,7 +167,7 @@ func readMember(b []byte) (m ownership.Member, err error) {
 		case memberBoot:
 			m.Boot = ownership.Boot(f.Value)
 		case memberRole:
-			m.Role = ownership.Role(min(f.Value, 1<<8-1))
+			m.Role = ownership.Role(min(f.Value, math.MaxUint8))
 		case memberZone:
 			m.Zone = wire.Borrow(f.Bytes)
 		}

@@ -56,9 +56,7 @@ func (w *frameWriter) appendMove(b []byte, m *cluster.Move) []byte {
 		b = wire.AppendHead(b, moveEntries, entrySize(e, int(limit)))
 		b = wire.AppendUint(b, entryLimit, limit)
 		b = wire.AppendString(b, entryKey, e.Key)
-		if len(e.State) > 0 {
-			b = append(wire.AppendHead(b, entryState, len(e.State)), e.State...)
-		}
+		b = wire.AppendString(b, entryState, wire.Borrow(e.State))
 		b = wire.AppendUint(b, entryAge, age)
 	}
 	b = appendPartitions(b, moveGift, m.Gift)
@@ -85,13 +83,6 @@ func (w *frameWriter) appendMove(b []byte, m *cluster.Move) []byte {
 	b = appendPartitions(b, moveLacking, m.Lack.Of)
 	b = wire.AppendUint(b, moveLackAge, uint64(max(0, m.Lack.Age)))
 	return appendMarks(appendPartitions(b, moveWhole, m.Whole), m)
-}
-
-func sizeOf(b []byte) int {
-	if len(b) == 0 {
-		return 0
-	}
-	return wire.SizeBytes(len(b))
 }
 
 func appendMemory(b []byte, x *cluster.Memory) []byte {

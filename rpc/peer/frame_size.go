@@ -95,8 +95,8 @@ func moveSize(w *frameWriter, m *cluster.Move) int {
 func longTag(size int) int { return size + min(size, 1) }
 
 func entrySize(e *limiter.Entry, limit int) int {
-	return wire.SizeUint(uint64(limit)) + wire.SizeString(e.Key) + sizeOf(e.State) +
-		wire.SizeUint(uint64(max(0, e.Age)))
+	return wire.SizeUint(uint64(limit)) + wire.SizeString(e.Key) +
+		wire.SizeString(wire.Borrow(e.State)) + wire.SizeUint(uint64(max(0, e.Age)))
 }
 
 func chargeSize(c *cluster.Charge, limit int) int {

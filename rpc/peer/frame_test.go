@@ -1,11 +1,14 @@
 package peer
 
 import (
+	"bytes"
 	"encoding/hex"
 	"fmt"
 	"io"
+	"log/slog"
 	"math"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -22,6 +25,7 @@ import (
 	"penstock/rpc/clock"
 	"penstock/rpc/door"
 	"penstock/rpc/rpctest"
+	"penstock/rpc/wire"
 )
 
 // readAsk is what a frameReader has handed over, copied out of the frame.
@@ -97,6 +101,21 @@ func drawLimit(t *rapid.T) *limiter.Limit {
 	if s.Override != "" && rapid.Bool().Draw(t, "plan?") {
 		s.Override, s.Planned = "plan pro", true
 	}
+	more := rapid.SampledFrom([]func(s *limiter.Spec){
+		func(*limiter.Spec) {},
+		func(s *limiter.Spec) { s.Nameless = true },
+		func(s *limiter.Spec) { s.Inline = true },
+		func(s *limiter.Spec) { s.Sync = true },
+		func(s *limiter.Spec) { s.Consistency = limiter.Replicated },
+		func(s *limiter.Spec) { s.Consistency = limiter.Leased },
+		func(s *limiter.Spec) { s.Unsettled = limiter.UnsettledRelease },
+	}).Draw(t, "more")
+	other := s
+	if more(&other); rapid.Bool().Draw(t, "more?") {
+		if _, err := limiter.New(other); err == nil {
+			s = other
+		}
+	}
 	with := s
 	with.OnDeny, with.MaxDelay = limiter.DenyDelay, time.Duration(
 		rapid.Int64Range(0, int64(limiter.LongestDelay)).Draw(t, "max_delay"))
@@ -116,7 +135,6 @@ func TestKeptAskOutlivesItsFrame(t *testing.T) {
 		var w frameWriter
 		w.reset()
 		a := drawAsk(t, []*limiter.Limit{drawLimit(t), drawLimit(t)})
-		a.Move = nil // what may wait has none
 		w.add(7, a, int64(time.Second))
 		read := func(b []byte) (asked *cluster.Ask) {
 			reader := &frameReader{known: new(door.LimitCache)}
@@ -132,22 +150,11 @@ func TestKeptAskOutlivesItsFrame(t *testing.T) {
 		for i := range used {
 			used[i] = 0xff
 		}
-		if want, got := fmt.Sprintf("%q", borrowed(read(w.buf))), fmt.Sprintf("%q",
-			borrowed(got)); got != want {
-			t.Fatalf("once its frame is used again an ask is\n%s, want\n%s", got, want)
+		var again frameWriter
+		if again.add(7, got, int64(time.Second)); !bytes.Equal(again.buf, w.buf) {
+			t.Fatalf("once its frame is used again an ask is\n%x, want\n%x", again.buf, w.buf)
 		}
 	})
-}
-
-// borrowed is what of an ask lay in its frame.
-func borrowed(a *cluster.Ask) (words []string) {
-	for _, it := range a.Items {
-		words = append(words, it.Key)
-		if it.Hold != nil {
-			words = append(words, it.Hold.Holder)
-		}
-	}
-	return words
 }
 
 func drawAsk(t *rapid.T, limits []*limiter.Limit) *cluster.Ask {
@@ -194,6 +201,7 @@ func drawMove(t *rapid.T, limits []*limiter.Limit) *cluster.Move {
 		To:   rapid.Uint64().Draw(t, "to"),
 		ID:   rapid.StringN(0, 9, 9).Draw(t, "id"),
 		Term: rapid.Uint64().Draw(t, "term"),
+		Addr: rapid.StringN(0, 9, 9).Draw(t, "addr"),
 
 		Secret: cluster.Secret(rapid.Uint64().Draw(t, "secret")),
 
@@ -259,12 +267,7 @@ func drawMove(t *rapid.T, limits []*limiter.Limit) *cluster.Move {
 			},
 			Partition: uint16(rapid.IntRange(0, ring.Partitions-1).Draw(t, "partition")),
 			Age:       time.Duration(rapid.Int64Range(0, 1<<40).Draw(t, "age")),
-			Decisions: []limiter.Decision{
-				{
-					Allowed: rapid.Bool().Draw(t, "allowed"), Limit: 9, Remaining: 3,
-					RetryAfter: -1, Drained: 2,
-				},
-			},
+			Decisions: []limiter.Decision{drawDecision(t)},
 		})
 	}
 	return m
@@ -302,6 +305,47 @@ func drawTerms(t *rapid.T) cluster.Terms {
 		Timed:  rapid.Bool().Draw(t, "timed"), At: limiter.Millis(rapid.Int64().Draw(t, "at")),
 		Bounded: rapid.Bool().Draw(t, "bounded"), MaxDelay: time.Duration(
 			rapid.Int64Range(0, int64(limiter.LongestDelay)).Draw(t, "max_delay")),
+	}
+}
+
+// What is drawn has each field set at times: a field that the tests below never see could be
+// written wrong, or not at all.
+func TestEveryFieldIsDrawn(t *testing.T) {
+	seen := map[string]bool{} // by its path: whether it was ever set
+	var look func(path string, v reflect.Value)
+	look = func(path string, v reflect.Value) {
+		seen[path] = seen[path] || !v.IsZero()
+		switch {
+		case v.Type() == reflect.TypeFor[*limiter.Limit]():
+		case v.Kind() == reflect.Pointer && v.IsNil():
+		case v.Kind() == reflect.Pointer:
+			look(path, v.Elem())
+		case v.Kind() == reflect.Slice:
+			for i := range v.Len() {
+				look(path+"[]", v.Index(i))
+			}
+		case v.Kind() == reflect.Struct:
+			for i := range v.NumField() {
+				look(path+"."+v.Type().Field(i).Name, v.Field(i))
+			}
+		}
+	}
+	ask := rapid.Custom(func(t *rapid.T) *cluster.Ask {
+		return drawAsk(t, []*limiter.Limit{drawLimit(t)})
+	})
+	answer, limit := rapid.Custom(drawAnswer), rapid.Custom(drawLimit)
+	for i := range 1000 {
+		look("Ask", reflect.ValueOf(ask.Example(i)))
+		look("Answer", reflect.ValueOf(answer.Example(i)))
+		look("Spec", reflect.ValueOf(limit.Example(i).Spec))
+	}
+	elsewhere := regexp.MustCompile(`^Ask.Deadline$|Hold.(hash|stored|changed|forget|Deadline)$|` +
+		`^Answer.(asked|under.*)$|.Closed$|^Spec.(Answers.*|OnError|OnPartition|Parent)$|` +
+		`^Answer.Owners\[\].(State|Role|Zone|HTTPAddr|GRPCAddr|Limits)$`)
+	for path, set := range seen {
+		if !set && !elsewhere.MatchString(path) {
+			t.Errorf("%s is never drawn", path)
+		}
 	}
 }
 
@@ -459,7 +503,7 @@ func compareAsk(t *rapid.T, now limiter.Instant, want *readAsk, frame *peerv1.Fr
 			y := w.Taken[i]
 			if x.Origin != y.ID.Origin || x.Sequence != y.ID.Sequence ||
 				x.Partition != uint32(y.Partition) || x.AgeNs != int64(y.Age) ||
-				x.Decisions[0].Drained != 2 {
+				x.Decisions[0].Drained != y.Decisions[0].Drained {
 				t.Fatalf("generated code reads the memory %v, want %+v", x, y)
 			}
 		}
@@ -470,57 +514,67 @@ func samePartitions(a []uint32, b []uint16) bool {
 	return slices.EqualFunc(a, b, func(x uint32, y uint16) bool { return x == uint32(y) })
 }
 
+func drawDecision(t *rapid.T) limiter.Decision {
+	return limiter.Decision{
+		Allowed:   rapid.Bool().Draw(t, "allowed"),
+		Limit:     rapid.Int64Range(0, math.MaxInt64).Draw(t, "limit"),
+		Remaining: rapid.Int64Range(0, math.MaxInt64).Draw(t, "remaining"),
+
+		RetryAfter: time.Duration(rapid.Int64Range(-1, math.MaxInt64).Draw(t, "retry")),
+		ResetAfter: time.Duration(rapid.Int64Range(0, math.MaxInt64).Draw(t, "reset")),
+		Delay:      time.Duration(rapid.Int64Range(0, math.MaxInt64).Draw(t, "delay")),
+		Drained:    rapid.Int64Range(0, math.MaxInt64).Draw(t, "drained"),
+		Session:    limiter.Millis(rapid.Int64().Draw(t, "session")),
+		Restarted:  rapid.Bool().Draw(t, "restarted"),
+		Hold:       limiter.HoldState(rapid.IntRange(0, 3).Draw(t, "hold")),
+	}
+}
+
+func drawAnswer(t *rapid.T) *cluster.Answer {
+	want := &cluster.Answer{
+		RingHash: rapid.Uint64().Draw(t, "ring"), CutOff: rapid.Bool().Draw(t, "cut off"),
+		Leaving: rapid.Bool().Draw(t, "leaving"),
+		Passed:  rapid.Bool().Draw(t, "passed"),
+		Secret:  cluster.Secret(rapid.Uint64().Draw(t, "secret")),
+	}
+	for range rapid.IntRange(0, 5).Draw(t, "outcomes") {
+		want.Items = append(want.Items, cluster.AnswerItem{
+			Status:   cluster.Status(rapid.IntRange(0, 3).Draw(t, "status")),
+			Owner:    string(rapid.SliceOfN(rapid.Byte(), 0, 20).Draw(t, "owner")),
+			Decision: drawDecision(t),
+			Degraded: rapid.Bool().Draw(t, "degraded"), Told: rapid.Bool().Draw(t, "told"),
+			Bound: rapid.Int64().Draw(t, "bound"),
+		})
+	}
+	for range rapid.IntRange(0, len(want.Items)).Draw(t, "owners") {
+		want.Owners = append(want.Owners, cluster.Member{
+			ID: rapid.StringN(0, 9, 9).Draw(t, "id"), Boot: rapid.Uint64().Draw(t, "boot"),
+			PeerAddr: rapid.StringN(0, 9, 9).Draw(t, "addr"),
+			Features: cluster.Features(rapid.Uint64().Draw(t, "features")),
+		})
+	}
+	if rapid.Bool().Draw(t, "move?") {
+		want.Move = &cluster.MoveAnswer{
+			Term: rapid.Uint64().Draw(t, "term"), Refused: drawPartitions(t, "refused"),
+			Applied: rapid.Bool().Draw(t, "applied"),
+			Up:      time.Duration(rapid.Int64Min(0).Draw(t, "up")), Epoch: drawEpoch(t),
+		}
+		for range rapid.IntRange(0, 4).Draw(t, "standings") {
+			want.Move.Standings = append(want.Move.Standings,
+				cluster.Standing(rapid.IntRange(0, 2).Draw(t, "standing")))
+		}
+	}
+	if rapid.Bool().Draw(t, "agreed?") {
+		want.Epoch, want.Words = drawEpoch(t), drawWords(t)
+	}
+	return want
+}
+
 // TestRepliesAreProtobuf is the same for answers.
 func TestRepliesAreProtobuf(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tag := rapid.Uint64Min(1).Draw(t, "tag")
-		want := &cluster.Answer{
-			RingHash: rapid.Uint64().Draw(t, "ring"), CutOff: rapid.Bool().Draw(t, "cut off"),
-			Leaving: rapid.Bool().Draw(t, "leaving"),
-			Passed:  rapid.Bool().Draw(t, "passed"),
-			Secret:  cluster.Secret(rapid.Uint64().Draw(t, "secret")),
-		}
-		for range rapid.IntRange(0, 5).Draw(t, "outcomes") {
-			want.Items = append(want.Items, cluster.AnswerItem{
-				Status: cluster.Status(rapid.IntRange(0, 3).Draw(t, "status")),
-				Owner:  string(rapid.SliceOfN(rapid.Byte(), 0, 20).Draw(t, "owner")),
-				Decision: limiter.Decision{
-					Allowed:   rapid.Bool().Draw(t, "allowed"),
-					Limit:     rapid.Int64Range(0, math.MaxInt64).Draw(t, "limit"),
-					Remaining: rapid.Int64Range(0, math.MaxInt64).Draw(t, "remaining"),
-
-					RetryAfter: time.Duration(rapid.Int64Range(-1, math.MaxInt64).Draw(t, "retry")),
-					ResetAfter: time.Duration(rapid.Int64Range(0, math.MaxInt64).Draw(t, "reset")),
-					Delay:      time.Duration(rapid.Int64Range(0, math.MaxInt64).Draw(t, "delay")),
-					Drained:    rapid.Int64Range(0, math.MaxInt64).Draw(t, "drained"),
-					Session:    limiter.Millis(rapid.Int64().Draw(t, "session")),
-					Restarted:  rapid.Bool().Draw(t, "restarted"),
-				},
-				Degraded: rapid.Bool().Draw(t, "degraded"), Told: rapid.Bool().Draw(t, "told"),
-				Bound: rapid.Int64().Draw(t, "bound"),
-			})
-		}
-		for range rapid.IntRange(0, len(want.Items)).Draw(t, "owners") {
-			want.Owners = append(want.Owners, cluster.Member{
-				ID: rapid.StringN(0, 9, 9).Draw(t, "id"), Boot: rapid.Uint64().Draw(t, "boot"),
-				PeerAddr: rapid.StringN(0, 9, 9).Draw(t, "addr"),
-				Features: cluster.Features(rapid.Uint64().Draw(t, "features")),
-			})
-		}
-		if rapid.Bool().Draw(t, "move?") {
-			want.Move = &cluster.MoveAnswer{
-				Term: rapid.Uint64().Draw(t, "term"), Refused: drawPartitions(t, "refused"),
-				Applied: rapid.Bool().Draw(t, "applied"),
-				Up:      time.Duration(rapid.Int64Min(0).Draw(t, "up")), Epoch: drawEpoch(t),
-			}
-			for range rapid.IntRange(0, 4).Draw(t, "standings") {
-				want.Move.Standings = append(want.Move.Standings,
-					cluster.Standing(rapid.IntRange(0, 2).Draw(t, "standing")))
-			}
-		}
-		if rapid.Bool().Draw(t, "agreed?") {
-			want.Epoch, want.Words = drawEpoch(t), drawWords(t)
-		}
+		want := drawAnswer(t)
 		b := appendAnswer(nil, tag, want)
 		b = appendRefusal(b, tag+1, "no")
 
@@ -654,10 +708,13 @@ func TestFrameOfTooManyAsks(t *testing.T) {
 func newDoor(t testing.TB) *peerDoor {
 	t.Helper()
 	clock := clock.New()
+	lines := NewLines(LinesConfig{
+		ID: "n1", Boot: 1, Clock: clock, Logger: slog.New(slog.DiscardHandler),
+	})
+	t.Cleanup(lines.Close)
 	node, err := cluster.New(cluster.Config{
-		ID: "n1", Boot: 1, Clock: clock,
-		Network: NewLines(LinesConfig{ID: "n1", Boot: 1, Clock: clock}),
-		Table:   limiter.NewTable(limiter.TableConfig{Bytes: 1 << 20}),
+		ID: "n1", Boot: 1, Clock: clock, Network: lines,
+		Table: limiter.NewTable(limiter.TableConfig{Bytes: 1 << 20}),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -825,6 +882,21 @@ func FuzzReply(f *testing.F) {
 			}
 		})
 	})
+}
+
+// The same for replies: what a later release puts around an answer, before it and into it, is
+// skipped.
+func TestRepliesOfOtherReleases(t *testing.T) {
+	unknown := protowire.AppendVarint(protowire.AppendTag(nil, 99, protowire.VarintType), 1)
+	answer := wire.AppendUint(wire.AppendString(unknown, 100, "later"), answerTag, 5)
+	unknown = protowire.AppendVarint(protowire.AppendTag(unknown, 1, protowire.VarintType), 7)
+	b := append(wire.AppendHead(unknown, replyAnswers, len(answer)), answer...)
+	b = appendRefusal(append(b, unknown...), 6, "no")
+	var tags []uint64
+	if err := eachAnswer(b, func(tag uint64, _ []byte) { tags = append(tags, tag) }); err != nil ||
+		!slices.Equal(tags, []uint64{5, 6}) {
+		t.Errorf("the tags are %d, error %v", tags, err)
+	}
 }
 
 // oldestFrame is a frame as the first release of protocol 1 writes it: a limit, an ask of two

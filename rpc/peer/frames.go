@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -27,22 +28,13 @@ func (f *Frames) Ask(
 	err = r.read(w.buf, now, func(_ uint64, ask *cluster.Ask, reason error) {
 		got, refused = ask, reason
 	})
-	if err == nil {
-		err = refused
-	}
-	return got, func() { clear(w.buf) }, err
+	return got, func() { clear(w.buf) }, cmp.Or(err, refused)
 }
 
 // Answer is a as the node reads it that has asked for items items.
 func (f *Frames) Answer(a *cluster.Answer, items int) (got *cluster.Answer, err error) {
 	broken := eachAnswer(appendAnswer(nil, 1, a), func(_ uint64, b []byte) {
-		refusal := ""
-		if got, refusal, err = readAnswer(b, items, new(lineageMemo)); err == nil && refusal != "" {
-			err = fmt.Errorf("the answer is a refusal: %s", refusal)
-		}
+		got, _, err = readAnswer(b, items, new(lineageMemo))
 	})
-	if err == nil {
-		err = broken
-	}
-	return got, err
+	return got, cmp.Or(err, broken)
 }
