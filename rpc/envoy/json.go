@@ -11,7 +11,6 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"penstock/cluster"
-	"penstock/rpc/door"
 	"penstock/rpc/page"
 )
 
@@ -39,8 +38,6 @@ func (d *Door) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 			Field:  "body",
 			Reason: fmt.Sprintf("has more than %d bytes", large.Limit),
 		}
-	} else if !errors.Is(err, door.ErrBodies) {
-		err = &cluster.InputError{Field: "body", Reason: err.Error()}
 	}
 	if err != nil {
 		d.failed.Add(1)

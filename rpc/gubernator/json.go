@@ -61,10 +61,8 @@ func readPage(rw http.ResponseWriter, r *http.Request) (*pb.GetRateLimitsReq, er
 	switch {
 	case errors.As(err, &large):
 		return nil, status.Errorf(codes.OutOfRange, "body: has more than %d bytes", large.Limit)
-	case errors.Is(err, door.ErrBodies):
-		return nil, door.StatusError(err)
 	case err != nil:
-		return nil, status.Errorf(codes.InvalidArgument, "body: cannot be read: %v", err)
+		return nil, door.StatusError(err)
 	case objects(b) > maxObjects: // before each takes the memory of a request
 		return nil, status.Errorf(codes.OutOfRange,
 			"Requests.RateLimits list too large; max size is '%d'", cluster.MaxItems)

@@ -1,9 +1,14 @@
 package web
 
 import (
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"sync/atomic"
+
+	"google.golang.org/grpc/codes"
 
 	"penstock/rpc/door"
 )
@@ -46,5 +51,24 @@ func (c *countedBody) Read(p []byte) (int, error) {
 	if c.bodies.used.Add(int64(n)) > c.bodies.room {
 		return 0, door.ErrBodies
 	}
+	if err != nil && err != io.EOF {
+		err = unread(err)
+	}
 	return n, err
+}
+
+// unread says why a body could not be read. The words of net/http name the addresses of the
+// connection, and not what is wrong.
+func unread(err error) error {
+	f := &door.Fault{Code: codes.InvalidArgument, Status: http.StatusBadRequest, Field: "body"}
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		f.Status = http.StatusRequestTimeout
+		f.Text = fmt.Sprintf("body: has not come within %v of the request's header", requestTimeout)
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		f.Text = "body: is shorter than its Content-Length, or its last chunk is missing"
+	default:
+		f.Text = fmt.Sprintf("body: cannot be read: %v", err)
+	}
+	return f
 }

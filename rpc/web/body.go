@@ -148,7 +148,7 @@ func (w *web) request(r *http.Request, items []itemJSON, one itemJSON,
 
 // bodyFields is what a body of a check may have.
 const bodyFields = "a body has items, atomic or the fields of one item, or attributes and cost; " +
-	"an item has limit, inline, key, cost, report, drain, strict, at_ms"
+	"an item has limit, inline, key, cost, report, drain, strict, at_ms, max_delay_ms, plan"
 
 // readJSON reads the body of r. has says what it may have, for the error about something else.
 func readJSON[T any](rw http.ResponseWriter, r *http.Request, has string) (body T, err error) {
@@ -167,7 +167,7 @@ func decodeJSON[T any](b []byte, has string) (body T, err error) {
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&body); err != nil {
-		return body, bodyError(err, d.InputOffset(), outline, has)
+		return body, bodyError(err, b, outline, has)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return body, &cluster.InputError{Field: "body", Reason: fmt.Sprintf("goes on after its "+
@@ -177,7 +177,7 @@ func decodeJSON[T any](b []byte, has string) (body T, err error) {
 }
 
 // bodyError says in our words what encoding/json says in its.
-func bodyError(err error, offset int64, outline *outline, has string) error {
+func bodyError(err error, b []byte, outline *outline, has string) error {
 	var kind *json.UnmarshalTypeError
 	var syntax *json.SyntaxError
 	switch {
@@ -205,8 +205,7 @@ func bodyError(err error, offset int64, outline *outline, has string) error {
 	}
 	if name, found := strings.CutPrefix(err.Error(), "json: unknown field "); found {
 		return &cluster.InputError{
-			Field:  strings.Trim(name, `"`),
-			Reason: fmt.Sprintf("is unknown (before byte %d); %s", offset, has),
+			Field: placeOf(b, strings.Trim(name, `"`)), Reason: "is unknown; " + has,
 		}
 	}
 	return &cluster.InputError{Field: "body", Reason: strings.TrimPrefix(err.Error(), "json: ")}

@@ -18,7 +18,11 @@ import (
 const maxNesting = 4
 
 // outline is what a body looks like before it is decoded: where each of its items begins.
-type outline struct{ items []int64 }
+type outline struct {
+	items  []int64
+	sought string   // a name, or empty
+	places []string // of the fields of that name
+}
 
 // item is the index of the item that has the byte at offset, or -1.
 func (o *outline) item(offset int64) int {
@@ -30,38 +34,52 @@ func (o *outline) item(offset int64) int {
 // counted as one. It stops at the first item too many, before memory is spent on the rest. Bad
 // syntax it leaves to the decoder, which words it better.
 func survey(b []byte) (*outline, error) {
+	o := &outline{}
+	return o, o.walk(b)
+}
+
+// placeOf is where b has a field of this name, or the name alone if several fields have it.
+func placeOf(b []byte, name string) string {
+	o := &outline{sought: name}
+	if o.walk(b); len(o.places) == 1 {
+		return o.places[0]
+	}
+	return name
+}
+
+func (o *outline) walk(b []byte) error {
 	if at := notUnicode(b); at >= 0 {
-		return nil, &cluster.InputError{
+		return &cluster.InputError{
 			Field: "body",
 			Reason: fmt.Sprintf("has a text that is not Unicode at byte %d; keys of any bytes "+
 				"can be sent in a query or over gRPC", at+1),
 		}
 	}
-	o := &outline{}
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.UseNumber()
 	var levels []level
 	for {
 		token, err := d.Token()
 		if err != nil {
-			return o, nil
+			return nil
 		}
 		if delim, ok := token.(json.Delim); ok && (delim == '}' || delim == ']') {
 			levels = levels[:len(levels)-1]
 		} else {
 			if n := len(levels); n > 0 {
 				if isName, err := levels[n-1].next(levels, token); err != nil {
-					return o, err
+					return err
 				} else if isName {
+					o.pass(token, levels)
 					continue
 				}
 				if err := o.note(levels, d.InputOffset()); err != nil {
-					return o, err
+					return err
 				}
 			}
 			if ok {
 				if len(levels) == maxNesting {
-					return o, &cluster.InputError{
+					return &cluster.InputError{
 						Field:  where(levels),
 						Reason: "is nested deeper than any request",
 					}
@@ -74,8 +92,15 @@ func survey(b []byte) (*outline, error) {
 			}
 		}
 		if len(levels) == 0 {
-			return o, nil
+			return nil
 		}
+	}
+}
+
+// pass takes down where the name is that is sought.
+func (o *outline) pass(name json.Token, levels []level) {
+	if name == o.sought {
+		o.places = append(o.places, where(levels))
 	}
 }
 

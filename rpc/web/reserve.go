@@ -130,8 +130,6 @@ func bodyFault(err error, single bool) door.Fault {
 	if errors.As(err, &large) {
 		f.Status, f.Field = http.StatusRequestEntityTooLarge, "body"
 		f.Text = fmt.Sprintf("body: has more than %d bytes", large.Limit)
-	} else if f.Status == http.StatusInternalServerError { // the body could not be read
-		f.Status = http.StatusBadRequest
 	}
 	if single {
 		f = ofQuery(f)

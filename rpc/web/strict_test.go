@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"net"
+	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"strings"
@@ -33,6 +34,9 @@ func TestHTTPBodiesAreReadToTheLetter(t *testing.T) {
 		`{"limit":"demo","key":"k\ud800"}`:                     "body",
 		`{"limit":"demo","key":"k\ud800\u0041"}`:               "body",
 		"{\"limit\":\"demo\",\"key\":\"k\xff\"}":               "body",
+		two(`{"limit":"demo","key":"k","x":1}`):                "items[1].x",
+		two(`{"key":"k","inline":{"parent":"demo"}}`):          "items[1].inline.parent",
+		two(`{"limit":"demo","key":"k","items":[]}`):           "items",
 		`{"items":[{"limit":"demo","key":[[["k"]]]}]}`:         "items[0].key[0]",
 		`{"items":[` + strings.Repeat("{},", 600_000) + `{}]}`: "items",
 	} {
@@ -106,6 +110,47 @@ func TestHTTPAuthReadsNoBody(t *testing.T) {
 		"POST /v1/auth?limit=demo&key=k HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n")
 	if line, err := bufio.NewReader(c).ReadString('\n'); !strings.HasPrefix(line, "HTTP/1.1 200") {
 		t.Errorf("%q, %v", line, err)
+	}
+}
+
+// Promise: a body that does not come whole is refused in words about the body, and charges nothing.
+func TestHTTPBodiesComeWhole(t *testing.T) {
+	s := httptest.NewUnstartedServer(nil)
+	s.Config = NewServer(New(Config{Node: rpctest.Alone(t, rpctest.PerHour)}))
+	s.Config.ReadTimeout = 50 * time.Millisecond
+	s.Start()
+	defer s.Close()
+	for _, row := range []struct {
+		path, body string
+		half       bool // nothing comes after it, and the connection stays open
+		status     int
+		want       string
+	}{
+		{"check", "Content-Length: 9\r\n\r\n{", true, 408, "body: has not come within "},
+		{"check", "Content-Length: 9\r\n\r\n{", false, 400, "body: is shorter than "},
+		{"check", "Transfer-Encoding: chunked\r\n\r\nx\r\n", false, 400, "body: cannot be read: "},
+		{"GetRateLimits", "Content-Length: 9\r\n\r\n{", true, 400, "body: has not come within "},
+	} {
+		c, err := net.Dial("tcp", s.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		c.SetDeadline(time.Now().Add(10 * time.Second))
+		io.WriteString(c, "POST /v1/"+row.path+" HTTP/1.1\r\nHost: x\r\n"+row.body)
+		if !row.half {
+			c.(*net.TCPConn).CloseWrite()
+		}
+		answer, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, _ := io.ReadAll(answer.Body)
+		if answer.StatusCode != row.status || !strings.Contains(string(text), row.want) ||
+			strings.Contains(string(text), "127.0.0.1") {
+			t.Errorf("%s %q: %s %s\nwant %d %q", row.path, row.body, answer.Status, text,
+				row.status, row.want)
+		}
 	}
 }
 

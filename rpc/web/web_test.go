@@ -277,7 +277,10 @@ func TestHTTPBadInput(t *testing.T) {
 			"POST", "/v1/check", `{"items":[{"limit":"demo","key":"k","cost":"1"}]}`, 400,
 			"items[0].cost",
 		},
-		{"POST", "/v1/check", `{"items":[{"limit":"demo","key":"k","costs":1}]}`, 400, "costs"},
+		{
+			"POST", "/v1/check", `{"items":[{"limit":"demo","key":"k","costs":1}]}`, 400,
+			"items[0].costs",
+		},
 		{
 			"POST", "/v1/check",
 			`{"items":[{"limit":"demo","inline":{"algorithm":"gcra","limit":1,"per":"1s"},` +
