@@ -49,12 +49,20 @@ func (c *configFile) load(ctx *kong.Context, serve *kong.Command) error {
 		return nil
 	}
 	text, err := os.ReadFile(path)
-	if err != nil {
-		return err
+	if err == nil {
+		c.values, err = parseConfig(path, text, flags)
 	}
-	c.values, err = parseConfig(path, text, flags)
-	return err
+	if err != nil {
+		return &configError{err}
+	}
+	return nil
 }
+
+// configError says that the file of --config is wrong. kong reports it as an error of the flag that
+// it was about to set.
+type configError struct{ error }
+
+func (e *configError) Error() string { return "--config: " + e.error.Error() }
 
 // parseConfig reads the text of the file at path, which may name any of flags.
 func parseConfig(path string, text []byte,

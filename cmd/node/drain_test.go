@@ -4,8 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -84,5 +87,25 @@ func TestDrain(t *testing.T) {
 	}
 	if status, _, err := nodes[1].call("GET", "/readyz"); err != nil || status != http.StatusOK {
 		t.Errorf("the last one is not ready: %d %v", status, err)
+	}
+}
+
+// Promise: a signal that comes twice, as timeout(1) sends it, is one signal: the node leaves in
+// peace.
+func TestSignalSentTwiceIsOne(t *testing.T) {
+	s, err := selfSettings(0, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Cluster, s.Role, s.Memory = "test", "member", 8<<20
+	book := new(logBook)
+	r, err := start(t.Context(), s, slog.New(slog.NewTextHandler(book, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	signals := make(chan os.Signal, 1)
+	signals <- syscall.SIGTERM
+	if err := stopUnlessHurried(r, signals); err != nil {
+		t.Errorf("%v; want a stop in peace\n%s", err, book)
 	}
 }

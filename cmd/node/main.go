@@ -95,7 +95,11 @@ func run(args []string, sh shell) (code int) {
 	}
 	ctx, err := parser.Parse(joinNegatives(args))
 	if err != nil {
-		fmt.Fprintf(sh.err, "penstock: %v\n%s\n", err, helpHint(err))
+		hint := helpHint(err)
+		if file := new(configError); errors.As(err, &file) {
+			err = file
+		}
+		fmt.Fprintf(sh.err, "penstock: %v\n%s\n", err, hint)
 		return 1
 	}
 	err = ctx.Run(sh)

@@ -210,3 +210,21 @@ func TestExampleConfig(t *testing.T) {
 		}
 	}
 }
+
+// Promise: what is wrong with the file of --config is said of --config.
+func TestConfigErrorsNameTheFlag(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "penstock.yaml")
+	if err := os.WriteFile(path, []byte("nmae: a\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ file, want string }{
+		{path, "penstock: --config: " + path + `: "nmae" is not a flag of serve`},
+		{path + ".not", "penstock: --config: open " + path + ".not"},
+	} {
+		var out, said strings.Builder
+		code := run([]string{"serve", "--config", c.file}, shell{out: &out, err: &said})
+		if code != 1 || !strings.HasPrefix(said.String(), c.want) {
+			t.Errorf("exit %d, %q\nwant 1, %q", code, said.String(), c.want)
+		}
+	}
+}

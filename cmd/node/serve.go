@@ -99,11 +99,16 @@ func (v *serveVerb) Run(sh shell) error {
 	}
 }
 
+// sameSignal is how long further signals to stop count as the first one. timeout(1) sends its
+// signal to the process and to the process's group; some parents pass on the Ctrl-C that a terminal
+// has sent to all.
+const sameSignal = 200 * time.Millisecond
+
 // stopUnlessHurried stops r gracefully, or leaves everything as it is at the next signal to stop.
 func stopUnlessHurried(r *running, signals <-chan os.Signal) error {
 	ctx, cancel := context.WithTimeout(context.Background(), stopBudget)
 	defer cancel()
-	done := make(chan struct{})
+	done, began := make(chan struct{}), time.Now()
 	go func() {
 		defer close(done)
 		r.stop(ctx, stopGrace)
@@ -114,7 +119,7 @@ func stopUnlessHurried(r *running, signals <-chan os.Signal) error {
 			r.log.Info("stopped")
 			return nil
 		case s := <-signals:
-			if s != syscall.SIGHUP {
+			if s != syscall.SIGHUP && time.Since(began) > sameSignal {
 				r.log.Warn("stopped at once by a second signal")
 				return exitCode(1)
 			}
