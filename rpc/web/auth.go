@@ -208,15 +208,7 @@ func (e *repeatedHeaderError) Error() string {
 
 func (w *web) placeholder(name string, r *http.Request) (string, error) {
 	if header, ok := strings.CutPrefix(name, "header:"); ok {
-		header, none, hasDefault := strings.Cut(header, "|")
-		value, err := headerOf(r, header)
-		if value == "" && err == nil {
-			if hasDefault {
-				return none, nil
-			}
-			return "", &noHeaderError{header}
-		}
-		return value, err
+		return ofHeader(header, r)
 	}
 	switch name {
 	case "host":
@@ -244,6 +236,22 @@ func (w *web) placeholder(name string, r *http.Request) (string, error) {
 		return path.Clean("/" + u.Path), nil
 	}
 	return "", fmt.Errorf("{%.60s} is unknown; there is: %s", name, placeholders)
+}
+
+// ofHeader is what NAME or NAME|DEFAULT stands for.
+func ofHeader(named string, r *http.Request) (string, error) {
+	header, none, hasDefault := strings.Cut(named, "|")
+	if header == "" || strings.ContainsAny(header, " :") { // every request would lack it
+		return "", fmt.Errorf("{header:%.60s}: %.60q is not the name of a header", named, header)
+	}
+	value, err := headerOf(r, header)
+	switch {
+	case value != "" || err != nil:
+		return value, err
+	case hasDefault:
+		return none, nil
+	}
+	return "", &noHeaderError{header}
 }
 
 // headerOf is the value of a header that a client may send once.

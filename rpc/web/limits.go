@@ -9,6 +9,7 @@ import (
 	"penstock/limiter"
 	"penstock/rpc/admin"
 	"penstock/rpc/catalog"
+	"penstock/rpc/door"
 	"penstock/rpc/notation"
 	"penstock/rpc/page"
 )
@@ -110,6 +111,12 @@ func (w *web) limitNamed(
 ) http.HandlerFunc {
 	return func(rw http.ResponseWriter, r *http.Request) {
 		q, f := readQuery(r, append(further, "name", "version")...)
+		if f == nil && q["name"] == "" {
+			f = &door.Fault{
+				Status: http.StatusBadRequest, Field: "name",
+				Text: "name: is missing; name a limit",
+			}
+		}
 		if f != nil {
 			page.Fault(rw, *f)
 			return

@@ -236,6 +236,7 @@ func TestPutOverAFile(t *testing.T) {
 		404,
 		"version: the log has no such entry",
 	)
+	expect("DELETE", "/v1/limits", "", 400, "name: is missing")
 	expect("POST", "/v1/limits/rollback?name=none&to=9@x", "", 404, "no limit of this name was put")
 	expect("GET", "/v1/limits/history?name=demo", "", 200, `"base":"2@`)
 	expect("GET", "/v1/limits/history?name=no", "", 200, `"entries":[]`)

@@ -66,7 +66,7 @@ func (w *web) ring(rw http.ResponseWriter, r *http.Request) {
 	key := q["key"]
 	if f == nil && (len(key) < cluster.MinKey || len(key) > cluster.MaxKey) {
 		f = &door.Fault{
-			Status: http.StatusBadRequest,
+			Status: http.StatusBadRequest, Field: "key",
 			Text: fmt.Sprintf("key: has %d bytes; %d to %d are accepted", len(key),
 				cluster.MinKey, cluster.MaxKey),
 		}

@@ -166,6 +166,8 @@ func TestHTTPKeysNameOneClient(t *testing.T) {
 		want           string // "" for an error
 	}{
 		{"plain", "1.2.3.4:5", nil, "plain"},
+		{"{header:|anonymous}", "1.2.3.4:5", nil, ""},
+		{"{header:X User|anonymous}", "1.2.3.4:5", nil, ""},
 		{"u:{header:X-User}", "1.2.3.4:5", []string{"X-User", "a:b"}, "u:a:b"},
 		{"{header:X}", "1.2.3.4:5", []string{"X", "a", "X", "b"}, ""},
 		{"{header:X|nobody}", "1.2.3.4:5", []string{"X", "a", "X", "a"}, ""},

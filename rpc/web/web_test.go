@@ -325,7 +325,7 @@ func TestHTTPBadInput(t *testing.T) {
 		{"GET", "/v1/auth?limit=demo&key=k&headers=ietf,y", "", 400, "headers"},
 		{"GET", "/v1/check?limit=demo&key=k&headers=X", "", 400, "headers"},
 		{"GET", "/v1/check?limit=demo&key=k&deny_body=no", "", 400, "query"},
-		{"GET", "/v1/ring", "", 400, ""},
+		{"GET", "/v1/ring", "", 400, "key"},
 		{"GET", "/v1/nothing", "", 404, ""},
 		{"DELETE", "/v1/check?limit=demo&key=k", "", 405, ""},
 		{"GET", "/v1/reset", "", 405, ""},
