@@ -207,7 +207,7 @@ func (r *rule) shutFor(now Instant, l *Limit, w []int64) {
 // reopen ends what is over of shutFor, so that the rule can be reclaimed.
 func (x *ruleIndex) reopen(now Instant) {
 	for r := range x.all {
-		if until := r.shut.Load(); until != 0 && until <= int64(now) {
+		if until := r.shut.Load(); until <= int64(now) {
 			r.shut.CompareAndSwap(until, 0)
 		}
 	}

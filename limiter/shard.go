@@ -48,14 +48,12 @@ func mixOf(hash uint64, l *Limit) uint32 {
 // take decides into d, and stores.
 func (s *shard) take(now Instant, t *target, r *Request, d *Decision) {
 	i := s.entries.find(t.mix, t.rule.id, t.key)
+	if i < 0 && !t.alone() {
+		i = s.adopt(t)
+	}
 	if i < 0 {
-		if !t.alone() {
-			i = s.adopt(t)
-		}
-		if i < 0 {
-			s.takeNew(now, t, r, d)
-			return
-		}
+		s.takeNew(now, t, r, d)
+		return
 	}
 	if e := &s.entries.slots[i]; e.words() == t.limit.words() || s.entries.fit(i, t.limit) {
 		t.limit.answer(s.entries.state(e), now, r, d)

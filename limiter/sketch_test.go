@@ -330,3 +330,63 @@ func lessIfShort(n, few int) int {
 	}
 	return n
 }
+
+// TestNearestToFullLooksAtAll: of all entries nearby that would make room, the one with the least
+// debt is found, whatever lies between: states of another length, or of a stated limit.
+func TestNearestToFullLooksAtAll(t *testing.T) {
+	const now = Instant(1e18)
+	var limits []*Limit
+	for _, s := range []Spec{
+		{Algorithm: GCRA},
+		{Algorithm: StatedBucket},
+		{Algorithm: SlidingCounter, Buckets: 4},
+		{Algorithm: SlidingCounter, Buckets: 20},
+	} {
+		s.Name, s.Limit, s.Per = fmt.Sprint(s.Algorithm, s.Buckets), 1000, time.Hour
+		limits = append(limits, mustBe(New(s)))
+	}
+	rnd := rand.New(rand.NewSource(1))
+	table := NewTable(TableConfig{Bytes: 1, Shards: 1})
+	for i := 0; table.Stats().Overflowed < 10; i++ {
+		key := fmt.Sprint("key-", i)
+		table.Take(now, limits[i%len(limits)], key, Hash(key), 1+rnd.Int63n(900))
+	}
+	st, index := &table.shards[0].entries, table.rules.index.Load()
+	found := 0
+	for i := range 2000 {
+		l, key := limits[i%len(limits)], fmt.Sprint("new-", i)
+		o := &owner{mix: mixOf(Hash(key), l), rule: index.find(l).id, key: key}
+		most := debt{used: uint64(rnd.Int63n(1 << 20)), reset: time.Hour}
+		least, any, block := most, false, 0
+		if at, _ := st.spot(o.mix); at >= 0 && !inlined(l.words(), len(key)) {
+			block = blockSize(l.words(), len(key))
+		}
+		for at := st.home(o.mix); at < min(st.end(), st.home(o.mix)+nearby); at++ {
+			e := &st.slots[at]
+			if e.head == 0 {
+				continue
+			}
+			of := index.byID(e.rule()).limit.Load()
+			makesRoom := block == 0 || !e.inlined() && e.blockSize() >= block
+			if d := of.debtOf(st.state(e), now); makesRoom && !of.stated() && !least.less(d) {
+				least, any = d, true
+			}
+		}
+		got := st.nearestToFull(now, index, o, l.words(), most)
+		if got < 0 != !any {
+			t.Fatalf("slot %d is found for %s, where one makes room: %t", got, key, any)
+		}
+		if got < 0 {
+			continue
+		}
+		found++
+		e := &st.slots[got]
+		d := index.byID(e.rule()).limit.Load().debtOf(st.state(e), now)
+		if d != least || block > 0 && (e.inlined() || e.blockSize() < block) {
+			t.Fatalf("%s is to yield with the debt %+v, and the least is %+v", key, d, least)
+		}
+	}
+	if found < 500 {
+		t.Errorf("room was found %d times", found)
+	}
+}

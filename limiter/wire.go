@@ -173,13 +173,13 @@ func (l *Limit) shift(w []int64, ns int64) {
 	first, last, step := 0, 0, 1
 	switch l.Algorithm {
 	case TokenBucket:
-		first, last = 1, len(w)-1
+		first, last = 1, len(w)
 		// the mark and the session are times of the clients, which are the same everywhere
 		if l.ClientTime {
 			first, last = askedAt, askedAt
 		}
 	case SlidingLog:
-		first, last = 1, len(w)-1
+		first, last = 1, len(w)
 	case StatedWindow:
 		last, step = 2, 2
 	case StatedBucket:
