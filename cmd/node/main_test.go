@@ -100,4 +100,8 @@ func TestStampedVersion(t *testing.T) {
 			t.Errorf("%s: %v, %s", word, err, out)
 		}
 	}
+	out, err := exec.Command(binary, "version", "-o", "json").CombinedOutput()
+	if err != nil || !strings.HasPrefix(string(out), `{"version":"v1.2.3-4-gabc","go":"go1.`) {
+		t.Errorf("version -o json: %v, %s", err, out)
+	}
 }

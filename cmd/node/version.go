@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"runtime"
 	"runtime/debug"
 )
@@ -12,11 +13,18 @@ import (
 var stamped string
 
 // versionVerb prints the version of this binary.
-type versionVerb struct{}
+type versionVerb struct{ output }
 
-func (versionVerb) Run(sh shell) error {
-	_, err := fmt.Fprintln(sh.out, versionLine())
-	return err
+func (v versionVerb) Run(sh shell) error {
+	return v.print(sh.out, struct {
+		Version string `json:"version"`
+		Go      string `json:"go"`
+		OS      string `json:"os"`
+		Arch    string `json:"arch"`
+	}{version(), runtime.Version(), runtime.GOOS, runtime.GOARCH}, func(w io.Writer) error {
+		_, err := fmt.Fprintln(w, versionLine())
+		return err
+	})
 }
 
 // versionLine is what version and --version print.
