@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unsafe"
 
 	"penstock/cluster"
 	"penstock/limiter"
@@ -41,6 +40,9 @@ type account struct {
 	refunding
 }
 
+// boundedJudge counts from outside what clients are granted.
+type boundedJudge struct{ *common }
+
 // refunding is what clients are about to give back to a key.
 type refunding struct {
 	giving int           // visits that may give something back and are not answered
@@ -65,16 +67,7 @@ type givenBack struct {
 }
 
 // posed begins to follow a request, before its first visit.
-func (j *judge) posed(r *request) {
-	j.requests.Requests++
-	j.requests.Items += len(r.items)
-	if j.trees != nil {
-		j.trees.posed(r)
-		return
-	}
-	if r.broken {
-		return
-	}
+func (j *boundedJudge) posed(r *request) {
 	if r.terms = r.term[:]; len(r.items) > 1 {
 		r.terms = make([]term, len(r.items))
 	}
@@ -89,7 +82,7 @@ func (j *judge) posed(r *request) {
 }
 
 // visited notes what a visit may give back, from the moment it begins.
-func (j *judge) visited(r *request) {
+func (j *boundedJudge) visited(r *request) {
 	for i := range r.terms {
 		a := r.terms[i].account
 		back := a.givesBack(&r.items[i]) * a.counts
@@ -98,15 +91,8 @@ func (j *judge) visited(r *request) {
 	}
 }
 
-// left ends a visit; the last one ends the request.
-func (j *judge) left(r *request) {
-	if r.open--; r.open > 0 || r.broken {
-		return
-	}
-	if j.trees != nil {
-		j.trees.left(r)
-		return
-	}
+// left ends a request, after its last visit.
+func (j *boundedJudge) left(r *request) {
 	for i := range r.terms {
 		t := &r.terms[i]
 		if t.account.replica != nil { // the others hear of it afterwards
@@ -118,57 +104,7 @@ func (j *judge) left(r *request) {
 		}
 		t.account.heard.answer(t.heard)
 		t.account.spare.answer(t.spare)
-		j.said.forget(r.items[i].ID)
 	}
-}
-
-// found is an account that was lately asked for. A key is asked for some times in a row, as the
-// same string of memory: where that lies says where to look here first.
-type found struct {
-	account *account
-	limit   string
-}
-
-const latelyFound = 1 << 10 // a power of two
-
-func (j *judge) account(limit, key string) *account {
-	at := uint64(uintptr(unsafe.Pointer(unsafe.StringData(key)))) +
-		uint64(uintptr(unsafe.Pointer(unsafe.StringData(limit))))<<20
-	f := &j.lately[at*0x9e3779b97f4a7c15>>32%latelyFound]
-	if f.account == nil || f.account.key != key || f.limit != limit {
-		*f = found{j.accountOf(limit, key), limit}
-	}
-	return f.account
-}
-
-func (j *judge) accountOf(limit, key string) *account {
-	a := j.accounts[limit][key]
-	if a == nil {
-		l := j.world.named[limit].For(key)
-		s := &l.Spec
-		a = &account{
-			counts: 1, limit: l, spec: s, key: key, hash: limiter.Hash(key),
-			owner: j.world.owner(key), supply: curveOf(s, j.clocks()), heard: newWindow(),
-			spare: newWindow(),
-		}
-		a.spares = j.spare(a, 0)
-		if s.Consistency == limiter.Replicated {
-			a.counts = int64(len(j.world.machines))
-			a.replica, a.supply = newReplica(), curveOf(s, max(2, len(j.world.machines)))
-			a.supply.rate *= a.counts
-		}
-		a.adrift = s.Calendar != 0 && j.world.plan.outOfStep()
-		if j.books.limits[limit] && !s.Unlimited {
-			a.held = newHeld()
-		}
-		a.tally = j.tallies[limit]
-		if j.accounts[limit] == nil {
-			j.accounts[limit] = make(map[string]*account)
-		}
-		j.accounts[limit][key] = a
-		j.order = append(j.order, a)
-	}
-	return a
 }
 
 // givesBack is the most that an item can give back of what was charged, in units.
@@ -208,18 +144,10 @@ func (a *account) backsOver(now time.Duration) {
 	})
 }
 
-// clocks is by how many clocks a key may be decided.
-func (j *judge) clocks() int {
-	if j.world.plan.quiet() {
-		return 1
-	}
-	return max(2, len(j.world.machines)) // a machine that boots has another clock
-}
-
 // supplied is what the limit has supplied so far, by the clock that decides; or by the fastest,
 // where several may. Of a replicated limit it is what all nodes' limits have, each of which goes by
 // its own.
-func (j *judge) supplied(a *account) int64 {
+func (j *boundedJudge) supplied(a *account) int64 {
 	if j.world.plan.quiet() && a.replica == nil {
 		return a.supply.supply(a.owner.clock.start, a.owner.clock.at(j.world.now))
 	}
@@ -228,22 +156,12 @@ func (j *judge) supplied(a *account) int64 {
 
 // spareSupplied is what the shares of all nodes have supplied so far. Each goes by its own clock,
 // so the time is stretched to the fastest that may be.
-func (j *judge) spareSupplied(a *account) int64 {
+func (j *boundedJudge) spareSupplied(a *account) int64 {
 	return a.spares.supply(0, limiter.Instant(j.world.now+j.world.now/500))
 }
 
-// spare is what the shares of all nodes supply. Each splits the limit by the number of members that
-// it knows of, and one that knows of nobody else has all of it.
-func (j *judge) spare(a *account, bound int64) curve {
-	c := spareCurve(a.spec, 1, max(bound, a.limit.Capacity()))
-	c.capacity *= int64(len(j.world.machines))
-	c.rate *= int64(len(j.world.machines))
-	c.each *= int64(len(j.world.machines))
-	return c
-}
-
 // admitted checks an admission by an owner against all spans of time that end now.
-func (j *judge) admitted(t *term, cost int64) {
+func (j *boundedJudge) admitted(t *term, cost int64) {
 	a := t.account
 	if t.counted {
 		return
@@ -264,7 +182,7 @@ func (j *judge) admitted(t *term, cost int64) {
 // remember when it is back, nobody has a copy of it, and no file. So each share may be admitted
 // once more: the bound that a decision states is of the shares of the nodes that are there, each of
 // which remembers since it began.
-func (j *judge) losesShares(p *process) {
+func (j *boundedJudge) losesShares(p *process) {
 	for k := range p.shares.parts { // also of those of which nobody knows how many there were
 		name, _ := strings.CutSuffix(k.limit, shareSuffix)
 		if a := j.accounts[name][k.key]; a != nil {
@@ -274,7 +192,7 @@ func (j *judge) losesShares(p *process) {
 }
 
 // spared checks an admission without the owner against the bound that came with it.
-func (j *judge) spared(t *term, cost, bound int64) {
+func (j *boundedJudge) spared(t *term, cost, bound int64) {
 	a := t.account
 	t.spared = true
 	a.spare.admit(t.spare, cost*a.spares.unit)

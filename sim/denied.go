@@ -19,6 +19,12 @@ import (
 //     messages get lost, or machines fail, a node may not have been told, and only the second
 //     point holds.
 
+// deniedJudge checks that.
+type deniedJudge struct {
+	*common
+	once *onceJudge
+}
+
 // toldDenial is a denial of which a node was promised to hear when it ends.
 type toldDenial struct {
 	cost        int64
@@ -29,7 +35,7 @@ type toldDenial struct {
 const rememberedFor = time.Second + time.Second/500
 
 // hearsTold notes what a node is told together with a promise.
-func (j *judge) hearsTold(l *letter) {
+func (j *deniedJudge) hearsTold(l *letter) {
 	for i := range l.call.Answer.Items {
 		got := &l.call.Answer.Items[i]
 		if !got.Told {
@@ -56,7 +62,7 @@ func (j *judge) hearsTold(l *letter) {
 
 // wasTold reports whether an owner has told p that cost is denied, and would tell p if that had
 // ended.
-func (j *judge) wasTold(p *process, a *account, cost int64) bool {
+func (j *deniedJudge) wasTold(p *process, a *account, cost int64) bool {
 	return slices.ContainsFunc(a.told[p], func(x toldDenial) bool {
 		return x.cost <= cost && j.world.now <= min(x.until, x.sent+rememberedFor)
 	})
@@ -64,7 +70,7 @@ func (j *judge) wasTold(p *process, a *account, cost int64) bool {
 
 // observeDenial checks what a node has denied by itself of the i-th item of a visit, and reports
 // whether it has.
-func (j *judge) observeDenial(h *hearing, i int) bool {
+func (j *deniedJudge) observeDenial(h *hearing, i int) bool {
 	p, d, it := h.process, &h.out[i], &h.question.Items[i]
 	a := h.request.terms[i].account
 	if h.decided[i] || d.Owner == "" || d.Source != cluster.SourceDenied || a.held != nil &&
@@ -78,7 +84,9 @@ func (j *judge) observeDenial(h *hearing, i int) bool {
 
 // remembersDenial checks that p was told of the denial that it has given by itself, and that the
 // denial is still right.
-func (j *judge) remembersDenial(p *process, a *account, it *cluster.Item, d *cluster.Decision) {
+func (j *deniedJudge) remembersDenial(p *process, a *account, it *cluster.Item,
+	d *cluster.Decision,
+) {
 	j.checked[honest]++
 	j.requests.Remembered++
 	switch {
@@ -95,7 +103,7 @@ func (j *judge) remembersDenial(p *process, a *account, it *cluster.Item, d *clu
 		j.denial(false) // it may outlive what was given back, by no longer than wasTold looks back
 		return
 	}
-	if known := j.letIn(it.ID); known != nil {
+	if known := j.once.letIn(it.ID); known != nil {
 		j.fail(once, "%s denies take %s by itself, which %s has let in", p.machine.id,
 			idText(it.ID), known.by.machine.id)
 		return
@@ -110,7 +118,7 @@ func (j *judge) remembersDenial(p *process, a *account, it *cluster.Item, d *clu
 
 // letIn is the answer that has let take id in, if it is too young for a node to have forgotten it;
 // else nil.
-func (j *judge) letIn(id cluster.ID) *answered {
+func (j *onceJudge) letIn(id cluster.ID) *answered {
 	if id == (cluster.ID{}) {
 		return nil
 	}
@@ -123,14 +131,14 @@ func (j *judge) letIn(id cluster.ID) *answered {
 }
 
 // maySayNo reports whether too little is known of what is left of a to call a denial wrong.
-func (j *judge) maySayNo(a *account) bool {
+func (j *deniedJudge) maySayNo(a *account) bool {
 	r := &a.reference
 	return a.giving > 0 || j.world.now < a.gaveBy || r.by == nil || r.isBlind() || r.isHeld() ||
 		r.fresh() || a.held != nil && j.inDoubt(a)
 }
 
 // denialHolds checks that the reference would deny now what p denies.
-func (j *judge) denialHolds(p *process, a *account, it *cluster.Item, d *cluster.Decision) {
+func (j *deniedJudge) denialHolds(p *process, a *account, it *cluster.Item, d *cluster.Decision) {
 	j.checked[useful]++
 	r := &a.reference
 	strict := r.strictest()
@@ -147,7 +155,7 @@ func (j *judge) denialHolds(p *process, a *account, it *cluster.Item, d *cluster
 }
 
 // gives notes that a visit may give something back, from now until it is answered.
-func (j *judge) gives(h *hearing) {
+func (j *deniedJudge) gives(h *hearing) {
 	for i := range h.request.terms {
 		if a := h.request.terms[i].account; a.givesBack(&h.question.Items[i]) > 0 {
 			a.giving++
@@ -157,7 +165,7 @@ func (j *judge) gives(h *hearing) {
 
 // gave notes that a visit is answered. What several owners have a part in is given back a little
 // later; and so it may be where nobody has answered the node.
-func (j *judge) gave(h *hearing, out []cluster.Decision, err error) {
+func (j *deniedJudge) gave(h *hearing, out []cluster.Decision, err error) {
 	for i := range h.request.terms {
 		a := h.request.terms[i].account
 		if a.givesBack(&h.question.Items[i]) <= 0 {
@@ -166,12 +174,5 @@ func (j *judge) gave(h *hearing, out []cluster.Decision, err error) {
 		if a.giving--; err != nil || h.spread || out[i].Degraded {
 			a.gaveBy = j.world.now + longCarriage
 		}
-	}
-}
-
-// denial counts a denial, and whether nobody can say that it is too early.
-func (j *judge) denial(untold bool) {
-	if j.allowed.of[anyDenial]++; untold {
-		j.allowed.used[untoldDenial]++
 	}
 }

@@ -50,7 +50,7 @@ func (p *process) save() {
 	w, now := p.machine.world, p.now()
 	f := &file{
 		others: others, named: others, shown: p.machine.clock.at(w.now), written: w.now,
-		of: w.judge.decidedBy(p),
+		of: w.judge.carrier.disk.decidedBy(p),
 	}
 	p.node.Book().Each(func(uint64) bool { return true }, func(_ uint64, h limiter.Hold) {
 		f.holds = append(f.holds, cluster.HoldCopy{Hold: h, Left: time.Duration(h.Deadline - now)})
@@ -83,7 +83,7 @@ func (p *process) restore() {
 	p.node.Await(age, f.others)
 	if p.node.Restore(age, entries, holds) > 0 {
 		w.faults.Restored++
-		w.judge.comesBack(f)
+		w.judge.carrier.disk.comesBack(f)
 	}
 }
 

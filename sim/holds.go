@@ -26,6 +26,15 @@ import (
 // that are settled. Then nothing is said of what is set aside until all of that has run out; and
 // afterwards everything again.
 
+// asideJudge follows holds.
+type asideJudge struct {
+	*common
+	owner   *ownerJudge
+	carrier *carrier
+	bounded *boundedJudge
+	books   books
+}
+
 // held is what is known of the holds on a key.
 type held struct {
 	open     []*holding // as they were opened
@@ -69,7 +78,6 @@ type heldAsk struct {
 
 // books are what is known of all holds of a world.
 type books struct {
-	limits  map[string]bool // of which units are set aside
 	report  HoldReport
 	open    []*holding
 	over    map[cluster.ID]bool
@@ -88,9 +96,8 @@ type promised struct {
 	id cluster.ID
 }
 
-func newBooks(w *world) books {
+func newBooks() books {
 	return books{
-		w.plan.holding(),
 		HoldReport{},
 		nil, make(map[cluster.ID]bool),
 		make(map[cluster.ID]int64), make(map[cluster.ID]cluster.ID), make(map[cluster.ID]bool),
@@ -163,16 +170,13 @@ func (h *held) find(id cluster.ID) *holding {
 	return nil
 }
 
-// inDoubt reports whether it is open what is set aside.
-func (j *judge) inDoubt(a *account) bool { return j.world.now < a.held.doubted }
-
 // doubt notes that the next node that decides may not know all holds on a, or know some that are
 // over.
-func (j *judge) doubt(a *account) {
+func (a *account) doubt(now time.Duration) {
 	if a.held == nil {
 		return
 	}
-	a.held.doubted = j.world.now + doubtLasts + 2*a.spec.Per
+	a.held.doubted = now + doubtLasts + 2*a.spec.Per
 	for _, x := range a.held.open {
 		x.lost = true
 		a.held.doubted = max(a.held.doubted, x.until+doubtLasts)
@@ -180,9 +184,9 @@ func (j *judge) doubt(a *account) {
 }
 
 // holds checks what p, which decides for a key, has answered about a hold on it.
-func (j *judge) holds(p *process, it *heldAsk, got limiter.Decision) {
+func (j *asideJudge) holds(p *process, it *heldAsk, got limiter.Decision) {
 	a, w := it.account, j.world
-	j.mayDecide(p, a, true)
+	j.owner.mayDecide(p, a, true)
 	j.meetHolds(p, a)
 	j.books.batch = slices.DeleteFunc(j.books.batch, func(id cluster.ID) bool {
 		return id == it.hold.ID
@@ -213,7 +217,7 @@ func (j *judge) holds(p *process, it *heldAsk, got limiter.Decision) {
 }
 
 // takesHeld follows a take, a look or a reset of a key of which something may be set aside.
-func (j *judge) takesHeld(p *process, it *asked, got limiter.Decision, fallen bool) {
+func (j *asideJudge) takesHeld(p *process, it *asked, got limiter.Decision, fallen bool) {
 	a := it.account
 	j.meetHolds(p, a)
 	r, s := &a.reference, a.spec

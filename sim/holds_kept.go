@@ -11,14 +11,14 @@ import (
 // looksAtHolds compares what is known of holds with the ledgers of the nodes that decide, after p
 // has done something: holds may have run out, and nodes settle what they have set aside themselves
 // without asking another node.
-func (j *judge) looksAtHolds(p *process) {
+func (j *asideJudge) looksAtHolds(p *process) {
 	if len(j.books.open) == 0 || j.failure != nil {
 		return
 	}
 	for i := 0; i < len(j.books.open); i++ { // backwards would see them in another order
 		x := j.books.open[i]
 		if a := x.account; p.saysItDecides(a.hash) {
-			j.bring(a, p)
+			j.carrier.bring(a, p)
 			j.meetHold(p, x)
 			if x.ended {
 				i--
@@ -28,8 +28,8 @@ func (j *judge) looksAtHolds(p *process) {
 }
 
 // meetHolds compares the holds on a with the ledger of p, which decides.
-func (j *judge) meetHolds(p *process, a *account) {
-	j.bring(a, p)
+func (j *asideJudge) meetHolds(p *process, a *account) {
+	j.carrier.bring(a, p)
 	a.reference.settle(p.now(), a.spec)
 	for _, x := range slices.Clone(a.held.open) {
 		j.meetHold(p, x)
@@ -37,7 +37,7 @@ func (j *judge) meetHolds(p *process, a *account) {
 }
 
 // meetHold compares x with what the ledger of p says of it.
-func (j *judge) meetHold(p *process, x *holding) {
+func (j *asideJudge) meetHold(p *process, x *holding) {
 	j.checked[aside]++
 	if slices.Contains(j.books.batch, x.id) {
 		return
@@ -60,7 +60,7 @@ func (j *judge) meetHold(p *process, x *holding) {
 }
 
 // notInLedger ends a hold that p does not know, if that may be.
-func (j *judge) notInLedger(p *process, x *holding) {
+func (j *asideJudge) notInLedger(p *process, x *holding) {
 	a := x.account
 	if !x.lost && !j.inDoubt(a) {
 		j.fail(aside, "%s decides for %s under %s and does not know of hold %s of %d, which is "+
@@ -75,7 +75,7 @@ func (j *judge) notInLedger(p *process, x *holding) {
 }
 
 // stillOpen checks the units of a hold that p has open, and that its deadline is not long over.
-func (j *judge) stillOpen(p *process, x *holding, h statedHold) {
+func (j *asideJudge) stillOpen(p *process, x *holding, h statedHold) {
 	a, now := x.account, j.world.now
 	if h.Units != x.units {
 		j.fail(aside, "%s has %d of %s under %s set aside for hold %s of %d", p.machine.id,
@@ -94,7 +94,7 @@ func (j *judge) stillOpen(p *process, x *holding, h statedHold) {
 }
 
 // ranOut closes a hold that has run out at p, and checks that it was time.
-func (j *judge) ranOut(p *process, x *holding) {
+func (j *asideJudge) ranOut(p *process, x *holding) {
 	a, now := x.account, j.world.now
 	if now < x.until-time.Millisecond-(x.until-now)/500 && !x.adopted && !j.inDoubt(a) {
 		j.fail(aside, "%s has hold %s of %s under %s run out at %v, and its deadline is %v",
@@ -112,7 +112,7 @@ func (j *judge) ranOut(p *process, x *holding) {
 }
 
 // adopts looks for holds that p has opened for itself, and reports whether there are any.
-func (j *judge) adopts(p *process, a *account) (found bool) {
+func (j *asideJudge) adopts(p *process, a *account) (found bool) {
 	if j.world.plan.quiet() { // a node that decides never has to ask
 		return false
 	}
@@ -134,7 +134,7 @@ func (j *judge) adopts(p *process, a *account) (found bool) {
 }
 
 // toldHold notes that a client has heard that something was set aside for it.
-func (j *judge) toldHold(a *account, id cluster.ID) {
+func (j *asideJudge) toldHold(a *account, id cluster.ID) {
 	x := a.held.find(id)
 	if x == nil {
 		return
@@ -156,18 +156,18 @@ func (j *judge) toldHold(a *account, id cluster.ID) {
 }
 
 // heardSettled counts, from outside, what a client has used of what was set aside for it.
-func (j *judge) heardSettled(t *term, id cluster.ID, used int64) {
+func (j *asideJudge) heardSettled(t *term, id cluster.ID, used int64) {
 	a := t.account
 	units, known := j.books.units[id]
 	delete(j.books.units, id)
 	// elsewhere it may have been charged long before
 	if known && j.world.plan.quiet() && a.spec.Algorithm != limiter.Concurrency {
-		j.admitted(t, min(used, units))
+		j.bounded.admitted(t, min(used, units))
 	}
 }
 
 // runOut checks, when nobody has asked for anything for long, that nothing is set aside any more.
-func (j *judge) runOut() {
+func (j *asideJudge) runOut() {
 	for _, m := range j.world.machines {
 		p := m.process
 		if p == nil || m.frozen {
@@ -188,7 +188,7 @@ func (j *judge) runOut() {
 }
 
 // auditHeld compares what a table holds in the end with what was charged.
-func (j *judge) auditHeld(p *process, a *account, got limiter.Decision) {
+func (j *asideJudge) auditHeld(p *process, a *account, got limiter.Decision) {
 	now := p.now()
 	r := &a.reference
 	low, high := a.held.sums()

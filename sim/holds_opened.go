@@ -6,7 +6,7 @@ import (
 )
 
 // opens follows a reservation or a lease.
-func (j *judge) opens(p *process, it *heldAsk, got limiter.Decision) {
+func (j *asideJudge) opens(p *process, it *heldAsk, got limiter.Decision) {
 	a, units := it.account, it.cost
 	if it.op == cluster.OpLease {
 		units = got.Drained
@@ -45,7 +45,7 @@ func (j *judge) opens(p *process, it *heldAsk, got limiter.Decision) {
 }
 
 // newHold writes down the hold that p has just opened.
-func (j *judge) newHold(p *process, it *heldAsk, units int64) *holding {
+func (j *asideJudge) newHold(p *process, it *heldAsk, units int64) *holding {
 	a := it.account
 	x := &holding{id: it.id, account: a, units: units, release: !it.hold.Charge &&
 		a.spec.Unsettled == limiter.UnsettledRelease || a.spec.Algorithm == limiter.Concurrency}
@@ -67,7 +67,7 @@ func (j *judge) newHold(p *process, it *heldAsk, units int64) *holding {
 
 // opensNothing follows an answer that neither opens a hold nor tells how much room there is, and
 // finds those that may not be.
-func (j *judge) opensNothing(p *process, it *heldAsk, units int64, granted bool,
+func (j *asideJudge) opensNothing(p *process, it *heldAsk, units int64, granted bool,
 	got limiter.Decision,
 ) bool {
 	if granted && j.opensAmiss(p, it, units) {
@@ -86,7 +86,7 @@ func (j *judge) opensNothing(p *process, it *heldAsk, units int64, granted bool,
 }
 
 // opensAmiss reports whether p opens a hold that it has already, or one that it must not open.
-func (j *judge) opensAmiss(p *process, it *heldAsk, units int64) bool {
+func (j *asideJudge) opensAmiss(p *process, it *heldAsk, units int64) bool {
 	a := it.account
 	switch x := a.held.find(it.id); {
 	case x != nil && x.units == units: // it has it already
@@ -107,7 +107,7 @@ func (j *judge) opensAmiss(p *process, it *heldAsk, units int64) bool {
 
 // refusedBefore checks a refusal that may be from when p asked itself, unseen: what is left now
 // says nothing about it, but less was left then than it was asked for.
-func (j *judge) refusedBefore(p *process, it *heldAsk, got limiter.Decision) {
+func (j *asideJudge) refusedBefore(p *process, it *heldAsk, got limiter.Decision) {
 	a := it.account
 	if a.spec.MinGap > 0 {
 		return
@@ -121,7 +121,9 @@ func (j *judge) refusedBefore(p *process, it *heldAsk, got limiter.Decision) {
 
 // grants checks whether what p has granted, or refused, is what the reference says beside all that
 // is set aside.
-func (j *judge) grants(p *process, it *heldAsk, cost int64, granted bool, got limiter.Decision) {
+func (j *asideJudge) grants(p *process, it *heldAsk, cost int64, granted bool,
+	got limiter.Decision,
+) {
 	a, now := it.account, p.now()
 	r, s := &a.reference, a.spec
 	low, high := a.held.sums()
@@ -144,7 +146,7 @@ func (j *judge) grants(p *process, it *heldAsk, cost int64, granted bool, got li
 }
 
 // leftBeside checks what p says is left of a key, after what it has decided.
-func (j *judge) leftBeside(p *process, it *heldAsk, got limiter.Decision) {
+func (j *asideJudge) leftBeside(p *process, it *heldAsk, got limiter.Decision) {
 	a, now := it.account, p.now()
 	r, s := &a.reference, a.spec
 	if s.MinGap > 0 {
@@ -166,7 +168,7 @@ func (j *judge) leftBeside(p *process, it *heldAsk, got limiter.Decision) {
 }
 
 // saysAll reports whether all is known that may be set aside of a, or charged to it.
-func (j *judge) saysAll(a *account) bool {
+func (j *asideJudge) saysAll(a *account) bool {
 	return j.world.plan.sky == calm && !a.reference.isBlind() && !a.reference.isHeld() &&
 		!j.inDoubt(a)
 }

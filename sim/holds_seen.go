@@ -30,10 +30,10 @@ func (j *judge) observeHold(h *hearing, i int) bool {
 	case h.decided[i]:
 	case lone:
 		h.decided[i] = true
-		j.spends(p, a, it, d)
+		j.lent.spends(p, a, it, d)
 	case d.Source == cluster.SourceOwner && d.Owner == p.machine.id && it.Op >= cluster.OpReserve:
 		h.decided[i] = true
-		j.ownHold(h, i)
+		j.aside.ownHold(h, i)
 	default:
 		return false
 	}
@@ -41,7 +41,7 @@ func (j *judge) observeHold(h *hearing, i int) bool {
 }
 
 // ownHold follows what a node has decided as the owner on a hold, in the i-th item of a visit.
-func (j *judge) ownHold(h *hearing, i int) {
+func (j *asideJudge) ownHold(h *hearing, i int) {
 	d, it := &h.out[i], &h.question.Items[i]
 	a := h.request.terms[i].account
 	ask := &heldAsk{
@@ -70,18 +70,18 @@ func (j *judge) deliveredHold(from, p *process, ask *cluster.Ask, i int,
 	}
 	if out.Status == cluster.StatusDone {
 		fallen := ask.Atomic && out.Decision.Hold != limiter.HoldOpen
-		j.holds(p, &heldAsk{
+		j.aside.holds(p, &heldAsk{
 			account: a, op: it.Op, cost: it.Cost, id: it.ID, hold: *it.Hold,
 			from: from, fallen: fallen,
 		}, out.Decision)
-		j.says(p, &asked{a, it.Cost, it.Op, it.ID, out.Degraded}, out.Decision)
+		j.answer.says(p, &asked{a, it.Cost, it.Op, it.ID, out.Degraded}, out.Decision)
 	}
 	return true
 }
 
 // triesAgain notes that a node may try a reservation of several owners again, and charge its own
 // share of each limit for both attempts: then nobody knows what is left of that.
-func (j *judge) triesAgain(h *hearing) {
+func (j *asideJudge) triesAgain(h *hearing) {
 	r := h.request
 	if !r.atomic || r.items[0].Op != cluster.OpReserve {
 		return
@@ -99,7 +99,7 @@ func (j *judge) triesAgain(h *hearing) {
 
 // rename has clients speak of the holds that they got, where their node has tried again under
 // another ID.
-func (j *judge) rename(items []cluster.Item) {
+func (j *asideJudge) rename(items []cluster.Item) {
 	for i := range items {
 		if it := &items[i]; it.Op > cluster.OpReserve && it.Hold != nil {
 			if id, renamed := j.books.renamed[it.Hold.ID]; renamed {
@@ -115,7 +115,7 @@ func (j *judge) rename(items []cluster.Item) {
 }
 
 // heardHold checks what a client hears about a hold.
-func (j *judge) heardHold(h *hearing, i int, d *cluster.Decision, yes bool) {
+func (j *asideJudge) heardHold(h *hearing, i int, d *cluster.Decision, yes bool) {
 	p, it, t := h.process, &h.question.Items[i], &h.request.terms[i]
 	a := t.account
 	switch it.Op {
@@ -141,7 +141,7 @@ func (j *judge) heardHold(h *hearing, i int, d *cluster.Decision, yes bool) {
 
 // promises notes what a node has let a client reserve of its share: it opens that by itself later,
 // or settles what may be open already.
-func (j *judge) promises(h *hearing, i int, d *cluster.Decision, yes bool) {
+func (j *asideJudge) promises(h *hearing, i int, d *cluster.Decision, yes bool) {
 	p, it, t := h.process, &h.question.Items[i], &h.request.terms[i]
 	if it.Op != cluster.OpReserve || !d.Allowed || d.Shadow || it.Cost <= 0 || !yes {
 		return
@@ -159,11 +159,11 @@ func (j *judge) promises(h *hearing, i int, d *cluster.Decision, yes bool) {
 
 // heardPromise checks that a node that speaks of a hold without the node that decides has promised
 // that hold.
-func (j *judge) heardPromise(h *hearing, i int, d *cluster.Decision) {
+func (j *markedJudge) heardPromise(h *hearing, i int, d *cluster.Decision) {
 	p, it, a := h.process, &h.question.Items[i], h.request.terms[i].account
 	j.checked[marked]++
 	done := d.Hold == limiter.HoldSettled || d.Hold == limiter.HoldOpen
-	if !j.books.alone[promised{p, it.Hold.ID}] || !d.Degraded || d.Allowed != done ||
+	if !j.aside.books.alone[promised{p, it.Hold.ID}] || !d.Degraded || d.Allowed != done ||
 		j.world.plan.sky == calm && !j.hurried(h, a) {
 		j.fail(marked, "%s answers for hold %s on %s under %s without its owner, in a world that "+
 			"is %s: %s, hold %d",

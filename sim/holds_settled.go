@@ -8,7 +8,7 @@ import (
 )
 
 // settles follows a settlement.
-func (j *judge) settles(p *process, it *heldAsk, got limiter.Decision) {
+func (j *asideJudge) settles(p *process, it *heldAsk, got limiter.Decision) {
 	a := it.account
 	x := a.held.find(it.hold.ID)
 	if x == nil || got.Hold != limiter.HoldSettled {
@@ -32,7 +32,9 @@ func (j *judge) settles(p *process, it *heldAsk, got limiter.Decision) {
 }
 
 // missing checks that p says with reason that there is no such hold.
-func (j *judge) missing(p *process, a *account, terms cluster.HoldTerms, got limiter.Decision) {
+func (j *asideJudge) missing(p *process, a *account, terms cluster.HoldTerms,
+	got limiter.Decision,
+) {
 	x := a.held.find(terms.ID)
 	if x == nil || x.lost || j.inDoubt(a) || got.Hold == limiter.HoldOpen ||
 		got.Hold == limiter.HoldForeign || j.world.now >= x.until-tickSlack {
@@ -43,7 +45,7 @@ func (j *judge) missing(p *process, a *account, terms cluster.HoldTerms, got lim
 }
 
 // closes ends a hold: used is charged, as far as capacity and debt reach, and the rest is free.
-func (j *judge) closes(p *process, x *holding, used int64) {
+func (j *asideJudge) closes(p *process, x *holding, used int64) {
 	a := x.account
 	r, now := &a.reference, p.now()
 	j.ends(x)
@@ -79,7 +81,7 @@ func (j *judge) closes(p *process, x *holding, used int64) {
 	a.note(p, r.loose.report(now, a.spec, surely))
 }
 
-func (j *judge) ends(x *holding) {
+func (j *asideJudge) ends(x *holding) {
 	same := func(y *holding) bool { return x == y }
 	x.ended = true
 	x.account.held.open = slices.DeleteFunc(x.account.held.open, same)
@@ -106,9 +108,9 @@ func (st *naiveState) report(now limiter.Instant, s *limiter.Spec, cost int64) i
 }
 
 // settling notes which holds items are about to settle: the books are ahead of the judge by then.
-func (j *judge) settling(ask *cluster.Ask, q *cluster.Request) {
+func (j *asideJudge) settling(ask *cluster.Ask, q *cluster.Request) {
 	j.books.batch = j.books.batch[:0]
-	if len(j.books.limits) == 0 {
+	if len(j.heldOf) == 0 {
 		return
 	}
 	if ask != nil {

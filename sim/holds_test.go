@@ -45,13 +45,13 @@ func TestPermitsThatClientsHaveAtOnce(t *testing.T) {
 			id: id, account: a, units: 1, until: time.Minute,
 			asked: i == 0,
 		})
-		w.judge.toldHold(a, id)
+		w.judge.aside.toldHold(a, id)
 	}
 	if w.judge.failure != nil {
 		t.Fatalf("two and one that is given back: %s", w.judge.failure.Detail)
 	}
 	a.held.open[0].asked = false
-	if w.judge.toldHold(a, a.held.open[0].id); w.judge.failure == nil ||
+	if w.judge.aside.toldHold(a, a.held.open[0].id); w.judge.failure == nil ||
 		w.judge.failure.Promise != "aside" {
 		t.Errorf("three of two: %+v", w.judge.failure)
 	}

@@ -1,94 +1,80 @@
 package sim
 
-import (
-	"fmt"
-	"slices"
-	"time"
-
-	"penstock/limiter"
-	"penstock/ring"
-)
-
-// judge watches a world and checks every decision in it against the reference, in two ways that
-// share nothing: from inside, by deciding everything once more as one naive limiter would
-// (reference.go); and from outside, by what clients saw (account.go).
+// judge is the court of a world: a set of judges, each of one promise, that are told what happens
+// in the world and nothing else. They check every decision in two ways that share nothing: from
+// inside, by deciding everything once more as one naive limiter would (exactJudge); and from
+// outside, by what clients saw (boundedJudge). The court itself says which judge hears of what, in
+// which order.
 type judge struct {
-	world    *world
-	accounts map[string]map[string]*account // by limit and key
-	lately   [latelyFound]found             // of accounts
-	order    []*account                     // as they were opened
-	memories memories                       // what nodes decided under an ID
-	gifts    []time.Duration                // when a partition was last given to somebody
-	givers   []*process                     // that gave it
-	troubles troubles                       // of the world
-	holders  []*process                     // of partitions, as far as gifts and decisions tell
-	// when a process was first seen to hold a partition that it was not given
-	claims []time.Duration
-	// when somebody was last told what is remembered of a partition
-	recalled []time.Duration
-	laid     []laying                // of each partition
-	said     sayings                 // what clients may hear under an ID
-	granted  grants                  // what was set aside of several owners
-	checked  [promises]uint64        // how often each promise was looked at
-	allowed  allowed                 // what was let pass
-	tallies  map[string]*LimitReport // by limit
-	requests RequestReport
-	loss     LossReport
-	presence presence
-	cold     time.Duration // when the last member was gone that could know anything
-	linesNew bool          // what was cut or mended is still to be looked at
-	linesAt  time.Duration // when that was
-	failure  *Failure
-	deciders []decider             // by partition
-	tied     map[int]time.Duration // when one of two that do not reach each other has last decided
-	// how often a node had begun to hold anything when it was last seen to hold a partition
-	held    map[tenure]uint64
-	scratch scratch
-	books   books
-	backBy  time.Duration // when all that was restored from files must have been returned
-	trees   *treeJudge    // of worlds of trees, else nil: then no account is opened
-}
-
-// scratch are buffers for one event; no event uses them while another does.
-type scratch struct {
-	items []asked
-	got   []limiter.Decision
+	*common
+	exact     *exactJudge
+	counted   *countedJudge
+	once      *onceJudge
+	aside     *asideJudge
+	lent      *lentJudge
+	spread    *spreadJudge
+	replica   *replicaJudge
+	denied    *deniedJudge
+	marked    *markedJudge
+	answer    *answerJudge
+	bounded   *boundedJudge
+	available *availableJudge
+	deadline  *deadlineJudge
+	input     *inputJudge
+	kept      *keptJudge
+	live      *liveJudge
+	converged *convergedJudge
+	carrier   *carrier
+	trees     *treeJudge // of worlds of trees, else nil: then no account is opened
 }
 
 func newJudge(w *world) *judge {
+	c := newCommon(w)
 	j := &judge{
-		world: w, accounts: make(map[string]map[string]*account), granted: newGrants(),
-		cold: -warmUp, gifts: slices.Repeat([]time.Duration{-warmUp}, ring.Partitions),
-		holders: make([]*process, ring.Partitions),
-		givers:  make([]*process, ring.Partitions), troubles: troublesOf(w.plan.faults),
-		recalled: slices.Repeat([]time.Duration{-warmUp}, ring.Partitions),
-		claims:   slices.Repeat([]time.Duration{-warmUp}, ring.Partitions),
-		laid:     slices.Repeat([]laying{{last: -warmUp, other: -warmUp}}, ring.Partitions),
-		tallies:  make(map[string]*LimitReport), held: make(map[tenure]uint64),
-		tied: make(map[int]time.Duration), books: newBooks(w),
+		common: c, counted: &countedJudge{common: c, cold: -warmUp},
+		answer: &answerJudge{common: c}, bounded: &boundedJudge{c},
+		available: newAvailableJudge(c), deadline: &deadlineJudge{c}, input: &inputJudge{c},
+		live: &liveJudge{c}, converged: &convergedJudge{c}, trees: newTreeJudge(c),
 	}
-	for i := range w.rules {
-		j.tallies[w.rules[i].limit.Name] = newLimitReport(&w.rules[i])
+	owner := &ownerJudge{common: c}
+	j.carrier = &carrier{c, j.counted, &diskJudge{common: c}, troublesOf(w.plan.faults)}
+	j.aside = &asideJudge{c, owner, j.carrier, j.bounded, newBooks()}
+	j.lent = &lentJudge{c, j.aside}
+	j.once = &onceJudge{common: c, carrier: j.carrier, counted: j.counted}
+	j.exact = &exactJudge{
+		common: c, owner: owner, carrier: j.carrier, counted: j.counted, once: j.once,
+		aside: j.aside,
 	}
-	j.trees = newTreeJudge(j)
+	j.spread = &spreadJudge{c, owner, j.carrier, j.counted, j.exact, newGrants()}
+	j.replica = &replicaJudge{c, j.bounded}
+	j.denied = &deniedJudge{c, j.once}
+	j.marked = &markedJudge{c, j.exact, j.once, j.aside}
+	j.kept = &keptJudge{c, j.carrier, j.counted, j.aside}
 	return j
 }
 
-// fail breaks a promise, and ends the world with it. Only the first failure counts.
-func (j *judge) fail(p promise, format string, args ...any) {
-	if j.failure == nil {
-		j.failure = &Failure{
-			Promise: promiseWords[p][0], Says: promiseWords[p][1], AtMS: millis(j.world.now),
-			Detail: fmt.Sprintf(format, args...), Events: j.world.trace.last(j.world.machines),
-		}
+// struck hears of a fault that has struck.
+func (j *judge) struck(f fault) {
+	j.available.struck(f)
+	if j.trees != nil {
+		j.trees.struck(f)
 	}
 }
 
-// panicked makes a failure of a panic.
-func (j *judge) panicked(p any) {
-	where := j.world.tasks.panicAt
-	if where == "" {
-		where = panicSite()
+// atRest looks once more at everything when nothing more happens: nobody may wait, and what tables
+// hold must be what the reference holds, on every node.
+func (j *judge) atRest() {
+	if !j.live.atRest() {
+		return
 	}
-	j.fail(sound, "%v\nin %s", p, where)
+	for _, m := range j.world.machines {
+		switch {
+		case m.process == nil:
+		case j.trees != nil:
+			j.trees.audit(m.process)
+		default:
+			j.kept.audit(m.process)
+			j.replica.auditReplicas(m.process)
+		}
+	}
 }

@@ -8,10 +8,18 @@ import (
 	"penstock/limiter"
 )
 
+// markedJudge has the reference decide what nodes decide without an owner.
+type markedJudge struct {
+	*common
+	exact *exactJudge
+	once  *onceJudge
+	aside *asideJudge
+}
+
 // decideAlone has the reference decide what the node decided without an owner, at the end of the
 // visit: by on_error or on_partition, and where those say so from the node's own share. Of items
 // that stand or fall together, one refusal is for all.
-func (j *judge) decideAlone(h *hearing, out []cluster.Decision) {
+func (j *markedJudge) decideAlone(h *hearing, out []cluster.Decision) {
 	h.alone = make([]alone, len(out))
 	by := loneRule{}
 	by.onError, by.least = j.standing(h)
@@ -60,8 +68,8 @@ func (l *loneRule) local() bool {
 func (l *loneRule) open() bool { return l.spec.OnPartition == limiter.PartitionOpen }
 
 // decideOneAlone has the reference decide on one item without its owner, where the node said d.
-func (j *judge) decideOneAlone(h *hearing, it *cluster.Item, d *cluster.Decision, by *loneRule,
-	a *alone,
+func (j *markedJudge) decideOneAlone(h *hearing, it *cluster.Item, d *cluster.Decision,
+	by *loneRule, a *alone,
 ) {
 	spec := by.spec
 	switch {
@@ -81,8 +89,8 @@ func (j *judge) decideOneAlone(h *hearing, it *cluster.Item, d *cluster.Decision
 }
 
 // decideFromShare has the reference decide from the share of the limit that the node has.
-func (j *judge) decideFromShare(h *hearing, it *cluster.Item, d *cluster.Decision, by *loneRule,
-	a *alone,
+func (j *markedJudge) decideFromShare(h *hearing, it *cluster.Item, d *cluster.Decision,
+	by *loneRule, a *alone,
 ) {
 	p, spec, shares := h.process, by.spec, h.process.shares
 	raw := unheld(d.Decision)
@@ -93,7 +101,7 @@ func (j *judge) decideFromShare(h *hearing, it *cluster.Item, d *cluster.Decisio
 		return
 	}
 	n := sharesIn(h, it, d, raw, by)
-	m := j.memories.answers.get(it.ID)
+	m := j.once.memories.answers.get(it.ID)
 	if j.repeats(p, m, it, raw) {
 		if a.Decision, a.due, a.full = raw, true, true; m.of(p) != nil {
 			a.Decision = m.of(p).decisions[0]
@@ -107,8 +115,8 @@ func (j *judge) decideFromShare(h *hearing, it *cluster.Item, d *cluster.Decisio
 	a.due = n != 0 && it.Op != cluster.OpReset && (by.local() || by.open())
 	a.Decision, a.charged = shares.decide(p, share(spec, max(1, n)), n, it, raw)
 	if a.charged && it.ID != (cluster.ID{}) && m == nil {
-		j.memories.add(m, it.ID, p, j.world.now, []limiter.Decision{a.Decision}, false)
-		j.memories.answers.get(it.ID).share = true
+		j.once.memories.add(m, it.ID, p, j.world.now, []limiter.Decision{a.Decision}, false)
+		j.once.memories.answers.get(it.ID).share = true
 	}
 	a.full = true
 }
@@ -135,7 +143,9 @@ func sharesIn(h *hearing, it *cluster.Item, d *cluster.Decision, raw limiter.Dec
 // take when it had one: it has done so itself, and then knows for sure; or it was to be given the
 // partition since, and what was decided on the take lately, from any node's share, came before
 // that.
-func (j *judge) repeats(p *process, m *answered, it *cluster.Item, got limiter.Decision) bool {
+func (j *markedJudge) repeats(p *process, m *answered, it *cluster.Item,
+	got limiter.Decision,
+) bool {
 	own := m.of(p)
 	switch {
 	case m == nil || it.Op != cluster.OpTake:
@@ -151,7 +161,7 @@ func (j *judge) repeats(p *process, m *answered, it *cluster.Item, got limiter.D
 
 // fellBack checks a decision that was taken without the owner. got is it with a shadow's yes taken
 // back.
-func (j *judge) fellBack(h *hearing, i int, d *cluster.Decision, got limiter.Decision) {
+func (j *markedJudge) fellBack(h *hearing, i int, d *cluster.Decision, got limiter.Decision) {
 	j.checked[marked]++
 	p, it, want, account := h.process, &h.question.Items[i], &h.alone[i], h.request.terms[i].account
 	// Keys that had one owner when they were asked for together may have several by now: nobody can
@@ -168,14 +178,14 @@ func (j *judge) fellBack(h *hearing, i int, d *cluster.Decision, got limiter.Dec
 		j.fail(marked, "%s answers for %s under %s without its owner, in a world that is %s: %s",
 			p.machine.id, keyText(it.Key), account.spec.Name, j.world.plan.sky, answerText(d))
 	} else if want.full {
-		j.same(p, &asked{account, it.Cost, it.Op, it.ID, true}, got, want.Decision)
+		j.exact.same(p, &asked{account, it.Cost, it.Op, it.ID, true}, got, want.Decision)
 	}
 }
 
 // relayedTo reports whether p itself has decided what it had asked of another node, which forwarded
 // it: p did not hold the key yet when it asked, and did when the ask came back to it. No node
 // remembers which one answered a look.
-func (j *judge) relayedTo(p *process, it *cluster.Item, d *cluster.Decision,
+func (j *answerJudge) relayedTo(p *process, it *cluster.Item, d *cluster.Decision,
 	got limiter.Decision,
 ) bool {
 	if d.Source != cluster.SourceForwarded || d.Owner != p.machine.id || j.world.plan.quiet() {
@@ -187,7 +197,7 @@ func (j *judge) relayedTo(p *process, it *cluster.Item, d *cluster.Decision,
 
 // holderIsUnheardOf reports whether the node that answers h had not heard of the node that decides
 // on a when it was asked: news are late, and the node that could have named that one has left.
-func (j *judge) holderIsUnheardOf(h *hearing, a *account) bool {
+func (j *markedJudge) holderIsUnheardOf(h *hearing, a *account) bool {
 	if f := &j.world.faults; f.Leaves+f.Restarts+f.Rolls == 0 {
 		return false
 	}
@@ -205,7 +215,7 @@ func (j *judge) holderIsUnheardOf(h *hearing, a *account) bool {
 // hurried reports whether no node could wait for the one that decides on a: its partition went from
 // one node to another during the visit, and the client had left less time than a check waits for
 // that and then needs to ask, all of which but the eighth for the way back is over.
-func (j *judge) hurried(h *hearing, a *account) bool {
+func (j *markedJudge) hurried(h *hearing, a *account) bool {
 	k, p := j.world.plan.partition(a.hash), h.process
 	moving := j.gifts[k] >= h.began || j.claims[k] >= h.began || !j.ownerHolds(p, a, k) ||
 		!slices.ContainsFunc(j.world.machines, func(m *machine) bool {
@@ -219,7 +229,7 @@ func (j *judge) hurried(h *hearing, a *account) bool {
 // retriesLate reports whether a reservation of several owners was tried again, key after key, and
 // its client had left less time than that takes: a way there and back for the first attempt, for
 // what cancels it, and for each key.
-func (j *judge) retriesLate(h *hearing) bool {
+func (j *markedJudge) retriesLate(h *hearing) bool {
 	r := h.request
 	if !r.atomic || !slices.ContainsFunc(r.items, func(it cluster.Item) bool {
 		return it.Op == cluster.OpReserve
@@ -236,7 +246,7 @@ func (j *judge) retriesLate(h *hearing) bool {
 // tellsLate reports whether something was given back, and its client had left less time than it
 // takes until the owner has heard from the nodes that remember a denial: a way there and back
 // besides that of the ask.
-func (j *judge) tellsLate(h *hearing) bool {
+func (j *markedJudge) tellsLate(h *hearing) bool {
 	for i := range h.request.terms {
 		if h.request.terms[i].account.givesBack(&h.question.Items[i]) > 0 {
 			return j.tooShort(h, 4)
@@ -247,14 +257,14 @@ func (j *judge) tellsLate(h *hearing) bool {
 
 // tooShort reports whether the client had left less time than so many ways take, one after the
 // other, all of which but the eighth for the way back is over.
-func (j *judge) tooShort(h *hearing, ways int) bool {
+func (j *markedJudge) tooShort(h *hearing, ways int) bool {
 	patience, left := h.request.patience, time.Duration(h.question.Deadline-h.process.now())
 	return patience < time.Duration(ways)*j.world.plan.weather.far*8/7 && left <= patience/8
 }
 
 // ownerHolds reports whether the owner of a in the eyes of p holds its partition k: an owner that
 // does not names the node that does, and asking that one takes a round trip more.
-func (j *judge) ownerHolds(p *process, a *account, k int) bool {
+func (j *markedJudge) ownerHolds(p *process, a *account, k int) bool {
 	v := p.stated.view
 	o := v.Owner(a.hash)
 	if o < 0 {

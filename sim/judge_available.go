@@ -2,7 +2,6 @@ package sim
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -48,80 +47,46 @@ const (
 	silentWithin = 2500 * time.Millisecond
 )
 
-// presence is the machines that should be there, from the faults that have struck.
-type presence struct {
-	voters  []bool        // by machine: it has been counted on since all had settled
-	changed time.Duration // when somebody or some line failed last, or came back
-	due     time.Duration // when answers have to be well again
-	settled bool          // voters are those that were there when all had settled
-	bereft  bereavement
-	report  AvailableReport
+// availableJudge holds answers to that.
+type availableJudge struct {
+	*common
+	there  *presence
+	bereft *bereftJudge
+	due    time.Duration // when answers have to be well again
+	report AvailableReport
+}
+
+func newAvailableJudge(c *common) *availableJudge {
+	there := &presence{common: c}
+	return &availableJudge{common: c, there: there, bereft: &bereftJudge{common: c, there: there}}
 }
 
 // struck notes that a fault has struck.
-func (j *judge) struck(f fault) {
-	w, a := j.world, &j.presence
-	j.settleVoters()
-	j.losing(f)
-	if j.trees != nil {
-		j.trees.struck(f)
-	}
+func (j *availableJudge) struck(f fault) {
+	j.settles()
+	j.bereft.losing(f)
 	within := silentWithin
 	if f.kind == crashes {
 		within = goneWithin
 	}
-	a.changed, a.settled = w.now, false
-	a.due = max(a.due, w.now+within)
+	j.there.changed, j.there.settled = j.world.now, false
+	j.due = max(j.due, j.world.now+within)
 }
 
-// settlesIn is how long after a change of members all must have agreed.
-func (j *judge) settlesIn() time.Duration {
-	g := &j.world.plan.gossip
-	return g.detect + g.doubt + g.spread + g.settle + copiedWithin
-}
-
-// settleVoters counts on those that were there when nothing had changed for long enough.
-func (j *judge) settleVoters() {
-	w, a := j.world, &j.presence
-	switch {
-	case a.voters == nil:
-		a.voters = make([]bool, len(w.machines))
-	case a.settled || w.now < a.changed+j.settlesIn():
-		return
+// settles counts on those that are there, if nothing has changed for long enough.
+func (j *availableJudge) settles() {
+	if j.there.settle() {
+		j.bereft.settles()
 	}
-	a.settled = true
-	a.bereft.settles()
-	was := slices.Clone(a.voters)
-	for i, m := range w.machines {
-		a.voters[i] = m.role == cluster.RoleMember && m.process != nil &&
-			(!slices.Contains(was, true) || j.reachesMost(m, was))
-	}
-	if !slices.Contains(a.voters, true) {
-		a.voters = was
-	}
-}
-
-// reachesMost reports whether m can speak with most of those that are counted on and not gone.
-func (j *judge) reachesMost(m *machine, voters []bool) bool {
-	w, there, reached := j.world, 0, 0
-	for i, o := range w.machines {
-		if !voters[i] || o.crashed || o.process == nil {
-			continue
-		}
-		there++
-		if !o.frozen && !w.network.apart(m, o) {
-			reached++
-		}
-	}
-	return !m.frozen && reached >= 2 && 2*reached > there
 }
 
 // available checks that an answer is neither degraded nor late, if it has to be.
-func (j *judge) available(h *hearing, out []cluster.Decision) {
-	w, p, a := j.world, h.process, &j.presence
+func (j *availableJudge) available(h *hearing, out []cluster.Decision) {
+	w, p := j.world, h.process
+	changed := j.there.changed
 	slow := 8 * w.network.slowest(p.machine)
 	took := w.now - h.began
-	late := took > goneWithin+slow && p.machine.thawed < h.began && a.changed < h.began
+	late := took > goneWithin+slow && p.machine.thawed < h.began && changed < h.began
 	degraded := h.isDegraded(out)
 	j.allowed.of[anyAnswer]++
 	if !j.mustBeWell(h, slow) {
@@ -130,21 +95,21 @@ func (j *judge) available(h *hearing, out []cluster.Decision) {
 		}
 		return
 	}
-	j.noteLost()
-	a.report.Answers++
+	j.bereft.noteLost()
+	j.report.Answers++
 	j.checked[ready]++
 	degraded = degraded && j.marksTooMuch(h, out, slow)
 	switch {
 	case degraded:
-		a.report.Degraded++
+		j.report.Degraded++
 	case late:
-		a.report.Late++
+		j.report.Late++
 	default:
 		return
 	}
-	since := w.now - a.changed
-	a.report.LongMS = max(a.report.LongMS, millis(since))
-	if w.plan.strict && a.changed < h.began {
+	since := w.now - changed
+	j.report.LongMS = max(j.report.LongMS, millis(since))
+	if w.plan.strict && changed < h.began {
 		j.fail(ready, "%s, which can speak with most of the others, answers for %s after %v, "+
 			"degraded %t, %v after the last fault: %s",
 			p.machine.id, keyText(h.request.items[0].Key), took, degraded, since,
@@ -154,29 +119,18 @@ func (j *judge) available(h *hearing, out []cluster.Decision) {
 
 // mustBeWell reports whether an answer must be neither degraded nor late: its client has patience,
 // nothing has failed lately, and its node can speak with most of the others.
-func (j *judge) mustBeWell(h *hearing, slow time.Duration) bool {
-	w, p, a := j.world, h.process, &j.presence
+func (j *availableJudge) mustBeWell(h *hearing, slow time.Duration) bool {
+	w, p := j.world, h.process
 	r := h.request
 	if r.atomic || r.patience < time.Second || w.plan.weather.loss > 0 || w.clear || p.leaving {
 		return false
 	}
-	if h.began < a.due+slow || max(p.began, p.machine.thawed) > h.began-silentWithin {
+	if h.began < j.due+slow || max(p.began, p.machine.thawed) > h.began-silentWithin {
 		return false
 	}
-	j.settleVoters()
-	return j.reachesMost(p.machine, a.voters) && j.reachesMost(p.machine, j.counted())
-}
-
-// counted is the machines that are counted on, and those that have come since and can speak with
-// most of them: they are members again, so a node that cannot speak with them may be in a minority.
-func (j *judge) counted() []bool {
-	a := &j.presence
-	all := slices.Clone(a.voters)
-	for i, m := range j.world.machines {
-		all[i] = all[i] || m.role == cluster.RoleMember && m.process != nil &&
-			j.reachesMost(m, a.voters)
-	}
-	return all
+	j.settles()
+	there, m := j.there, p.machine
+	return there.reachesMost(m, there.voters) && there.reachesMost(m, there.counted())
 }
 
 // isDegraded reports whether one of the decisions was taken under less than the full promise. Those
@@ -188,4 +142,23 @@ func (h *hearing) isDegraded(out []cluster.Decision) bool {
 		}
 	}
 	return false
+}
+
+// marksTooMuch reports whether an answer is degraded where bereftJudge does not allow it, and
+// counts where it does.
+func (j *availableJudge) marksTooMuch(h *hearing, out []cluster.Decision,
+	slow time.Duration,
+) (too bool) {
+	for i := range out {
+		d, account := &out[i], h.request.terms[i].account
+		switch {
+		case !d.Degraded || account.replica != nil:
+		case j.bereft.allows(h, account, d, slow):
+			j.report.Bereft++
+		case j.bereft.parted(account, d): // counted at its decision (bothOfPair)
+		default:
+			too = true
+		}
+	}
+	return too
 }

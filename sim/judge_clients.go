@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"errors"
 	"time"
 
 	"penstock/cluster"
@@ -34,6 +33,31 @@ type alone struct {
 	charged bool // to the node's share
 }
 
+// posed begins to follow a request, before its first visit.
+func (j *judge) posed(r *request) {
+	j.requests.Requests++
+	j.requests.Items += len(r.items)
+	switch {
+	case r.broken:
+	case j.trees != nil:
+		j.trees.posed(r)
+	default:
+		j.bounded.posed(r)
+	}
+}
+
+// left ends a visit; the last one ends the request.
+func (j *judge) left(r *request) {
+	switch r.open--; {
+	case r.open > 0 || r.broken:
+	case j.trees != nil:
+		j.trees.left(r)
+	default:
+		j.bounded.left(r)
+		j.answer.left(r)
+	}
+}
+
 // opened begins a visit.
 func (j *judge) opened(h *hearing, p *process, r *request, q *cluster.Request,
 	out []cluster.Decision,
@@ -52,10 +76,10 @@ func (j *judge) opened(h *hearing, p *process, r *request, q *cluster.Request,
 		})
 	}
 	if !r.broken && j.trees == nil {
-		j.visited(r)
-		j.spreads(h)
-		j.triesAgain(h)
-		j.gives(h)
+		j.bounded.visited(r)
+		j.spread.spreads(h)
+		j.aside.triesAgain(h)
+		j.denied.gives(h)
 		h.decided = append(h.decided, make([]bool, len(r.items))...)
 	}
 }
@@ -67,18 +91,15 @@ func (j *judge) closed(h *hearing, out []cluster.Decision, err error) {
 	if j.trees == nil {
 		j.observe(h)
 	}
-	j.checked[inTime]++
-	if late := p.now() - h.question.Deadline; late > clockGrain && p.machine.thawed < h.began {
-		j.fail(inTime, "%s answers a client %v after its deadline", p.machine.id,
-			time.Duration(late))
+	if !j.deadline.visited(h) {
 		return
 	}
 	if !r.broken {
-		j.gave(h, out, err)
+		j.denied.gave(h, out, err)
 	}
 	due := r.broken
 	if due || err != nil {
-		j.refusal(p, err, due)
+		j.input.refusal(p, err, due)
 		return
 	}
 	if j.trees != nil {
@@ -89,37 +110,15 @@ func (j *judge) closed(h *hearing, out []cluster.Decision, err error) {
 	for i := range out {
 		yes = yes && out[i].Allowed
 		if out[i].Source == cluster.SourceFallback && h.alone == nil {
-			j.decideAlone(h, out)
+			j.marked.decideAlone(h, out)
 		}
 	}
-	j.available(h, out)
+	j.available.available(h, out)
 	for i := range out {
 		j.heard(h, i, &out[i], !r.atomic || yes)
 		if id := h.question.Items[i].ID; id.Origin != clientOrigin && !h.spread {
-			j.said.forget(id) // nobody else will ask for it
+			j.answer.said.forget(id) // nobody else will ask for it
 		}
-	}
-}
-
-// clockGrain is what a deadline may be missed by: a clock that gains skips a nanosecond now and
-// then.
-const clockGrain = 1
-
-// refusal checks an error, or that there is one.
-func (j *judge) refusal(p *process, err error, due bool) {
-	j.checked[refused]++
-	j.requests.Refused++
-	j.world.trace.add(happening{at: j.world.now, kind: refuses, node: p.machine})
-	var input *cluster.InputError
-	var unknown *cluster.UnknownLimitError
-	switch {
-	case err == nil:
-		j.fail(refused, "%s decides a request that is in error", p.machine.id)
-	case !due:
-		j.fail(refused, "%s refuses a request that is in order: %v", p.machine.id, err)
-	case !errors.As(err, &input) && !errors.As(err, &unknown):
-		j.fail(refused, "%s refuses a request with an error that does not say what is wrong: %v",
-			p.machine.id, err)
 	}
 }
 
@@ -146,10 +145,10 @@ func (j *judge) heard(h *hearing, i int, d *cluster.Decision, yes bool) {
 	}
 	switch {
 	case a.replica != nil || a.spec.Unlimited:
-		j.heardReplica(h, i, d, yes)
+		j.replica.heardReplica(h, i, d, yes)
 	case d.Source == cluster.SourceFallback:
 		j.heardAlone(h, i, d, got, yes)
-	case j.mayPassOn(h, i, d, got, yes):
+	case j.answer.mayPassOn(h, i, d, got, yes):
 		a.tally.count(it, d)
 		t.settled = true
 		j.heardOfOwner(h, i, d, yes)
@@ -161,24 +160,24 @@ func (j *judge) heardAlone(h *hearing, i int, d *cluster.Decision, got limiter.D
 	it, t := &h.question.Items[i], &h.request.terms[i]
 	a := t.account
 	if it.Op > cluster.OpReserve && d.Hold != limiter.HoldNone {
-		j.heardPromise(h, i, d)
+		j.marked.heardPromise(h, i, d)
 		return
 	}
-	j.fellBack(h, i, d, unheld(got))
+	j.marked.fellBack(h, i, d, unheld(got))
 	a.tally.count(it, d)
 	admits := d.Allowed && !d.Shadow && it.Cost > 0
 	if admits && asksFor(it) {
 		a.reference.owes(a, h.process, it.ID, it.Cost)
 	}
-	j.promises(h, i, d, yes)
+	j.aside.promises(h, i, d, yes)
 	if admits && yes && h.alone[i].charged {
-		j.spared(t, it.Cost, d.Bound)
+		j.bounded.spared(t, it.Cost, d.Bound)
 	}
 }
 
 // mayPassOn checks that a node that answers a client has decided itself with reason, or names the
 // node that decided and passes on what that one has said.
-func (j *judge) mayPassOn(h *hearing, i int, d *cluster.Decision, got limiter.Decision,
+func (j *answerJudge) mayPassOn(h *hearing, i int, d *cluster.Decision, got limiter.Decision,
 	yes bool,
 ) bool {
 	p, it, a := h.process, &h.question.Items[i], h.request.terms[i].account
@@ -212,24 +211,24 @@ func (j *judge) mayPassOn(h *hearing, i int, d *cluster.Decision, got limiter.De
 func (j *judge) heardOfOwner(h *hearing, i int, d *cluster.Decision, yes bool) {
 	it, t := &h.question.Items[i], &h.request.terms[i]
 	if it.Op >= cluster.OpReserve {
-		j.heardHold(h, i, d, yes)
+		j.aside.heardHold(h, i, d, yes)
 		return
 	}
 	if h.spread && yes && d.Allowed && !d.Shadow && it.Cost != 0 {
-		j.charged(t, it.Cost)
+		j.spread.charged(t, it.Cost)
 	}
 	switch {
 	case !yes || !d.Allowed || d.Shadow || it.Op != cluster.OpTake || it.Cost <= 0:
-	case !j.ofShare(h, it, d):
-		j.admitted(t, it.Cost)
+	case !j.answer.ofShare(h, it, d):
+		j.bounded.admitted(t, it.Cost)
 	case !t.spared: // the client has not heard of that
-		j.spared(t, it.Cost, d.Bound)
+		j.bounded.spared(t, it.Cost, d.Bound)
 	}
 }
 
 // ofShare reports whether what a client hears as the owner's is what the share of that node has
 // admitted when it was not the owner: any node that has decided on a take remembers it.
-func (j *judge) ofShare(h *hearing, it *cluster.Item, d *cluster.Decision) bool {
+func (j *answerJudge) ofShare(h *hearing, it *cluster.Item, d *cluster.Decision) bool {
 	m := j.world.byID[d.Owner]
 	if m == nil || m.process == nil {
 		return false

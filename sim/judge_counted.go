@@ -21,6 +21,16 @@ import (
 //
 // This judge sees decisions, faults and how long messages took. It asks no node anything.
 
+// countedJudge counts what is forgotten. Where several fail at once it is a judge of `warned` as
+// well.
+type countedJudge struct {
+	*common
+	loss     LossReport
+	cold     time.Duration // when the last member was gone that could know anything
+	linesNew bool          // what was cut or mended is still to be looked at
+	linesAt  time.Duration // when that was
+}
+
 // LossReport says what was forgotten when keys changed hands.
 type LossReport struct {
 	// times that another process decided on a key than the last time
@@ -62,7 +72,7 @@ type fading struct{ from, to time.Duration }
 const forever = time.Duration(1<<63 - 1)
 
 // dies notes that p has died or stopped.
-func (j *judge) dies(p *process) {
+func (j *countedJudge) dies(p *process) {
 	j.parts()
 	lag := replicationInterval + j.world.network.slowest(p.machine)
 	p.fading = append(p.fading, fading{j.world.now - lag, j.world.now})
@@ -79,7 +89,7 @@ func (p *process) gaveAll() bool { return p.leaving && p.stated.held == 0 }
 
 // linesChange notes that a line was cut or mended. Many mostly are at once, so what follows from it
 // is worked out when something else happens.
-func (j *judge) linesChange() {
+func (j *countedJudge) linesChange() {
 	if j.world.now != j.linesAt {
 		j.parts()
 	}
@@ -87,7 +97,7 @@ func (j *judge) linesChange() {
 }
 
 // parts notes the machines that are cut off from most others, after lines were cut or mended.
-func (j *judge) parts() {
+func (j *countedJudge) parts() {
 	if !j.linesNew {
 		return
 	}
@@ -117,7 +127,7 @@ func (j *judge) parts() {
 }
 
 // counts follows a decision, and counts what was forgotten before it.
-func (j *judge) counts(p *process, it *asked, got limiter.Decision) {
+func (j *countedJudge) counts(p *process, it *asked, got limiter.Decision) {
 	a, s, w := it.account, it.account.spec, j.world
 	if w.plan.quiet() || a.held != nil || a.adrift || s.Unlimited || refusalsCount(s) {
 		return
@@ -178,7 +188,7 @@ func (j *judge) counts(p *process, it *asked, got limiter.Decision) {
 
 // found is what a key had counted before the decisions of this instant, without what they show to
 // be forgotten, and how much that is, told once. known is false if nobody could tell.
-func (j *judge) found(a *account, p *process) (st naiveState, lost int64, known bool) {
+func (j *countedJudge) found(a *account, p *process) (st naiveState, lost int64, known bool) {
 	c := a.count
 	if c == nil || c.by != p || c.looked != j.world.now || j.world.now < c.blind ||
 		a.spec.MinGap > 0 || p.restored != nil {
@@ -190,7 +200,7 @@ func (j *judge) found(a *account, p *process) (st naiveState, lost int64, known 
 
 // mayCount follows a decision of which nobody knows whether it was taken again: what it gives back
 // may be given back twice.
-func (j *judge) mayCount(p *process, it *asked) {
+func (j *countedJudge) mayCount(p *process, it *asked) {
 	c := it.account.count
 	if c == nil {
 		return
@@ -205,7 +215,7 @@ func (j *judge) mayCount(p *process, it *asked) {
 }
 
 // passes lays what is known of a key on the clock of p, if another process has decided before.
-func (j *judge) passes(c *keyCount, p *process, s *limiter.Spec) {
+func (j *countedJudge) passes(c *keyCount, p *process, s *limiter.Spec) {
 	w, before := j.world, c.by
 	c.by = p
 	if before == nil || before == p {
@@ -235,7 +245,7 @@ func (j *judge) passes(c *keyCount, p *process, s *limiter.Spec) {
 }
 
 // forgotten holds what was forgotten of a key against what may be.
-func (j *judge) forgotten(p, before *process, it *asked, c *keyCount, over int64,
+func (j *countedJudge) forgotten(p, before *process, it *asked, c *keyCount, over int64,
 	got limiter.Decision,
 ) {
 	s := it.account.spec
@@ -258,7 +268,7 @@ func (j *judge) forgotten(p, before *process, it *asked, c *keyCount, over int64
 
 // forgetful says which promise breaks if so much is forgotten too much, of what before had decided
 // last: promises, if none does. Where messages get lost nobody knows how long the way of a copy is.
-func (j *judge) forgetful(before *process, units int64) promise {
+func (j *countedJudge) forgetful(before *process, units int64) promise {
 	switch {
 	case units <= 0:
 		return promises
@@ -277,17 +287,11 @@ func (j *judge) forgetful(before *process, units int64) promise {
 
 // atOnce reports whether something else than m has failed, or come back, and the members cannot
 // have settled since: so more than one may have failed that had the same key.
-func (j *judge) atOnce(m *machine) bool {
-	w, g := j.world, &j.world.plan.gossip
-	settles := g.detect + g.doubt + g.spread + g.settle + copiedWithin
-	struck := w.now // when m has failed last
-	for _, f := range w.plan.faults {
-		if f.at <= w.now && f.node == m.index && (f.kind == crashes || f.kind == freezes) {
-			struck = f.at
-		}
-	}
+func (j *countedJudge) atOnce(m *machine) bool {
+	w := j.world
+	since := w.failedLast(m) - w.plan.settlesIn()
 	return slices.ContainsFunc(w.plan.faults, func(f fault) bool {
-		return f.at <= w.now && f.at > struck-settles && !graceful(f.kind) &&
+		return f.at <= w.now && f.at > since && !graceful(f.kind) &&
 			(f.node != m.index || f.kind == cuts || f.kind == mends)
 	})
 }
@@ -295,24 +299,17 @@ func (j *judge) atOnce(m *machine) bool {
 // copiesHold reports whether what before had decided must be known, though two may have failed at
 // once: there are two copies, and no more than one other machine has failed, with nothing else.
 // A mark is no excuse then.
-func (j *judge) copiesHold(before *process) bool {
-	w, g := j.world, &j.world.plan.gossip
+func (j *countedJudge) copiesHold(before *process) bool {
+	w := j.world
 	if before == nil || w.plan.copies != ownership.TwoCopies || len(before.fading) == 0 {
 		return false
 	}
-	settles := g.detect + g.doubt + g.spread + g.settle + copiedWithin
-	struck := w.now // when before's machine has failed last
-	for _, f := range w.plan.faults {
-		if f.at <= w.now && f.node == before.machine.index &&
-			(f.kind == crashes || f.kind == freezes) {
-			struck = f.at
-		}
-	}
+	since := w.failedLast(before.machine) - w.plan.settlesIn()
 	failed := map[int]bool{before.machine.index: true}
 	for _, f := range w.plan.faults {
 		switch {
-		case f.at > w.now || f.at <= struck-settles || f.kind == steps:
-		case f.kind == crashes || f.kind == freezes:
+		case f.at > w.now || f.at <= since || f.kind == steps:
+		case stops(f.kind):
 			failed[f.node] = true
 		default:
 			return false
@@ -327,6 +324,17 @@ func (j *judge) copiesHold(before *process) bool {
 	return len(failed) <= 2 && owners > 2
 }
 
+// failedLast is when m has stopped last; now, if it never has.
+func (w *world) failedLast(m *machine) time.Duration {
+	at := w.now
+	for _, f := range w.plan.faults {
+		if f.at <= w.now && f.node == m.index && stops(f.kind) {
+			at = f.at
+		}
+	}
+	return at
+}
+
 // copiedWithin is how long it may take after a change of members until heirs have copies again.
 const copiedWithin = 2 * time.Second
 
@@ -339,7 +347,7 @@ func (p *plan) oneClock() bool {
 }
 
 // hides notes that for some time nothing can be counted of a key.
-func (j *judge) hides(a *account, until time.Duration) {
+func (j *countedJudge) hides(a *account, until time.Duration) {
 	if a.count == nil {
 		a.count = &keyCount{}
 	}
@@ -365,9 +373,9 @@ func (n *network) reached(m *machine, machines []*machine) (reached int) {
 }
 
 // failsTwice reports whether more than one thing fails in this world.
-func (j *judge) failsTwice() bool {
+func (p *plan) failsTwice() bool {
 	n := 0
-	for _, f := range j.world.plan.faults {
+	for _, f := range p.faults {
 		if !graceful(f.kind) && f.kind != mends && f.kind != thaws && f.kind != boots {
 			n++
 		}

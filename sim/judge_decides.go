@@ -10,18 +10,31 @@ import (
 
 // What nodes decide is what a naive limiter would decide, or as close to it as the promises say.
 
+// exactJudge holds decisions to that: none grants more, and for the promise `useful` none denies
+// more.
+type exactJudge struct {
+	*common
+	owner   *ownerJudge
+	carrier *carrier
+	counted *countedJudge
+	once    *onceJudge
+	aside   *asideJudge
+	// what was decided in one event, until it is judged; no event is judged while another is
+	items []asked
+	got   []limiter.Decision
+}
+
 // observe looks at what a node has decided itself since it was last looked at: whenever it begins
 // to wait for others, and when it answers. Between two looks no time goes by, so this is when it
 // decided.
 func (j *judge) observe(h *hearing) {
 	p := h.process
-	items, got := j.scratch.items[:0], j.scratch.got[:0]
-	j.settling(nil, h.question)
-	j.looksAtHolds(p)
+	j.aside.settling(nil, h.question)
+	j.aside.looksAtHolds(p)
 	for i := range h.decided {
 		d := &h.out[i]
-		if j.observeDenial(h, i) || j.observeHold(h, i) || j.observeReplica(h, i) || h.decided[i] ||
-			d.Source != cluster.SourceOwner || d.Owner != p.machine.id {
+		if j.denied.observeDenial(h, i) || j.observeHold(h, i) || j.replica.observeReplica(h, i) ||
+			h.decided[i] || d.Source != cluster.SourceOwner || d.Owner != p.machine.id {
 			continue
 		}
 		h.decided[i] = true
@@ -29,24 +42,16 @@ func (j *judge) observe(h *hearing) {
 		raw.Allowed = raw.Allowed && !d.Shadow
 		x := h.asked(i)
 		if h.spread {
-			j.setsAside(p, &x, raw)
+			j.spread.setsAside(p, &x, raw)
 			continue
 		}
-		items = append(items, x)
-		got = append(got, raw)
-		if !h.request.atomic {
-			j.decides(p, items, false, got)
-			items, got = items[:0], got[:0]
-		}
+		j.exact.hears(p, x, raw, h.request.atomic)
 	}
-	if len(items) > 0 {
-		j.decides(p, items, true, got)
-	}
-	j.scratch.items, j.scratch.got = items, got
+	j.exact.judges(p, true)
 	// What nobody has answered is decided last; after that a node may wait for others to hear what
 	// it has given back. (Of what stands or falls together it may try again.)
 	if h.alone == nil && !h.request.atomic && h.givenUp() {
-		j.decideAlone(h, h.out)
+		j.marked.decideAlone(h, h.out)
 	}
 }
 
@@ -74,18 +79,34 @@ func (h *hearing) givenUp() bool {
 	return false
 }
 
+// hears takes a decision of p, and checks it if it does not stand or fall with the next.
+func (j *exactJudge) hears(p *process, it asked, got limiter.Decision, together bool) {
+	j.items, j.got = append(j.items, it), append(j.got, got)
+	if !together {
+		j.judges(p, false)
+	}
+}
+
+// judges checks what it has heard since it last has.
+func (j *exactJudge) judges(p *process, together bool) {
+	if len(j.items) > 0 {
+		j.decides(p, j.items, together, j.got)
+	}
+	j.items, j.got = j.items[:0], j.got[:0]
+}
+
 // decides checks what p has just decided, as who decides for the keys of items, which stand or fall
 // together.
-func (j *judge) decides(p *process, items []asked, together bool, got []limiter.Decision) {
+func (j *exactJudge) decides(p *process, items []asked, together bool, got []limiter.Decision) {
 	for i := range items {
-		j.mayDecide(p, items[i].account, items[i].doubt)
+		j.owner.mayDecide(p, items[i].account, items[i].doubt)
 	}
 	id := items[0].id
 	if items[0].op == cluster.OpPeek {
 		id = cluster.ID{}
 	}
-	known := j.memories.answers.get(id)
-	if before := j.remembered(p, known, id, items, got); before != nil {
+	known := j.once.memories.answers.get(id)
+	if before := j.once.remembered(p, known, id, items, got); before != nil {
 		for i := range items {
 			j.same(p, &items[i], got[i], before[i])
 		}
@@ -95,17 +116,18 @@ func (j *judge) decides(p *process, items []asked, together bool, got []limiter.
 	for i := range items {
 		if x := items[i]; fallen { // it says what is left
 			x.op, x.cost = cluster.OpPeek, 0
-			j.counts(p, &x, got[i])
+			j.counted.counts(p, &x, got[i])
 		} else {
-			j.counts(p, &items[i], got[i])
+			j.counted.counts(p, &items[i], got[i])
 		}
 	}
 	for i := range items {
-		j.bring(items[i].account, p)
+		j.carrier.bring(items[i].account, p)
 	}
 	for i := range items {
 		a := items[i].account
-		if st, lost, _ := j.found(a, p); lost > 0 { // it had come to p before, and nobody knew
+		// it had come to p before, and nobody knew
+		if st, lost, _ := j.counted.found(a, p); lost > 0 {
 			a.reference.forget(p.now(), a, lost)
 			a.reference.loose = st
 		}
@@ -124,14 +146,14 @@ func (j *judge) decides(p *process, items []asked, together bool, got []limiter.
 		if together {
 			charges = charges && !falls(items, got)
 		}
-		j.remember(p, known, items[0].account, id, got, charges)
+		j.once.remember(p, known, items[0].account, id, got, charges)
 	}
 }
 
-func (j *judge) decidesOne(p *process, it *asked, got limiter.Decision) {
+func (j *exactJudge) decidesOne(p *process, it *asked, got limiter.Decision) {
 	a, now := it.account, p.now()
 	if a.held != nil {
-		j.takesHeld(p, it, got, false)
+		j.aside.takesHeld(p, it, got, false)
 		return
 	}
 	a.reference.settle(now, a.spec)
@@ -150,12 +172,12 @@ func (j *judge) decidesOne(p *process, it *asked, got limiter.Decision) {
 
 // decidesAll follows items that stand or fall together. Limits that only watch have no say in it:
 // they are charged if the others are.
-func (j *judge) decidesAll(p *process, items []asked, got []limiter.Decision) {
+func (j *exactJudge) decidesAll(p *process, items []asked, got []limiter.Decision) {
 	now, exactly, blind, vague := p.now(), true, false, false
 	if slices.ContainsFunc(items, func(it asked) bool { return it.account.held != nil }) {
 		fallen := falls(items, got)
 		for i := range items {
-			j.takesHeld(p, &items[i], got[i], fallen)
+			j.aside.takesHeld(p, &items[i], got[i], fallen)
 		}
 		return
 	}
@@ -202,7 +224,7 @@ func (j *judge) decidesAll(p *process, items []asked, got []limiter.Decision) {
 }
 
 // wouldFall reports whether items fall by the strict references, or by the loose ones.
-func (j *judge) wouldFall(now limiter.Instant, items []asked, strictly bool) bool {
+func (j *exactJudge) wouldFall(now limiter.Instant, items []asked, strictly bool) bool {
 	states := make(map[*account]*naiveState)
 	for i := range items {
 		a := items[i].account
@@ -224,7 +246,7 @@ func (j *judge) wouldFall(now limiter.Instant, items []asked, strictly bool) boo
 	return false
 }
 
-func (j *judge) decidesAllExactly(p *process, items []asked, got []limiter.Decision) {
+func (j *exactJudge) decidesAllExactly(p *process, items []asked, got []limiter.Decision) {
 	now, before := p.now(), statesOf(items)
 	want := takeAllExactly(now, items)
 	kept := statesOf(items)
@@ -319,7 +341,7 @@ func falls(items []asked, ds []limiter.Decision) bool {
 }
 
 // judged says what is wrong with a decision.
-func (j *judge) judged(p *process, it *asked, v verdict, got, want limiter.Decision) {
+func (j *exactJudge) judged(p *process, it *asked, v verdict, got, want limiter.Decision) {
 	switch v {
 	default:
 		j.same(p, it, got, want)
@@ -338,7 +360,7 @@ func (j *judge) judged(p *process, it *asked, v verdict, got, want limiter.Decis
 }
 
 // same holds a decision of p against the reference's.
-func (j *judge) same(p *process, it *asked, got, want limiter.Decision) {
+func (j *exactJudge) same(p *process, it *asked, got, want limiter.Decision) {
 	j.checked[exact]++
 	if !got.Allowed {
 		j.checked[useful]++

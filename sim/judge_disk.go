@@ -8,9 +8,15 @@ import (
 // What a file says is not lost: a node that starts with one knows what was charged before it was
 // written, and may be short of what came later.
 
+// diskJudge says what that may be.
+type diskJudge struct {
+	*common
+	backBy time.Duration // when all that was restored from files must have been returned
+}
+
 // decidedBy are the accounts of which p knows all that was charged: those that it holds, and that
 // it was the last to decide on.
-func (j *judge) decidedBy(p *process) map[*account]bool {
+func (j *diskJudge) decidedBy(p *process) map[*account]bool {
 	of := make(map[*account]bool)
 	for _, a := range j.order {
 		if a.reference.by == p && p.saysItDecides(a.hash) {
@@ -24,7 +30,7 @@ func (j *judge) decidedBy(p *process) map[*account]bool {
 // may count again wherever the copy gets; and clocks lay windows anew. Nobody sees when it gets
 // there, so until then nothing is said to be due to clients; that no more is admitted than may be
 // is judged as ever.
-func (j *judge) comesBack(f *file) {
+func (j *diskJudge) comesBack(f *file) {
 	w := j.world
 	until := w.now
 	if n := len(w.plan.faults); n > 0 {
@@ -50,7 +56,7 @@ func (j *judge) comesBack(f *file) {
 // whole one where p may have lost what it had from its file, or others know better than the judge:
 // if refusals have a price, if another node than the writer of the file decided on the key, if p
 // has been given the key's partition, or if any node has gone down since p began.
-func (j *judge) unsaved(a *account, before, p *process) int64 {
+func (j *diskJudge) unsaved(a *account, before, p *process) int64 {
 	f, r := p.restored, &a.reference
 	if f != nil && !f.of[a] && j.waitsForDisk(p, before.machine, j.world.plan.partition(a.hash)) {
 		f = before.machine.disk
@@ -85,7 +91,7 @@ func (j *judge) unsaved(a *account, before, p *process) int64 {
 // early, and with nothing in the way since, that p has heard of it before it gave up. (Else p must
 // not decide yet, if it has not waited for so long.) And no node, which may have known less, has
 // given p the partition.
-func (j *judge) waitsForDisk(p *process, m *machine, partition int) bool {
+func (j *diskJudge) waitsForDisk(p *process, m *machine, partition int) bool {
 	w := j.world
 	if w.allDown != w.wentDown || j.gifts[partition] >= p.began || m == p.machine ||
 		!slices.Contains(p.restored.named, m.id) {

@@ -1,10 +1,8 @@
 package sim
 
 import (
-	"slices"
 	"time"
 
-	"penstock/cluster"
 	"penstock/ring"
 )
 
@@ -13,15 +11,15 @@ import (
 // taken over. But it has to notice that before it decides: it has had no contact with most of the
 // others, or was stopped. So in these worlds it counts which node decides, not which nodes hold.
 
-// tenure is one partition in the hands of one process.
-type tenure struct {
-	process   *process
-	partition int
+// ownerJudge checks that.
+type ownerJudge struct {
+	*common
+	deciders []decider // by partition
 }
 
 // mayDecide checks that p decides for a key, may do so, and nobody else does. doubt says that it
 // answers with less than the full promise.
-func (j *judge) mayDecide(p *process, a *account, doubt bool) {
+func (j *ownerJudge) mayDecide(p *process, a *account, doubt bool) {
 	j.checked[owned]++
 	if !p.saysItDecides(a.hash) {
 		j.fail(owned, "%s decides on %s without holding it", p.machine.id, keyText(a.key))
@@ -65,23 +63,10 @@ func (j *judge) mayDecide(p *process, a *account, doubt bool) {
 // agreedWithin is how long after a cut has healed all must have the same View.
 const agreedWithin = 10 * time.Second
 
-// holdsNow notes that p holds a partition.
-func (j *judge) holdsNow(k int, p *process) {
-	j.holders[k] = p
-	if j.world.plan.sky != calm {
-		j.held[tenure{p, k}] = beginnings(p)
-	}
-}
-
-// beginnings is how often p has begun to hold a partition.
-func beginnings(p *process) uint64 {
-	return p.stated.begun
-}
-
 // looksAround reports whether it is time to look for other nodes that hold the key of a. In a small
 // world it always is. In a large one it is if p has not been the last to decide for the key's
 // partition, so no two nodes ever decide in turn unnoticed, and every 10 ms.
-func (j *judge) looksAround(p *process, a *account) bool {
+func (j *ownerJudge) looksAround(p *process, a *account) bool {
 	if len(j.world.machines) <= 16 {
 		return true
 	}
@@ -101,59 +86,4 @@ func (j *judge) looksAround(p *process, a *account) bool {
 type decider struct {
 	process *process
 	looked  time.Duration
-}
-
-// converged checks what has to be when faults have been over for long: all see the same members,
-// and each partition is held by its owner alone. It reports false if that is not so yet; last says
-// that it has to be.
-func (j *judge) converged(last bool) bool {
-	w := j.world
-	j.allowed.of[anyWorld]++
-	if w.network.cuts > 0 || w.moving() || w.plan.weather.far > time.Second {
-		j.allowed.used[apartAtEnd]++
-		return true // it is not over; or what is said takes longer than anybody waits for an answer
-	}
-	var first *process
-	for _, m := range w.machines {
-		p := m.process
-		switch {
-		case m.frozen || m.crashed:
-			j.allowed.used[apartAtEnd]++
-			return true
-		case p == nil:
-		case first == nil:
-			first = p
-		case !slices.EqualFunc(p.stated.view.Members, first.stated.view.Members, sameMember):
-			return last && j.apart("%s and %s see different members: %v, and %v", first.machine.id,
-				p.machine.id, first.stated.view.Members, p.stated.view.Members)
-		}
-	}
-	if first == nil || first.stated.view.Ring == nil {
-		return true
-	}
-	j.checked[agreed]++
-	v := first.stated.view
-	for k := range ring.Partitions {
-		owner := v.Ring.Members()[v.Ring.Owner(k)]
-		for _, m := range w.machines {
-			if m.process != nil && m.process.stated.decidesFor(k) != (m.id == owner) {
-				return last && j.apart("partition %d is %s's, and it is %t that %s holds it", k,
-					owner, m.id != owner, m.id)
-			}
-		}
-	}
-	return true
-}
-
-// sameMember reports whether two nodes see one member. Agents, which are in no configuration, see
-// no zones.
-func sameMember(a, b cluster.Member) bool {
-	a.Zone, b.Zone = "", ""
-	return a == b
-}
-
-// apart breaks the promise that all agree in the end.
-func (j *judge) apart(format string, args ...any) bool {
-	j.fail(agreed, format, args...)
-	return true
 }

@@ -10,6 +10,12 @@ import (
 
 // What nodes answer each other is what they decided, in time, and what may be passed on.
 
+// answerJudge has what nodes have said, and so what clients may hear.
+type answerJudge struct {
+	*common
+	said sayings // by the ID
+}
+
 // saying is what was answered under an ID: always the same, unless a node had to forget, or nothing
 // of it is remembered, since it was refused together with others.
 type saying struct {
@@ -47,6 +53,13 @@ func (s *sayings) forget(id cluster.ID) {
 	}
 }
 
+// left drops what was said of a request that is over.
+func (j *answerJudge) left(r *request) {
+	for i := range r.items {
+		j.said.forget(r.items[i].ID)
+	}
+}
+
 // delivered checks what p answered to an Ask of from with this deadline on p's clock.
 func (j *judge) delivered(from, p *process, a *cluster.Ask, deadline limiter.Instant,
 	answer *cluster.Answer,
@@ -59,19 +72,19 @@ func (j *judge) delivered(from, p *process, a *cluster.Ask, deadline limiter.Ins
 		return // p passes it on
 	}
 	if a.Move != nil {
+		j.carrier.meets(from, p, a.Move)
 		j.moved(from, p, a.Move)
 		if answer.Move != nil && answer.Move.Applied {
-			j.memories.tells(p, a.Move.Taken)
+			j.once.memories.tells(p, a.Move.Taken)
 		}
 	}
-	j.rightOf(p)
-	j.isTold(p, a.Words)
+	p.rightOf()
+	p.isTold(a.Words)
 	if j.trees != nil {
 		return
 	}
-	j.settling(a, nil)
+	j.aside.settling(a, nil)
 	late := p.now() >= deadline
-	items, got := j.scratch.items[:0], j.scratch.got[:0]
 	for i := range a.Items {
 		it, out := &a.Items[i], &answer.Items[i]
 		if a.Relay && (out.Status == cluster.StatusDone && out.Owner != "" ||
@@ -79,7 +92,8 @@ func (j *judge) delivered(from, p *process, a *cluster.Ask, deadline limiter.Ins
 			continue // somebody else has decided, and was judged for it
 		}
 		x := asked{j.account(it.Limit.Name, it.Key), it.Cost, it.Op, it.ID, out.Degraded}
-		j.answered(p, &x, late, out)
+		j.answer.answered(p, &x, late, out)
+		j.deadline.answers(p, x.account, late, out)
 		if j.deliveredHold(from, p, a, i, answer) {
 			continue
 		}
@@ -96,17 +110,10 @@ func (j *judge) delivered(from, p *process, a *cluster.Ask, deadline limiter.Ins
 		if out.Status != cluster.StatusDone || it.Report {
 			continue
 		}
-		items, got = append(items, x), append(got, out.Decision)
-		if !a.Atomic {
-			j.decides(p, items, false, got)
-			items, got = items[:0], got[:0]
-		}
-		j.says(p, &x, out.Decision)
+		j.exact.hears(p, x, out.Decision, a.Atomic)
+		j.answer.says(p, &x, out.Decision)
 	}
-	if len(items) > 0 {
-		j.decides(p, items, true, got)
-	}
-	j.scratch.items, j.scratch.got = items, got
+	j.exact.judges(p, true)
 }
 
 // deliveredAside checks what p answered to a reservation, or to its settlement, in a world where
@@ -115,13 +122,13 @@ func (j *judge) deliveredAside(p *process, x *asked, out *cluster.AnswerItem) {
 	if x.op != cluster.OpReserve {
 		return
 	}
-	j.setsAside(p, x, out.Decision)
-	j.says(p, x, unheld(out.Decision))
-	j.saidReleased(x.id, out.Decision)
+	j.spread.setsAside(p, x, out.Decision)
+	j.answer.says(p, x, unheld(out.Decision))
+	j.answer.saidReleased(x.id, out.Decision)
 }
 
 // answered checks what became of one item of an Ask, but not what was decided.
-func (j *judge) answered(p *process, it *asked, late bool, got *cluster.AnswerItem) {
+func (j *answerJudge) answered(p *process, it *asked, late bool, got *cluster.AnswerItem) {
 	j.checked[owned]++
 	a := it.account
 	h := happening{
@@ -134,14 +141,8 @@ func (j *judge) answered(p *process, it *asked, late bool, got *cluster.AnswerIt
 		h.kind = declines
 	}
 	j.world.trace.add(h)
-	if late {
-		j.checked[inTime]++
-	}
 	switch {
-	case late != (got.Status == cluster.StatusExpired):
-		j.fail(inTime, "%s answers an ask for %s with status %d; it is %t that its deadline has "+
-			"passed", p.machine.id, keyText(a.key), got.Status, late)
-	case late:
+	case late || got.Status == cluster.StatusExpired:
 	case got.Status == cluster.StatusRefused:
 		j.fail(owned, "%s refuses an ask for %s: it has been sent on too often", p.machine.id,
 			keyText(a.key))
@@ -160,14 +161,14 @@ func (j *judge) confirmed(p *process, a *cluster.Ask, answer *cluster.Answer) {
 		it, out := &a.Items[i], &answer.Items[i]
 		// else another one has decided, and said so
 		if out.Status == cluster.StatusDone && out.Degraded && out.Owner == "" {
-			j.says(p, &asked{j.account(it.Limit.Name, it.Key), it.Cost, it.Op, it.ID, true},
+			j.answer.says(p, &asked{j.account(it.Limit.Name, it.Key), it.Cost, it.Op, it.ID, true},
 				out.Decision)
 		}
 	}
 }
 
 // says notes what may be passed on to a client.
-func (j *judge) says(p *process, it *asked, d limiter.Decision) {
+func (j *answerJudge) says(p *process, it *asked, d limiter.Decision) {
 	if it.id == (cluster.ID{}) {
 		return
 	}
@@ -188,14 +189,14 @@ func (j *judge) says(p *process, it *asked, d limiter.Decision) {
 
 // saidReleased notes whether an owner remembers under id that it has set something aside, and has
 // released it since.
-func (j *judge) saidReleased(id cluster.ID, d limiter.Decision) {
+func (j *answerJudge) saidReleased(id cluster.ID, d limiter.Decision) {
 	if s := j.said.byID.get(id); s != nil {
 		s.released = d.Allowed && d.Hold == limiter.HoldInTheWay
 	}
 }
 
 // passesOn checks that got, which is heard of the i-th item, is what its owner said.
-func (j *judge) passesOn(h *hearing, i int, got limiter.Decision, yes bool) bool {
+func (j *answerJudge) passesOn(h *hearing, i int, got limiter.Decision, yes bool) bool {
 	it := &h.question.Items[i]
 	s := j.said.byID.get(it.ID)
 	aside := int64(0)
@@ -215,7 +216,7 @@ func (j *judge) passesOn(h *hearing, i int, got limiter.Decision, yes bool) bool
 // refusesAnew reports whether got is the no to an item of a request that is repeated after it was
 // refused: its owner, which said s, has released what it had set aside, and no owner refuses any
 // more.
-func (j *judge) refusesAnew(h *hearing, s *saying, got limiter.Decision) bool {
+func (j *answerJudge) refusesAnew(h *hearing, s *saying, got limiter.Decision) bool {
 	said := s.last
 	said.Allowed, said.RetryAfter = false, time.Second
 	if got != said {
@@ -231,9 +232,8 @@ func (j *judge) refusesAnew(h *hearing, s *saying, got limiter.Decision) bool {
 	return true
 }
 
-// settled checks that a call came back in time.
+// settled hears that a call came back.
 func (j *judge) settled(l *letter, answered bool) {
-	j.checked[inTime]++
 	p := l.from
 	j.world.trace.add(happening{
 		at: j.world.now, kind: returns, node: p.machine, peer: l.to,
@@ -241,15 +241,12 @@ func (j *judge) settled(l *letter, answered bool) {
 	})
 	if answered {
 		if l.origin == nil { // else p passes it on
-			j.isTold(p, l.call.Answer.Words)
+			p.isTold(l.call.Answer.Words)
 		}
-		j.hearsTold(l)
-		if len(j.books.limits) > 0 {
-			j.hearsDenials(l)
+		j.denied.hearsTold(l)
+		if len(j.heldOf) > 0 {
+			j.lent.hearsDenials(l)
 		}
 	}
-	if late := p.now() - l.call.Deadline; late > clockGrain && p.machine.thawed < l.sent {
-		j.fail(inTime, "a call of %s to %s comes back %v after its deadline", p.machine.id, l.to.id,
-			time.Duration(late))
-	}
+	j.deadline.settled(l)
 }

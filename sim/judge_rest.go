@@ -4,45 +4,14 @@ import (
 	"strings"
 
 	"penstock/cluster"
-	"penstock/limiter"
 )
 
-// atRest looks once more at everything when nothing more happens: nobody may wait, and what tables
-// hold must be what the reference holds, on every node.
-func (j *judge) atRest() {
-	j.checked[live]++
-	if n := j.world.tasks.waiting; n > 0 {
-		j.fail(live, "%d tasks wait for something that will never happen", n)
-		return
-	}
-	for _, m := range j.world.machines {
-		switch {
-		case m.process == nil:
-		case j.trees != nil:
-			j.trees.audit(m.process)
-		default:
-			j.audit(m.process)
-			j.auditReplicas(m.process)
-		}
-	}
-}
-
-// counters are what p has said that its table holds for an account. The right to decide runs out
-// when all timers have stopped, so the table itself would answer for nothing.
-func (j *judge) counters(p *process) func(*account) limiter.Decision {
-	now, found := p.now(), make(map[*account]limiter.Decision)
-	for i := range p.counters {
-		c := &p.counters[i]
-		if a := j.accounts[c.limit][c.key]; a != nil {
-			found[a] = c.decision
-		}
-	}
-	return func(a *account) limiter.Decision {
-		if d, has := found[a]; has {
-			return d
-		}
-		return new(naiveState).peek(now, a.spec, 0)
-	}
+// keptJudge compares what tables hold in the end with what was charged.
+type keptJudge struct {
+	*common
+	carrier *carrier
+	counted *countedJudge
+	aside   *asideJudge
 }
 
 // decidesAtLast reports whether p decided for an account when the timers were stopped. A node that
@@ -53,8 +22,8 @@ func (p *process) decidesAtLast(a *account) bool {
 
 // audit compares the table of p with the reference: what p decides for has to be there; and nothing
 // else may be.
-func (j *judge) audit(p *process) {
-	now := p.now()
+func (j *keptJudge) audit(p *process) {
+	w, now := j.world, p.now()
 	held := j.counters(p)
 	for _, a := range j.order {
 		if !p.decidesAtLast(a) {
@@ -65,16 +34,17 @@ func (j *judge) audit(p *process) {
 		got := held(a)
 		// no node that may have forgotten is asked any more, so none can say so
 		if a.replica == nil && a.count != nil {
-			j.counts(p, &asked{account: a, op: cluster.OpPeek, doubt: j.failsTwice()}, got)
+			look := asked{account: a, op: cluster.OpPeek, doubt: w.plan.failsTwice()}
+			j.counted.counts(p, &look, got)
 		}
-		j.bring(a, p)
+		j.carrier.bring(a, p)
 		r := &a.reference
 		r.settle(now, a.spec)
 		if a.replica != nil {
 			continue
 		}
 		if a.held != nil {
-			j.auditHeld(p, a, got)
+			j.aside.auditHeld(p, a, got)
 			continue
 		}
 		// some of it may be given back later than the judge knows
@@ -104,10 +74,4 @@ func (j *judge) audit(p *process) {
 			return
 		}
 	}
-}
-
-// restless says that the world goes on and on.
-func (j *judge) restless() {
-	j.checked[live]++
-	j.fail(live, "things still happen %v after all timers were stopped", j.world.now-j.world.rested)
 }

@@ -33,13 +33,13 @@ type right struct {
 }
 
 // isTold notes what p is told about renewals.
-func (j *judge) isTold(p *process, w *cluster.Words) {
+func (p *process) isTold(w *cluster.Words) {
 	if w == nil {
 		return
 	}
 	for _, m := range w.Said {
 		if ack, is := m.(ownership.RenewAck); is {
-			c := j.rightOf(p)
+			c := p.rightOf()
 			if c.acked[ack.Epoch] == nil {
 				c.acked[ack.Epoch] = make(map[ownership.Boot]limiter.Instant)
 			}
@@ -50,12 +50,12 @@ func (j *judge) isTold(p *process, w *cluster.Words) {
 }
 
 // rightOf is what is known of p by now.
-func (j *judge) rightOf(p *process) *right {
+func (p *process) rightOf() *right {
 	c, config := p.right, p.stated.agreed
 	if c == nil {
 		c = &right{
 			acked:  make(map[ownership.Epoch]map[ownership.Boot]limiter.Instant),
-			joined: j.world.now,
+			joined: p.machine.world.now,
 		}
 		p.right = c
 	}
@@ -70,7 +70,7 @@ func (j *judge) rightOf(p *process) *right {
 	}
 	c.config, c.until = config, until // what was acknowledged in the epoch before goes on
 	if boot != c.boot {
-		c.until, c.joined = 0, j.world.now
+		c.until, c.joined = 0, p.machine.world.now
 	}
 	for e := range c.acked {
 		if e.Lineage == config.Epoch.Lineage && e.Number < config.Epoch.Number {
@@ -107,14 +107,14 @@ func (c *right) leaves() bool {
 // hasRight checks that p, which decides, has the right to, and says how many members there are with
 // it. A pair that has parted is one of two voters: one that leaves has no vote, whichever half has
 // taken it along.
-func (j *judge) hasRight(p *process, a *account) (members int) {
+func (j *ownerJudge) hasRight(p *process, a *account) (members int) {
 	config := p.stated.agreed
 	if config == nil {
 		j.fail(owned, "%s decides on %s, and is a member of no configuration", p.machine.id,
 			keyText(a.key))
 		return 0
 	}
-	if until := j.rightOf(p).ends(p); p.now() >= until {
+	if until := p.rightOf().ends(p); p.now() >= until {
 		j.fail(owned, "%s decides on %s, and its right to has been over for %v", p.machine.id,
 			keyText(a.key), time.Duration(p.now()-until))
 	}
@@ -130,14 +130,14 @@ func (j *judge) hasRight(p *process, a *account) (members int) {
 // standing is what a node may go by that has answered without the owner: onError is false if
 // it must have noticed that it is cut off, so that its limits' on_partition holds. Else nobody can
 // tell from outside which of the two it is. shares is in how many it must split a limit at least.
-func (j *judge) standing(h *hearing) (onError bool, shares int) {
+func (j *markedJudge) standing(h *hearing) (onError bool, shares int) {
 	p := h.process
 	active := min(h.view.Active(), p.stated.view.Active())
 	config := p.stated.agreed
 	if p.machine.role == cluster.RoleAgent || config == nil {
 		return true, min(active, 1)
 	}
-	c := j.rightOf(p)
+	c := p.rightOf()
 	over := p.now() - c.ends(p) - limiter.Instant(j.world.now-h.began)
 	cutOff := time.Duration(over) > noticed && c.joined < h.began-rightLasts-noticed &&
 		p.machine.thawed < h.began-noticed && !p.leaving && !c.leaves()

@@ -15,6 +15,12 @@ import (
 // and all that it has ever spent of a key must be charged by now or still be set aside. What it
 // denies by itself, because of what others have set aside, it must have been denied a moment ago.
 
+// lentJudge checks that.
+type lentJudge struct {
+	*common
+	aside *asideJudge
+}
+
 // borrowed is what one process has done with leases on a key.
 type borrowed struct {
 	spent   int64
@@ -39,7 +45,7 @@ func (h *held) of(p *process) *borrowed {
 }
 
 // spends checks what p has just decided by itself on a key of a leased limit.
-func (j *judge) spends(p *process, a *account, it *cluster.Item, d *cluster.Decision) {
+func (j *lentJudge) spends(p *process, a *account, it *cluster.Item, d *cluster.Decision) {
 	now, b := j.world.now, a.held.of(p)
 	j.checked[lent]++
 	if it.ID != (cluster.ID{}) {
@@ -59,7 +65,7 @@ func (j *judge) spends(p *process, a *account, it *cluster.Item, d *cluster.Deci
 		return
 	}
 	b.spent += it.Cost
-	j.books.report.Spent++
+	j.aside.books.report.Spent++
 	if !j.mayLend(p, a, b) {
 		j.adoptAll(p, a)
 	}
@@ -73,7 +79,7 @@ func (j *judge) spends(p *process, a *account, it *cluster.Item, d *cluster.Deci
 
 // mayLend reports whether p has a lease that has not run out, and has spent no more than was lent
 // to it.
-func (j *judge) mayLend(p *process, a *account, b *borrowed) bool {
+func (j *lentJudge) mayLend(p *process, a *account, b *borrowed) bool {
 	lasts, units := false, b.charged
 	for _, x := range a.held.open {
 		if x.node == p {
@@ -86,17 +92,17 @@ func (j *judge) mayLend(p *process, a *account, b *borrowed) bool {
 
 // adoptAll looks for leases that a node gave to itself while it decided on the key: at the node
 // that decides now, and at p itself, which may be giving the key away.
-func (j *judge) adoptAll(p *process, a *account) {
+func (j *lentJudge) adoptAll(p *process, a *account) {
 	for _, m := range j.world.machines {
 		if m.process != nil && (m.process == p || m.process.saysItDecides(a.hash)) {
-			j.adopts(m.process, a)
+			j.aside.adopts(m.process, a)
 		}
 	}
 }
 
 // hearsDenials notes what a node is told about keys of leased limits of which something is set
 // aside.
-func (j *judge) hearsDenials(l *letter) {
+func (j *lentJudge) hearsDenials(l *letter) {
 	answer := l.call.Answer
 	for i := range l.ask.Items {
 		it := &l.ask.Items[i]

@@ -8,6 +8,14 @@ import (
 	"penstock/limiter"
 )
 
+// onceJudge has what nodes have answered under an ID.
+type onceJudge struct {
+	*common
+	carrier  *carrier
+	counted  *countedJudge
+	memories memories
+}
+
 // memory is how long a node must recognise a take that it has answered.
 const memory = 2 * time.Second
 
@@ -109,7 +117,7 @@ func (m *memories) add(before *answered, id cluster.ID, p *process, now time.Dur
 
 // remembered is what was answered under id before, as a says, if p has to know that; got is what it
 // answers now. Where it is open whether p still knows, or knows already, its answer tells.
-func (j *judge) remembered(p *process, a *answered, id cluster.ID, items []asked,
+func (j *onceJudge) remembered(p *process, a *answered, id cluster.ID, items []asked,
 	got []limiter.Decision,
 ) []limiter.Decision {
 	if own := j.repeatsShare(p, id, items, got); own != nil {
@@ -140,18 +148,18 @@ func (j *judge) remembered(p *process, a *answered, id cluster.ID, items []asked
 }
 
 // mayRepeat follows an answer that p may have remembered, or may have decided once more.
-func (j *judge) mayRepeat(p *process, items []asked, got []limiter.Decision) {
+func (j *onceJudge) mayRepeat(p *process, items []asked, got []limiter.Decision) {
 	fallen := len(items) > 1 && falls(items, got)
 	for i := range items {
-		j.bring(items[i].account, p)
-		j.mayCount(p, &items[i])
+		j.carrier.bring(items[i].account, p)
+		j.counted.mayCount(p, &items[i])
 		items[i].account.reference.mayHave(p.now(), &items[i], got[i].Allowed, fallen)
 	}
 }
 
 // repeatsShare is what p has answered under id from its share, when it had to decide by itself, if
 // got says that again; else nil.
-func (j *judge) repeatsShare(p *process, id cluster.ID, items []asked,
+func (j *onceJudge) repeatsShare(p *process, id cluster.ID, items []asked,
 	got []limiter.Decision,
 ) []limiter.Decision {
 	own := p.shares.answers.get(id)
@@ -160,7 +168,7 @@ func (j *judge) repeatsShare(p *process, id cluster.ID, items []asked,
 	}
 	own.repeated = j.world.now
 	for i := range items {
-		j.bring(items[i].account, p)
+		j.carrier.bring(items[i].account, p)
 	}
 	return own.decisions
 }
@@ -170,7 +178,7 @@ func (j *judge) repeatsShare(p *process, id cluster.ID, items []asked,
 // was claimed. It is also excused after the time in which an owner remembers, because a client has
 // repeated itself too late, or because the ask was lying at the door of a frozen machine. A node
 // never repeats itself too late. Nothing excuses a node that has heard of the first charge.
-func (j *judge) remember(p *process, before *answered, of *account, id cluster.ID,
+func (j *onceJudge) remember(p *process, before *answered, of *account, id cluster.ID,
 	got []limiter.Decision, charges bool,
 ) {
 	if before != nil && before.charges && charges {
@@ -199,12 +207,12 @@ func (j *judge) remember(p *process, before *answered, of *account, id cluster.I
 
 // thawed reports whether a machine has thawed since then: one that decides, or one that was asked
 // to send something on.
-func (j *judge) thawed(since time.Duration) bool {
+func (j *onceJudge) thawed(since time.Duration) bool {
 	return slices.ContainsFunc(j.world.machines, func(m *machine) bool { return m.thawed >= since })
 }
 
 // outlived reports whether p need not know an answer any more.
-func (j *judge) outlived(a *answered, p *process) bool {
+func (j *onceJudge) outlived(a *answered, p *process) bool {
 	if a.by == p {
 		return a.at.Add(memory) <= p.now()
 	}

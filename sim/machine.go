@@ -189,7 +189,7 @@ func (m *machine) crash() {
 	m.world.goesDown()
 	p.dead = true
 	p.end()
-	m.world.judge.losesShares(p)
+	m.world.judge.bounded.losesShares(p)
 	for _, r := range p.visits {
 		m.world.judge.left(r)
 		m.world.failed(r)

@@ -135,7 +135,7 @@ func (m *machine) depart(p *process) {
 		w.goesDown()
 		p.dead = true
 		p.end()
-		w.judge.losesShares(p)
+		w.judge.bounded.losesShares(p)
 		if m.returns {
 			w.at(w.now+w.plan.gossip.settle, func() { m.start() })
 		}

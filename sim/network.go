@@ -384,7 +384,7 @@ func (w *world) setLine(from, to *machine, cut bool) {
 	l := &w.network.lines[from.index][to.index]
 	if l.cut != cut {
 		l.cut = cut
-		w.judge.linesChange()
+		w.judge.counted.linesChange()
 		if cut {
 			w.network.cuts++
 		} else {

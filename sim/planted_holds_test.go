@@ -101,7 +101,7 @@ func holdFaults() []planted {
 		{"a holder that would be charged cancels in time", []promise{aside}, func(p *process) {
 			var cancel func()
 			cancel = func() {
-				for _, x := range p.machine.world.judge.books.open {
+				for _, x := range p.machine.world.judge.aside.books.open {
 					if p.node.Holds(x.account.hash) &&
 						x.until < p.machine.world.now+100*time.Millisecond {
 						p.node.Book().Settle(p.Now(), limiter.HoldID(x.id), x.account.hash, "", 0)

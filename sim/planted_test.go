@@ -170,7 +170,7 @@ func TestPlantedFaultsAreCaught(t *testing.T) {
 				for i := range out {
 					if out[i].Source == cluster.SourceForwarded {
 						out[i].Allowed = true
-						p.machine.world.judge.said.byID.put(out[i].ID,
+						p.machine.world.judge.answer.said.byID.put(out[i].ID,
 							&saying{first: out[i].Decision})
 					}
 				}

@@ -55,13 +55,6 @@ type charged struct {
 // it is.
 const carriage, longCarriage = time.Second, 5 * time.Second
 
-func (j *judge) carriage() time.Duration {
-	if j.world.plan.sky == calm {
-		return carriage
-	}
-	return longCarriage
-}
-
 // inStep is by how much clocks may differ that are kept in step.
 const inStep = 10 * time.Millisecond
 

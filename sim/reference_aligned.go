@@ -12,7 +12,7 @@ import (
 // carryWindows lays the loose reference on the clock of p. Windows begin by the clock of the
 // process that decides; the most generous that a new one can be is to count as if it had decided
 // all along. laid says that others may have had the key in between, on their clocks.
-func (j *judge) carryWindows(a *account, from, p *process, laid bool) {
+func (j *carrier) carryWindows(a *account, from, p *process, laid bool) {
 	r, s, at := &a.reference, a.spec, p.now()
 	apart := time.Duration(at - from.now())
 	drift := (j.world.now-r.last)/1000 + 1

@@ -4,28 +4,35 @@ import (
 	"slices"
 	"time"
 
-	"penstock/cluster"
 	"penstock/cluster/ownership"
 	"penstock/limiter"
 )
 
 // What becomes of a reference when its key changes hands.
 
+// carrier carries references, and says what may be lost of them on the way.
+type carrier struct {
+	*common
+	counted  *countedJudge
+	disk     *diskJudge
+	troubles troubles // of the world
+}
+
 // bring has p go on with the reference where another process has left it.
-func (j *judge) bring(a *account, p *process) {
+func (j *carrier) bring(a *account, p *process) {
 	r, now := &a.reference, j.world.now
 	before := r.by
 	r.by = p
 	// a process that has it from a file may also return copies that it has got since
-	if before == nil && j.backBy > now {
-		r.goBlind(p, j.backBy, forgets(a.spec))
+	if before == nil && j.disk.backBy > now {
+		r.goBlind(p, j.disk.backBy, forgets(a.spec))
 	}
 	switch {
 	case before == nil, before == p && j.gifts[j.world.plan.partition(a.hash)] <= r.last &&
 		p.stated.fenced == r.fences:
 	default:
 		j.allowed.of[anyMove]++
-		st, lost, counted := j.found(a, p)
+		st, lost, counted := j.counted.found(a, p)
 		if !counted {
 			lost = j.lost(a, before, p)
 		}
@@ -43,7 +50,7 @@ func (j *judge) bring(a *account, p *process) {
 			r.cut = now // what past has no more p may have nevertheless, and tell (learn)
 		}
 		if !j.sure(before) {
-			j.doubt(a)
+			a.doubt(now)
 		}
 		if t := p.machine.thawed; t >= 0 && now < t+longCarriage+forgets(a.spec) {
 			// copies that lay at its door while it was frozen are as old as that, and say that they
@@ -55,7 +62,7 @@ func (j *judge) bring(a *account, p *process) {
 }
 
 // carry lays the reference on the clock of p.
-func (j *judge) carry(a *account, from, p *process) {
+func (j *carrier) carry(a *account, from, p *process) {
 	r, s, at := &a.reference, a.spec, p.now()
 	r.came = j.world.now
 	apart := time.Duration(at - from.now())
@@ -158,13 +165,6 @@ func (st *naiveState) lay(s *limiter.Spec, now limiter.Instant) {
 	}
 }
 
-// sure reports whether nothing has kept p from speaking with all others lately, so that nothing
-// that it knows may be lost and nobody may take it for dead.
-func (j *judge) sure(p *process) bool {
-	w := j.world
-	return w.plan.sky == calm && (!p.dead || p.departed)
-}
-
 // forget has the most generous reference not know of what was lost, once more than a capacity of
 // it: nothing of what was charged until now. What it holds can be more than a capacity: refusals
 // count as well under some limits, and what carry adds up from past charges has been forgotten in
@@ -202,13 +202,13 @@ func (r *reference) drop(lost int64) {
 // lost is how much p, which goes on, may not know of what was charged until before, the last to
 // decide, stopped to do so. It is nothing if each process since then was given the partition by the
 // one before, or before has it still. Otherwise it is what no heir has a copy of.
-func (j *judge) lost(a *account, before, p *process) int64 {
+func (j *carrier) lost(a *account, before, p *process) int64 {
 	r, k := &a.reference, j.world.plan.partition(a.hash)
 	if j.world.plan.sky == calm || j.claims[k] < r.last && j.holders[k] == p {
 		return 0
 	}
 	j.allowed.used[uncounted]++
-	lost := min(j.unheard(a, before), j.unsaved(a, before, p))
+	lost := min(j.unheard(a, before), j.disk.unsaved(a, before, p))
 	if lost >= a.limit.Capacity() {
 		j.allowed.used[wholeLimit]++
 	}
@@ -219,7 +219,7 @@ func (j *judge) lost(a *account, before, p *process) int64 {
 func refusalsCount(s *limiter.Spec) bool { return s.CountRejected || s.Drain || s.Strict }
 
 // unheard is how much of it no heir has a copy of.
-func (j *judge) unheard(a *account, before *process) int64 {
+func (j *carrier) unheard(a *account, before *process) int64 {
 	r, now := &a.reference, j.world.now
 	since, clean := j.strike(before, r.last)
 	if !clean || j.world.plan.copies == ownership.NoCopies ||
@@ -238,12 +238,14 @@ func (j *judge) unheard(a *account, before *process) int64 {
 
 // copyLag is how old an heir's copy may be in a world that loses nothing: it is sent at the next
 // tick, unless the answer to an earlier message has not come yet.
-func (j *judge) copyLag() time.Duration { return 100*time.Millisecond + 3*j.world.plan.weather.far }
+func (j *carrier) copyLag() time.Duration {
+	return 100*time.Millisecond + 3*j.world.plan.weather.far
+}
 
 // strike is when something (a crash, or a freeze) stopped the machine of p, which had decided last
 // at some instant. It is clean if nothing else has happened since, nor for so long before that all
 // must have known each other, and nothing gets lost.
-func (j *judge) strike(p *process, last time.Duration) (at time.Duration, clean bool) {
+func (j *carrier) strike(p *process, last time.Duration) (at time.Duration, clean bool) {
 	const known = 15 * time.Second
 	struck := false
 	for _, f := range j.world.plan.faults {
@@ -269,7 +271,7 @@ func resumes(k kind) bool { return k == boots || k == thaws }
 
 // givenBack is how much of what was given back a copy that somebody else has kept may not know of
 // yet.
-func (j *judge) givenBack(a *account) (refunds int64) {
+func (j *carrier) givenBack(a *account) (refunds int64) {
 	moved := j.world.now
 	if gift := j.gifts[j.world.plan.partition(a.hash)]; gift > a.reference.last {
 		moved = gift
@@ -284,31 +286,4 @@ func (j *judge) givenBack(a *account) (refunds int64) {
 		}
 	}
 	return min(refunds, 2*a.limit.Capacity())
-}
-
-// moved notes what a Move from one process to another does to the partitions in it.
-func (j *judge) moved(from, p *process, m *cluster.Move) {
-	outOfStep := time.Duration(p.now()-from.now()).Abs() > inStep
-	j.meets(from, p, m)
-	for i := range m.Taken { // before the gift itself, which may get lost
-		j.recalled[m.Taken[i].Partition] = j.world.now
-	}
-	for _, g := range m.Lent {
-		if outOfStep {
-			j.laid[g].add(from, p, j.world.now)
-		}
-	}
-	for _, g := range m.Gift {
-		j.gifts[g], j.givers[g] = j.world.now, from
-		if p.stated.decidesFor(int(g)) {
-			// the giver has taken it over, and decided nothing since
-			if j.holders[g] != from && j.holders[g] != p && j.holders[g] != nil {
-				j.claims[g] = j.world.now
-			}
-			j.holdsNow(int(g), p)
-			if outOfStep {
-				j.laid[g].add(from, p, j.world.now)
-			}
-		}
-	}
 }

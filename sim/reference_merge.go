@@ -20,7 +20,7 @@ type ownCount struct {
 }
 
 // keep notes what the last to decide has, unless it has just given it away.
-func (j *judge) keep(a *account, before *process) {
+func (j *carrier) keep(a *account, before *process) {
 	r, k := &a.reference, j.world.plan.partition(a.hash)
 	if j.world.plan.sky == calm {
 		return
@@ -42,7 +42,7 @@ func (j *judge) keep(a *account, before *process) {
 
 // gaveBack is how much the last to decide has given back since trouble began. A message that nobody
 // has confirmed is sent again as it was, so what it says may be from before that.
-func (j *judge) gaveBack(a *account) (back int64) {
+func (j *carrier) gaveBack(a *account) (back int64) {
 	since := j.troubles.since(a.reference.last)
 	for _, x := range a.reference.past {
 		if x.at >= since && x.cost < 0 {
@@ -54,7 +54,7 @@ func (j *judge) gaveBack(a *account) (back int64) {
 
 // merge has the strictest reference, which was carried to p, count what others may have brought
 // there, and what p itself has counted before.
-func (j *judge) merge(a *account, p *process) {
+func (j *carrier) merge(a *account, p *process) {
 	r, s, at := &a.reference, a.spec, p.now()
 	r.others = slices.DeleteFunc(r.others, func(x ownCount) bool {
 		st, there := x.strict, x.process.now()
@@ -75,7 +75,7 @@ func (j *judge) merge(a *account, p *process) {
 // A process that has decided before and holds it no more may also send what nobody had confirmed
 // when it was cut off. The larger counts, so what p has given back since is taken away again: a cut
 // may cost that, and nothing extra is admitted.
-func (j *judge) meets(from, p *process, m *cluster.Move) {
+func (j *carrier) meets(from, p *process, m *cluster.Move) {
 	if j.world.plan.sky == calm {
 		return
 	}

@@ -56,12 +56,12 @@ func TestWhoCrashesMayForgetEverything(t *testing.T) {
 					truth.take(now, one.spec, "one", cost),
 					truth.take(now, other.spec, "other", 0),
 				}
-				w.judge.bring(one, m.process)
-				w.judge.bring(other, m.process)
+				w.judge.carrier.bring(one, m.process)
+				w.judge.carrier.bring(other, m.process)
 				if got[0].Allowed {
-					w.judge.decidesAll(m.process, items, got)
+					w.judge.exact.decidesAll(m.process, items, got)
 				} else {
-					w.judge.decidesOne(m.process, &items[0], got[0])
+					w.judge.exact.decidesOne(m.process, &items[0], got[0])
 				}
 				if f := w.judge.failure; f != nil {
 					t.Fatalf("take %d: %s: %s", i, f.Promise, f.Detail)
@@ -84,8 +84,8 @@ func TestWhatWasGivenBackMayComeBackOnAnotherClock(t *testing.T) {
 	m, one, copied := w.machines[0], w.judge.account("a", "one"), naiveState{}
 	takes := func(cost int64, state *naiveState) {
 		t.Helper()
-		w.judge.bring(one, m.process)
-		w.judge.decidesOne(m.process, &asked{account: one, cost: cost},
+		w.judge.carrier.bring(one, m.process)
+		w.judge.exact.decidesOne(m.process, &asked{account: one, cost: cost},
 			state.take(m.process.now(), one.spec, cost))
 		if f := w.judge.failure; f != nil {
 			t.Fatalf("%s: %s", f.Promise, f.Detail)

@@ -13,6 +13,12 @@ import (
 // have been nodes, which is the bound that each decision states. And when nothing is asked any
 // more, each node has heard of all that was charged.
 
+// replicaJudge checks that.
+type replicaJudge struct {
+	*common
+	bounded *boundedJudge
+}
+
 // replica is what is known of a key of a replicated limit.
 type replica struct {
 	own map[*process]*naiveState // with what each has charged itself
@@ -34,7 +40,7 @@ func newReplica() *replica {
 
 // observeReplica looks at what a node has decided on the i-th item of a visit, if that is of a
 // replicated limit, and reports whether it is.
-func (j *judge) observeReplica(h *hearing, i int) bool {
+func (j *replicaJudge) observeReplica(h *hearing, i int) bool {
 	p, d, it := h.process, &h.out[i], &h.question.Items[i]
 	a := h.request.terms[i].account
 	if a.replica == nil {
@@ -47,7 +53,7 @@ func (j *judge) observeReplica(h *hearing, i int) bool {
 	return true
 }
 
-func (j *judge) decidesReplica(p *process, a *account, it *cluster.Item, d *cluster.Decision,
+func (j *replicaJudge) decidesReplica(p *process, a *account, it *cluster.Item, d *cluster.Decision,
 	together bool,
 ) {
 	r := a.replica
@@ -80,7 +86,7 @@ func (j *judge) decidesReplica(p *process, a *account, it *cluster.Item, d *clus
 
 // chargesReplica checks that a process has room for what it admits beside what it has charged
 // itself, and charges it.
-func (j *judge) chargesReplica(p *process, a *account, cost int64, got limiter.Decision) {
+func (j *replicaJudge) chargesReplica(p *process, a *account, cost int64, got limiter.Decision) {
 	r, now, s := a.replica, p.now(), a.spec
 	own := r.own[p]
 	j.checked[exact]++
@@ -105,7 +111,7 @@ func (r *replica) repeats(id replicaID, got limiter.Decision, now time.Duration)
 
 // heardReplica counts what a client hears of a replicated limit, or of a key that is not counted,
 // and checks it from outside.
-func (j *judge) heardReplica(h *hearing, i int, d *cluster.Decision, yes bool) {
+func (j *replicaJudge) heardReplica(h *hearing, i int, d *cluster.Decision, yes bool) {
 	p, it, t := h.process, &h.question.Items[i], &h.request.terms[i]
 	a := t.account
 	switch {
@@ -129,13 +135,13 @@ func (j *judge) heardReplica(h *hearing, i int, d *cluster.Decision, yes bool) {
 }
 
 // boundsReplica checks that all nodes have admitted no more than the bound that they state.
-func (j *judge) boundsReplica(a *account) {
+func (j *replicaJudge) boundsReplica(a *account) {
 	boots := 0
 	for _, m := range j.world.machines {
 		boots += m.boots
 	}
 	j.checked[bounded]++
-	if over := a.heard.excess(a.supply.capacity*int64(boots), j.supplied(a)); over > 0 &&
+	if over := a.heard.excess(a.supply.capacity*int64(boots), j.bounded.supplied(a)); over > 0 &&
 		j.world.plan.sky == calm {
 		j.fail(bounded,
 			"%s under %s: %d nodes have admitted at least %d more than the bound that they state",
@@ -146,7 +152,7 @@ func (j *judge) boundsReplica(a *account) {
 // auditReplicas looks, in the end, whether everybody has heard of what everybody has charged. Only
 // where time passes evenly can that be told: clocks differ, and so do the windows that are laid by
 // them.
-func (j *judge) auditReplicas(p *process) {
+func (j *replicaJudge) auditReplicas(p *process) {
 	if !j.world.plan.quiet() {
 		return
 	}

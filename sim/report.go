@@ -189,8 +189,8 @@ func (w *world) report() *Report {
 			Keys: p.traffic.keys, Skew: p.traffic.skew, LengthMS: millis(p.length),
 		},
 		Requests: w.judge.requests, Messages: w.network.tally, Faults: w.faults,
-		Holds: w.judge.books.report,
-		Loss:  w.judge.loss, Available: w.judge.presence.report,
+		Holds: w.judge.aside.books.report,
+		Loss:  w.judge.counted.loss, Available: w.judge.available.report,
 		VirtualMS: millis(w.now), Events: w.trace.events,
 		TraceHash: fmt.Sprintf("%016x", w.trace.sum()), Failure: w.judge.failure,
 	}

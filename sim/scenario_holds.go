@@ -135,7 +135,7 @@ const reservedIDs = 1 << 41
 
 // hasHold reports whether the client that a follows from has got what it wanted, so that there is
 // something to say.
-func (j *judge) hasHold(a *arrival) bool {
+func (j *asideJudge) hasHold(a *arrival) bool {
 	_, has := j.books.units[a.of]
 	return has || a.of == cluster.ID{}
 }

@@ -18,6 +18,16 @@ import (
 // to hear it. An owner that has said yes to more than there is has to be found, by itself or from
 // outside.
 
+// spreadJudge follows such takes.
+type spreadJudge struct {
+	*common
+	owner   *ownerJudge
+	carrier *carrier
+	counted *countedJudge
+	exact   *exactJudge
+	granted grants
+}
+
 // asideLasts is how long something may be set aside, and charged, after its request's deadline.
 const asideLasts = 3 * time.Second
 
@@ -26,7 +36,7 @@ const asideLasts = 3 * time.Second
 const heldOrigin = 1<<61 | 1<<63
 
 // spreads notes that something may be set aside of what h asks for, if it has several owners.
-func (j *judge) spreads(h *hearing) {
+func (j *spreadJudge) spreads(h *hearing) {
 	h.spread = false
 	r := h.request
 	if !r.atomic || len(r.items) < 2 || r.items[0].Op == cluster.OpReserve {
@@ -52,7 +62,7 @@ func (j *judge) spreads(h *hearing) {
 			counts = forgets(a.spec)
 		}
 		ref.goBlind(h.process, ref.held, counts)
-		j.hides(a, ref.held)
+		j.counted.hides(a, ref.held)
 	}
 }
 
@@ -97,10 +107,10 @@ func (g *grants) add(id cluster.ID, now time.Duration, allowed bool) {
 
 // setsAside checks what p, which decides for a key, has answered when it was to set something
 // aside.
-func (j *judge) setsAside(p *process, it *asked, got limiter.Decision) {
+func (j *spreadJudge) setsAside(p *process, it *asked, got limiter.Decision) {
 	a, now := it.account, p.now()
 	r := &a.reference
-	j.mayDecide(p, it.account, it.doubt)
+	j.owner.mayDecide(p, it.account, it.doubt)
 	id := it.id
 	id.Origin &^= heldOrigin
 	if j.granted.allowed(id) { // it was asked once more
@@ -113,14 +123,14 @@ func (j *judge) setsAside(p *process, it *asked, got limiter.Decision) {
 		return
 	}
 	j.granted.add(id, j.world.now, got.Allowed)
-	j.bring(a, p)
+	j.carrier.bring(a, p)
 	r.settle(now, a.spec)
 	if r.strict == nil {
 		r.loosen(now, a.spec)
 	}
 	if j.checked[exact]++; got.Allowed && !r.isVague(a.spec) &&
 		!r.most(now, a.spec).peek(now, a.spec, it.cost).Allowed {
-		j.judged(p, it, generous, got, r.loose.peek(now, a.spec, it.cost))
+		j.exact.judged(p, it, generous, got, r.loose.peek(now, a.spec, it.cost))
 	}
 }
 
@@ -148,7 +158,7 @@ func unheld(d limiter.Decision) limiter.Decision {
 // charged follows a yes to what was set aside. In a world with faults the node that was to have it
 // charged may be gone before it is; and nothing is set aside of a limit that never denies until it
 // is charged.
-func (j *judge) charged(t *term, cost int64) {
+func (j *spreadJudge) charged(t *term, cost int64) {
 	a := t.account
 	r := &a.reference
 	if cost > 0 {

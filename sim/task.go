@@ -93,8 +93,8 @@ func (ts *tasks) left(p *process) {
 	ts.running = nil
 	p.states()
 	j := p.machine.world.judge // a node may have settled something with itself
-	j.settling(nil, nil)
-	j.looksAtHolds(p)
+	j.aside.settling(nil, nil)
+	j.aside.looksAtHolds(p)
 }
 
 // direct has a job of p done that never waits, where it stands: to enter a coroutine and to leave

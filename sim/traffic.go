@@ -104,7 +104,7 @@ func (a *awaited) happen() {
 
 // arrive has the nodes that a names hear of it.
 func (w *world) arrive(a *arrival) {
-	if !w.judge.hasHold(a) {
+	if !w.judge.aside.hasHold(a) {
 		return
 	}
 	var r *request

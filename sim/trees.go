@@ -24,7 +24,7 @@ import (
 
 // treeJudge judges a world of trees.
 type treeJudge struct {
-	judge  *judge
+	*common
 	levels map[naiveKey]*level
 	order  []*level
 	asked  map[*request][][]levelTerm // of requests that are under way, for each item
@@ -56,12 +56,12 @@ type levelTerm struct {
 }
 
 // newTreeJudge is nil if no limit of w has a parent.
-func newTreeJudge(j *judge) *treeJudge {
-	if !slices.ContainsFunc(j.world.rules, func(r limitRule) bool { return r.limit.Parent != "" }) {
+func newTreeJudge(c *common) *treeJudge {
+	if !slices.ContainsFunc(c.world.rules, func(r limitRule) bool { return r.limit.Parent != "" }) {
 		return nil
 	}
 	return &treeJudge{
-		judge: j, levels: make(map[naiveKey]*level), asked: make(map[*request][][]levelTerm),
+		common: c, levels: make(map[naiveKey]*level), asked: make(map[*request][][]levelTerm),
 	}
 }
 
@@ -76,13 +76,13 @@ func (j *judge) seenFromInside(h *hearing) *hearing {
 
 // levelsOf are the levels that an item charges, its own first.
 func (t *treeJudge) levelsOf(it *cluster.Item) (list []*level) {
-	w, key := t.judge.world, it.Key
+	w, key := t.world, it.Key
 	for l := w.named[it.Limit]; ; l = w.named[l.Parent] {
 		at := t.levels[naiveKey{l.Name, key}]
 		if at == nil {
 			at = &level{
 				limit: l, key: key, owner: w.owner(key), heard: newWindow(), full: -warmUp,
-				supply: curveOf(&l.Spec, t.judge.clocks()),
+				supply: curveOf(&l.Spec, t.clocks()),
 			}
 			t.levels[naiveKey{l.Name, key}] = at
 			t.order = append(t.order, at)
@@ -96,7 +96,7 @@ func (t *treeJudge) levelsOf(it *cluster.Item) (list []*level) {
 
 // supplied is what the limit of a level has supplied so far.
 func (t *treeJudge) supplied(l *level) int64 {
-	w := t.judge.world
+	w := t.world
 	if w.plan.quiet() {
 		return l.supply.supply(l.owner.clock.start, l.owner.clock.at(w.now))
 	}
@@ -105,14 +105,11 @@ func (t *treeJudge) supplied(l *level) int64 {
 
 // posed begins to follow a request, before its first visit.
 func (t *treeJudge) posed(r *request) {
-	if r.broken {
-		return
-	}
 	for i := range r.items {
 		it := &r.items[i]
 		var terms []levelTerm
 		for _, l := range t.levelsOf(it) {
-			x := levelTerm{level: l, heard: l.heard.ask(t.supplied(l)), since: t.judge.world.now}
+			x := levelTerm{level: l, heard: l.heard.ask(t.supplied(l)), since: t.world.now}
 			if it.Op == cluster.OpTake {
 				x.cost = it.Cost
 			}
@@ -137,8 +134,8 @@ func (t *treeJudge) left(r *request) {
 			if x.counted {
 				continue
 			}
-			t.judge.world.at(t.judge.world.now+released, func() {
-				l.lacksRoom(t.judge.world.now)
+			t.world.at(t.world.now+released, func() {
+				l.lacksRoom(t.world.now)
 				l.maybe -= cost
 			})
 		}
@@ -166,7 +163,7 @@ func (t *treeJudge) closed(h *hearing, out []cluster.Decision) {
 		}
 		if t.cross(terms, granted); granted {
 			t.grants(terms)
-		} else if !d.Allowed && t.judge.world.plan.quiet() {
+		} else if !d.Allowed && t.world.plan.quiet() {
 			t.denies(h, it, terms)
 		}
 	}
@@ -176,7 +173,7 @@ func (t *treeJudge) closed(h *hearing, out []cluster.Decision) {
 func (t *treeJudge) answered(
 	h *hearing, it *cluster.Item, d *cluster.Decision, terms []levelTerm,
 ) bool {
-	j := t.judge
+	j := t.common
 	j.world.trace.add(happening{
 		at: j.world.now, kind: hears, node: h.process.machine, seq: it.ID.Sequence,
 		limit: it.Limit, key: it.Key, op: it.Op, cost: it.Cost, allowed: d.Allowed,
@@ -205,7 +202,7 @@ func (t *treeJudge) answered(
 // another one was refused: they share what they set aside, and the one releases it when the other
 // has been told yes. It is charged afterwards, as far as there is room.
 func (t *treeJudge) cross(terms []levelTerm, granted bool) {
-	if t.judge.world.plan.sky == calm {
+	if t.world.plan.sky == calm {
 		return
 	}
 	for i := range terms {
@@ -219,7 +216,7 @@ func (t *treeJudge) cross(terms []levelTerm, granted bool) {
 
 // grants checks a yes of owners at each level, against all spans of time that end now.
 func (t *treeJudge) grants(terms []levelTerm) {
-	j := t.judge
+	j := t.common
 	for i := range terms {
 		x := &terms[i]
 		if x.counted {
@@ -256,7 +253,7 @@ func (l *level) lacksRoom(now time.Duration) bool {
 // have lacked room for all that was asked for at a time. A repeat may hear what the first try was
 // answered. The judge knows that where nothing comes back before the end.
 func (t *treeJudge) denies(h *hearing, it *cluster.Item, terms []levelTerm) {
-	j := t.judge
+	j := t.common
 	j.checked[useful]++
 	for _, x := range terms {
 		l := x.level
@@ -281,7 +278,7 @@ func (l *level) whole() bool {
 // close to, where no message gets lost, takes what was granted since the heir's copy can have been
 // made, and what is being decided; all else may take a capacity.
 func (t *treeJudge) struck(f fault) {
-	j, w := t.judge, t.judge.world
+	j, w := t.common, t.world
 	m := w.machines[f.node]
 	lag := replicationInterval + 2*w.network.slowest(m) + 2*w.plan.weather.far
 	for _, l := range t.order {
@@ -303,11 +300,11 @@ func (t *treeJudge) struck(f fault) {
 
 // lone reports whether f is a crash around which nothing else happens.
 func (t *treeJudge) lone(f fault) bool {
-	p := t.judge.world.plan
+	p := t.world.plan
 	if f.kind != crashes || p.weather.loss > 0 {
 		return false
 	}
-	settles := t.judge.settlesIn()
+	settles := t.world.plan.settlesIn()
 	near := 0
 	for _, other := range p.faults {
 		if (other.at - f.at).Abs() <= settles {
@@ -320,7 +317,7 @@ func (t *treeJudge) lone(f fault) bool {
 // audit compares in the end what the table of p has counted, of what p decides for, with what
 // was granted.
 func (t *treeJudge) audit(p *process) {
-	j := t.judge
+	j := t.common
 	counted := make(map[naiveKey]limiter.Decision)
 	for i := range p.counters {
 		c := &p.counters[i]

@@ -69,7 +69,7 @@ func (v *visit) happen() {
 	w, began := p.machine.world, p.machine.world.now
 	q := &v.question
 	q.Items = append(q.Items[:0], r.items...)
-	w.judge.rename(q.Items)
+	w.judge.aside.rename(q.Items)
 	q.Atomic, q.Deadline = r.atomic, p.now().Add(r.patience)
 	v.out = append(v.out[:0], make([]cluster.Decision, len(q.Items))...)
 	h := &v.hearing

@@ -150,7 +150,7 @@ func (w *world) step() bool {
 		w.await(from)
 	}
 	if w.resting && w.now > w.rested+restAfter {
-		w.judge.restless()
+		w.judge.live.restless()
 	}
 	if w.judge.failure != nil {
 		return false
@@ -207,11 +207,11 @@ func (w *world) stop() {
 	if w.now >= w.agreeBy {
 		w.recovers()
 	}
-	if !w.judge.converged(w.now >= w.agreeBy) {
+	if !w.judge.converged.converged(w.now >= w.agreeBy) {
 		w.at(w.now+time.Second, w.stop)
 		return
 	}
-	w.judge.runOut()
+	w.judge.aside.runOut()
 	w.resting, w.rested = true, w.now
 	for _, m := range w.machines {
 		if m.process != nil {
@@ -265,7 +265,7 @@ func (w *world) strike(f fault) {
 		w.judge.struck(f)
 	}
 	if stops(f.kind) && m.process != nil {
-		w.judge.dies(m.process)
+		w.judge.counted.dies(m.process)
 	}
 	w.trace.add(happening{at: w.now, kind: f.kind, node: m, peer: peer})
 	switch f.kind {
