@@ -28,7 +28,7 @@ func (j *deadlineJudge) answers(p *process, a *account, late bool, got *cluster.
 func (j *deadlineJudge) visited(h *hearing) bool {
 	j.checked[inTime]++
 	p := h.process
-	late := p.now() - h.question.Deadline
+	late := p.now() - h.deadline
 	if late <= clockGrain || p.machine.thawed >= h.began {
 		return true
 	}

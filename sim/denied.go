@@ -71,7 +71,7 @@ func (j *deniedJudge) wasTold(p *process, a *account, cost int64) bool {
 // observeDenial checks what a node has denied by itself of the i-th item of a visit, and reports
 // whether it has.
 func (j *deniedJudge) observeDenial(h *hearing, i int) bool {
-	p, d, it := h.process, &h.out[i], &h.question.Items[i]
+	p, d, it := h.process, &h.out[i], &h.items[i]
 	a := h.request.terms[i].account
 	if h.decided[i] || d.Owner == "" || d.Source != cluster.SourceDenied || a.held != nil &&
 		!j.wasTold(p, a, it.Cost) {
@@ -116,20 +116,6 @@ func (j *deniedJudge) remembersDenial(p *process, a *account, it *cluster.Item,
 	j.denialHolds(p, a, it, d)
 }
 
-// letIn is the answer that has let take id in, if it is too young for a node to have forgotten it;
-// else nil.
-func (j *onceJudge) letIn(id cluster.ID) *answered {
-	if id == (cluster.ID{}) {
-		return nil
-	}
-	known := j.memories.answers.get(id)
-	if known != nil && !known.share && len(known.decisions) == 1 &&
-		known.decisions[0].Allowed && j.world.now < known.now+memory-memory/500 {
-		return known
-	}
-	return nil
-}
-
 // maySayNo reports whether too little is known of what is left of a to call a denial wrong.
 func (j *deniedJudge) maySayNo(a *account) bool {
 	r := &a.reference
@@ -157,7 +143,7 @@ func (j *deniedJudge) denialHolds(p *process, a *account, it *cluster.Item, d *c
 // gives notes that a visit may give something back, from now until it is answered.
 func (j *deniedJudge) gives(h *hearing) {
 	for i := range h.request.terms {
-		if a := h.request.terms[i].account; a.givesBack(&h.question.Items[i]) > 0 {
+		if a := h.request.terms[i].account; a.givesBack(&h.items[i]) > 0 {
 			a.giving++
 		}
 	}
@@ -168,7 +154,7 @@ func (j *deniedJudge) gives(h *hearing) {
 func (j *deniedJudge) gave(h *hearing, out []cluster.Decision, err error) {
 	for i := range h.request.terms {
 		a := h.request.terms[i].account
-		if a.givesBack(&h.question.Items[i]) <= 0 {
+		if a.givesBack(&h.items[i]) <= 0 {
 			continue
 		}
 		if a.giving--; err != nil || h.spread || out[i].Degraded {

@@ -8,8 +8,8 @@ import (
 )
 
 // diskFaults are faults in what nodes know from before they were started. They break nothing but
-// the bound of what a crash may cost on a machine with a disk (judge.unsaved): without that bound,
-// each crash is forgiven a capacity. They show in worlds of disks.
+// the bound of what a crash may cost on a machine with a disk (diskJudge.unsaved): without that
+// bound, each crash is forgiven a capacity. They show in worlds of disks.
 func diskFaults() []planted {
 	return []planted{
 		{"what a file says is not used", []promise{exact, bounded}, func(p *process) {

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"time"
 
 	"penstock/cluster"
@@ -13,7 +14,8 @@ import (
 type hearing struct {
 	process  *process
 	request  *request
-	question *cluster.Request
+	items    []cluster.Item // that were asked for, as the node has named them by now
+	deadline limiter.Instant
 	out      []cluster.Decision // as far as the node has come
 	decided  []bool             // items that this node has decided itself
 	retried  []int              // reservations that it has tried again, under another ID
@@ -63,10 +65,12 @@ func (j *judge) opened(h *hearing, p *process, r *request, q *cluster.Request,
 	out []cluster.Decision,
 ) {
 	*h = hearing{
-		process: p, request: r, question: q, out: out, began: j.world.now,
-		view: p.stated.view, members: membersOf(p.stated.agreed),
+		process: p, request: r, deadline: q.Deadline, out: out, began: j.world.now,
+		items: append(h.items[:0], q.Items...),
+		view:  p.stated.view, members: membersOf(p.stated.agreed),
 		decided: h.decided[:0], retried: h.retried[:0],
 	}
+	j.aside.asks(h)
 	j.requests.Visits++
 	for i := range r.items {
 		it := &r.items[i]
@@ -88,6 +92,11 @@ func (j *judge) opened(h *hearing, p *process, r *request, q *cluster.Request,
 func (j *judge) closed(h *hearing, out []cluster.Decision, err error) {
 	r, p := h.request, h.process
 	defer j.left(r)
+	if err == nil {
+		for i := range min(len(h.items), len(out)) { // a planted fault may have taken some
+			h.items[i].ID = out[i].ID // what was asked, as the node has named it
+		}
+	}
 	if j.trees == nil {
 		j.observe(h)
 	}
@@ -116,7 +125,7 @@ func (j *judge) closed(h *hearing, out []cluster.Decision, err error) {
 	j.available.available(h, out)
 	for i := range out {
 		j.heard(h, i, &out[i], !r.atomic || yes)
-		if id := h.question.Items[i].ID; id.Origin != clientOrigin && !h.spread {
+		if id := h.items[i].ID; id.Origin != clientOrigin && !h.spread {
 			j.answer.said.forget(id) // nobody else will ask for it
 		}
 	}
@@ -125,7 +134,7 @@ func (j *judge) closed(h *hearing, out []cluster.Decision, err error) {
 // heard checks one decision as a client heard it. yes is false if the client has to take it for a
 // no because it fell with others.
 func (j *judge) heard(h *hearing, i int, d *cluster.Decision, yes bool) {
-	p, it, t := h.process, &h.question.Items[i], &h.request.terms[i]
+	p, it, t := h.process, &h.items[i], &h.request.terms[i]
 	a := t.account
 	j.world.trace.add(happening{
 		at: j.world.now, kind: hears, node: p.machine, seq: it.ID.Sequence,
@@ -157,7 +166,7 @@ func (j *judge) heard(h *hearing, i int, d *cluster.Decision, yes bool) {
 
 // heardAlone checks a decision that a client hears without the owner of its key.
 func (j *judge) heardAlone(h *hearing, i int, d *cluster.Decision, got limiter.Decision, yes bool) {
-	it, t := &h.question.Items[i], &h.request.terms[i]
+	it, t := &h.items[i], &h.request.terms[i]
 	a := t.account
 	if it.Op > cluster.OpReserve && d.Hold != limiter.HoldNone {
 		j.marked.heardPromise(h, i, d)
@@ -175,41 +184,9 @@ func (j *judge) heardAlone(h *hearing, i int, d *cluster.Decision, got limiter.D
 	}
 }
 
-// mayPassOn checks that a node that answers a client has decided itself with reason, or names the
-// node that decided and passes on what that one has said.
-func (j *answerJudge) mayPassOn(h *hearing, i int, d *cluster.Decision, got limiter.Decision,
-	yes bool,
-) bool {
-	p, it, a := h.process, &h.question.Items[i], h.request.terms[i].account
-	local := d.Source == cluster.SourceOwner
-	switch {
-	case d.Source == cluster.SourceDenied: // see observeDenial
-	case d.Source == cluster.SourceLease:
-		if a.held == nil || it.Op != cluster.OpTake || d.Degraded {
-			j.fail(lent, "%s decides on %s under %s by itself: %s", p.machine.id, keyText(it.Key),
-				a.spec.Name, answerText(d))
-			return false
-		}
-	case d.Degraded && j.world.plan.sky == calm:
-		j.fail(marked, "%s answers for %s under %s with less than the full promise, "+
-			"in a world that is %s: %s",
-			p.machine.id, keyText(it.Key), a.spec.Name, j.world.plan.sky, answerText(d))
-		return false
-	case j.relayedTo(p, it, d, got):
-	case local != (d.Owner == p.machine.id) || j.world.byID[d.Owner] == nil:
-		j.fail(owned, "%s, asked for %s, says that %s decided (%s)", p.machine.id, keyText(it.Key),
-			d.Owner, d.Source)
-		return false
-	case local:
-	case it.Op != cluster.OpPeek && !(h.spread && looksOnly(a, it)):
-		return j.passesOn(h, i, got, yes)
-	}
-	return true
-}
-
 // heardOfOwner counts from outside what a client hears of the owner of its key.
 func (j *judge) heardOfOwner(h *hearing, i int, d *cluster.Decision, yes bool) {
-	it, t := &h.question.Items[i], &h.request.terms[i]
+	it, t := &h.items[i], &h.request.terms[i]
 	if it.Op >= cluster.OpReserve {
 		j.aside.heardHold(h, i, d, yes)
 		return
@@ -226,18 +203,6 @@ func (j *judge) heardOfOwner(h *hearing, i int, d *cluster.Decision, yes bool) {
 	}
 }
 
-// ofShare reports whether what a client hears as the owner's is what the share of that node has
-// admitted when it was not the owner: any node that has decided on a take remembers it.
-func (j *answerJudge) ofShare(h *hearing, it *cluster.Item, d *cluster.Decision) bool {
-	m := j.world.byID[d.Owner]
-	if m == nil || m.process == nil {
-		return false
-	}
-	own := m.process.shares.answers.get(it.ID)
-	return own != nil && own.repeated != 0 && own.repeated >= h.began &&
-		own.decisions[0] == d.Decision
-}
-
 // limitName is the name of the limit that an item is about.
 func limitName(it *cluster.Item) string {
 	if it.Inline != nil {
@@ -252,6 +217,91 @@ func oneKey(r *request) bool {
 		if r.items[i].Key != r.items[0].Key {
 			return false
 		}
+	}
+	return true
+}
+
+// observe looks at what a node has decided itself since it was last looked at: whenever it begins
+// to wait for others, and when it answers. Between two looks no time goes by, so this is when it
+// decided.
+func (j *judge) observe(h *hearing) {
+	p := h.process
+	j.aside.settling(nil, h)
+	j.aside.looksAtHolds(p)
+	for i := range h.decided {
+		d := &h.out[i]
+		if j.denied.observeDenial(h, i) || j.observeHold(h, i) || j.replica.observeReplica(h, i) ||
+			h.decided[i] || d.Source != cluster.SourceOwner || d.Owner != p.machine.id {
+			continue
+		}
+		h.decided[i] = true
+		raw := d.Decision
+		raw.Allowed = raw.Allowed && !d.Shadow
+		x := h.asked(i)
+		if h.spread {
+			j.spread.setsAside(p, &x, raw)
+			continue
+		}
+		j.exact.hears(p, x, raw, h.request.atomic)
+	}
+	j.exact.judges(p, true)
+	// What nobody has answered is decided last; after that a node may wait for others to hear what
+	// it has given back. (Of what stands or falls together it may try again.)
+	if h.alone == nil && !h.request.atomic && h.givenUp() {
+		j.marked.decideAlone(h, h.out)
+	}
+}
+
+// asked is the i-th item, which the node has decided. Of one that its client gave no ID the
+// decision says which one the node has drawn: the node has asked others under it, and may remember
+// what they have told.
+func (h *hearing) asked(i int) asked {
+	it, d := &h.items[i], &h.out[i]
+	id := it.ID
+	if id == (cluster.ID{}) {
+		id = d.ID
+	}
+	return asked{h.request.terms[i].account, it.Cost, it.Op, id, d.Degraded}
+}
+
+// givenUp reports whether an item was decided without its owner. What a node has promised it
+// answers for at once, before it asks for others.
+func (h *hearing) givenUp() bool {
+	for i := range h.out {
+		if d := &h.out[i]; d.Source == cluster.SourceFallback &&
+			(d.Hold == limiter.HoldNone || h.items[i].Op <= cluster.OpReserve) {
+			return true
+		}
+	}
+	return false
+}
+
+// observeHold looks at what a node has decided itself on the i-th item of a visit, if that is about
+// a hold or spends a lease, and reports whether it has.
+func (j *judge) observeHold(h *hearing, i int) bool {
+	p, d, it := h.process, &h.out[i], &h.items[i]
+	a := h.request.terms[i].account
+	if a.held == nil {
+		return false
+	}
+	if d.ID != (cluster.ID{}) { // it may be that of a second try
+		it.ID = d.ID
+	}
+	if it.Op == cluster.OpReserve && it.ID != h.request.items[i].ID &&
+		!slices.Contains(h.retried, i) {
+		h.retried, h.decided[i] = append(h.retried, i), false
+	}
+	switch lone := d.Owner != "" &&
+		(d.Source == cluster.SourceLease || d.Source == cluster.SourceDenied); {
+	case h.decided[i]:
+	case lone:
+		h.decided[i] = true
+		j.lent.spends(p, a, it, d)
+	case d.Source == cluster.SourceOwner && d.Owner == p.machine.id && it.Op >= cluster.OpReserve:
+		h.decided[i] = true
+		j.aside.ownHold(h, i)
+	default:
+		return false
 	}
 	return true
 }

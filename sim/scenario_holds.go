@@ -103,9 +103,9 @@ func (f *flow) add(a arrival) {
 func (f *flow) reserves(a arrival) {
 	for i := range a.items {
 		it := &a.items[i]
-		f.world.reserved++
+		f.world.told.made++
 		it.Op, it.ID = cluster.OpReserve, cluster.ID{Origin: clientOrigin, Sequence: reservedIDs +
-			f.world.reserved}
+			f.world.told.made}
 		it.Hold = &cluster.HoldTerms{TTL: f.hold.ttl, Holder: f.name}
 	}
 	f.add(a)
@@ -132,10 +132,3 @@ func (f *flow) reserves(a arrival) {
 
 // reservedIDs is where the sequence numbers of demands' reservations begin.
 const reservedIDs = 1 << 41
-
-// hasHold reports whether the client that a follows from has got what it wanted, so that there is
-// something to say.
-func (j *asideJudge) hasHold(a *arrival) bool {
-	_, has := j.books.units[a.of]
-	return has || a.of == cluster.ID{}
-}

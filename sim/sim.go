@@ -7,11 +7,12 @@
 //     its two hands, Clock and Network, belong to the world. One goroutine plays them all: what
 //     will happen is an event on a heap, ordered by time and then by age, and a node that waits
 //     for a peer is a coroutine that an event enters again.
-//  3. All that happens comes to the judge: what clients ask and hear, what nodes answer each other,
-//     what fails, and what nodes state of themselves after each step (statement.go). It decides
-//     everything once more with a naive limiter that shares no line with the real one, and holds
-//     the world to the promises of promise.go after every single decision. It asks no node.
-//  4. When nothing more happens, the judge looks at what nodes state of their tables, and whether
+//  3. All that happens comes to a court (judge.go): what clients ask and hear, what nodes answer
+//     each other, what fails, and what nodes state of themselves after each step (statement.go). It
+//     is a set of judges, one for each promise of promise.go, in a file of its name. They decide
+//     everything once more with a naive limiter that shares no line with the real one, after every
+//     single decision. They ask no node.
+//  4. When nothing more happens, they look at what nodes state of their tables, and whether
 //     a task still waits. The Report says what happened. The same seed gives the same world, the
 //     same trace and the same bytes, always.
 //

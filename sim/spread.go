@@ -137,7 +137,7 @@ func (j *spreadJudge) setsAside(p *process, it *asked, got limiter.Decision) {
 // aside is what owners have set aside of the i-th item's count for it and for those before it.
 func (h *hearing) aside(i int) (units int64) {
 	for k := range h.out[:i+1] {
-		a, it, d := h.request.terms[k].account, &h.question.Items[k], &h.out[k]
+		a, it, d := h.request.terms[k].account, &h.items[k], &h.out[k]
 		decided := d.Source == cluster.SourceOwner || d.Source == cluster.SourceForwarded
 		if a == h.request.terms[i].account && decided && d.Allowed && !looksOnly(a, it) {
 			units += it.Cost

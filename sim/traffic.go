@@ -104,7 +104,7 @@ func (a *awaited) happen() {
 
 // arrive has the nodes that a names hear of it.
 func (w *world) arrive(a *arrival) {
-	if !w.judge.aside.hasHold(a) {
+	if !w.told.follows(a) {
 		return
 	}
 	var r *request

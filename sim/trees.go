@@ -150,7 +150,7 @@ func (t *treeJudge) closed(h *hearing, out []cluster.Decision) {
 		yes = yes && out[i].Allowed
 	}
 	for i := range out {
-		it, d, terms := &h.question.Items[i], &out[i], t.asked[h.request][i]
+		it, d, terms := &h.items[i], &out[i], t.asked[h.request][i]
 		if !t.answered(h, it, d, terms) {
 			return
 		}

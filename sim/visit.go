@@ -69,7 +69,7 @@ func (v *visit) happen() {
 	w, began := p.machine.world, p.machine.world.now
 	q := &v.question
 	q.Items = append(q.Items[:0], r.items...)
-	w.judge.aside.rename(q.Items)
+	w.told.rename(q.Items)
 	q.Atomic, q.Deadline = r.atomic, p.now().Add(r.patience)
 	v.out = append(v.out[:0], make([]cluster.Decision, len(q.Items))...)
 	h := &v.hearing
@@ -79,10 +79,8 @@ func (v *visit) happen() {
 	err := p.door.Check(q, v.out)
 	task.hearing = nil
 	p.states()
-	for i := range min(len(q.Items), len(v.out)) { // a planted fault may have taken some
-		if err == nil {
-			q.Items[i].ID = v.out[i].ID // what was asked, as the node named it
-		}
+	if err == nil && !r.broken {
+		w.told.hear(r, q.Items, v.out)
 	}
 	i := slices.Index(p.visits, r)
 	p.visits = slices.Delete(p.visits, i, i+1)

@@ -31,6 +31,7 @@ type world struct {
 	slips     []*slip                   // likewise
 	coming    awaited                   // the next request
 	drawing   source                    // of the next request, before the next event
+	told      reservations              // what clients have heard
 	first     *ring.Ring                // in the beginning
 	views     []*cluster.View           // made last
 	judge     *judge
@@ -44,7 +45,6 @@ type world struct {
 	recovered bool          // an operator has
 	resting   bool          // no timers any more, and no requests
 	rested    time.Duration // since when
-	reserved  uint64        // reservations that demands have made
 	wentDown  time.Duration // when a node last did
 	allDown   time.Duration // when nobody was left
 }
@@ -93,7 +93,7 @@ func newWorld(p *plan, plant func(*process)) *world {
 		plan: p, plant: plant, now: -warmUp, wentDown: -warmUp, allDown: -2 * warmUp,
 		dice: stream(p.seed, dicesStream), byID: make(map[string]*machine),
 		limits: make(cluster.Limits), named: make(map[string]*limiter.Limit), trace: newTrace(),
-		network: newNetwork(len(p.machines)),
+		network: newNetwork(len(p.machines)), told: newReservations(),
 	}
 	for _, rule := range p.limits {
 		l := mustLimit(rule.Spec, p.except[rule.Name]...)

@@ -41,7 +41,7 @@ func newReplica() *replica {
 // observeReplica looks at what a node has decided on the i-th item of a visit, if that is of a
 // replicated limit, and reports whether it is.
 func (j *replicaJudge) observeReplica(h *hearing, i int) bool {
-	p, d, it := h.process, &h.out[i], &h.question.Items[i]
+	p, d, it := h.process, &h.out[i], &h.items[i]
 	a := h.request.terms[i].account
 	if a.replica == nil {
 		return false
@@ -112,7 +112,7 @@ func (r *replica) repeats(id replicaID, got limiter.Decision, now time.Duration)
 // heardReplica counts what a client hears of a replicated limit, or of a key that is not counted,
 // and checks it from outside.
 func (j *replicaJudge) heardReplica(h *hearing, i int, d *cluster.Decision, yes bool) {
-	p, it, t := h.process, &h.question.Items[i], &h.request.terms[i]
+	p, it, t := h.process, &h.items[i], &h.request.terms[i]
 	a := t.account
 	switch {
 	case a.spec.Unlimited && (it.Op == cluster.OpTake && !d.Allowed || d.Degraded):

@@ -108,7 +108,7 @@ func (st *naiveState) report(now limiter.Instant, s *limiter.Spec, cost int64) i
 }
 
 // settling notes which holds items are about to settle: the books are ahead of the judge by then.
-func (j *asideJudge) settling(ask *cluster.Ask, q *cluster.Request) {
+func (j *asideJudge) settling(ask *cluster.Ask, h *hearing) {
 	j.books.batch = j.books.batch[:0]
 	if len(j.heldOf) == 0 {
 		return
@@ -121,8 +121,8 @@ func (j *asideJudge) settling(ask *cluster.Ask, q *cluster.Request) {
 		}
 		return
 	}
-	for i := 0; q != nil && i < len(q.Items); i++ {
-		if it := &q.Items[i]; it.Op == cluster.OpSettle {
+	for i := 0; h != nil && i < len(h.items); i++ {
+		if it := &h.items[i]; it.Op == cluster.OpSettle {
 			j.books.batch = append(j.books.batch, it.Hold.ID)
 		}
 	}

@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -28,11 +30,11 @@ func (j *markedJudge) decideAlone(h *hearing, out []cluster.Decision) {
 	for i := range out {
 		d := &out[i]
 		if d.Source != cluster.SourceFallback || d.Hold != limiter.HoldNone &&
-			h.question.Items[i].Op > cluster.OpReserve {
+			h.items[i].Op > cluster.OpReserve {
 			// the latter charges nothing to the share: it speaks of what was charged before
 			continue
 		}
-		it, a := &h.question.Items[i], &h.alone[i]
+		it, a := &h.items[i], &h.alone[i]
 		if refused { // nothing is charged then
 			look := *it
 			look.Op = cluster.OpPeek
@@ -43,7 +45,7 @@ func (j *markedJudge) decideAlone(h *hearing, out []cluster.Decision) {
 		fallen = fallen || h.request.atomic && !a.Allowed && !watches(by.spec)
 	}
 	for i := range h.alone {
-		if h.alone[i].Allowed = h.alone[i].Allowed && !fallen; h.question.Items[i].Op ==
+		if h.alone[i].Allowed = h.alone[i].Allowed && !fallen; h.items[i].Op ==
 			cluster.OpReserve && h.request.atomic {
 			// of several owners each says what it would have granted
 			h.alone[i].Allowed = out[i].Allowed && !out[i].Shadow
@@ -163,7 +165,7 @@ func (j *markedJudge) repeats(p *process, m *answered, it *cluster.Item,
 // back.
 func (j *markedJudge) fellBack(h *hearing, i int, d *cluster.Decision, got limiter.Decision) {
 	j.checked[marked]++
-	p, it, want, account := h.process, &h.question.Items[i], &h.alone[i], h.request.terms[i].account
+	p, it, want, account := h.process, &h.items[i], &h.alone[i], h.request.terms[i].account
 	// Keys that had one owner when they were asked for together may have several by now: nobody can
 	// decide on them together.
 	spread := h.request.atomic && !oneKey(h.request) && len(j.world.plan.faults) > 0
@@ -180,19 +182,6 @@ func (j *markedJudge) fellBack(h *hearing, i int, d *cluster.Decision, got limit
 	} else if want.full {
 		j.exact.same(p, &asked{account, it.Cost, it.Op, it.ID, true}, got, want.Decision)
 	}
-}
-
-// relayedTo reports whether p itself has decided what it had asked of another node, which forwarded
-// it: p did not hold the key yet when it asked, and did when the ask came back to it. No node
-// remembers which one answered a look.
-func (j *answerJudge) relayedTo(p *process, it *cluster.Item, d *cluster.Decision,
-	got limiter.Decision,
-) bool {
-	if d.Source != cluster.SourceForwarded || d.Owner != p.machine.id || j.world.plan.quiet() {
-		return false
-	}
-	s := j.said.byID.get(it.ID)
-	return it.Op == cluster.OpPeek || s != nil && s.by == p && s.has(got, 0)
 }
 
 // holderIsUnheardOf reports whether the node that answers h had not heard of the node that decides
@@ -221,7 +210,7 @@ func (j *markedJudge) hurried(h *hearing, a *account) bool {
 		!slices.ContainsFunc(j.world.machines, func(m *machine) bool {
 			return m.process != nil && m.process.stated.decidesFor(k)
 		})
-	left := time.Duration(h.question.Deadline - p.now())
+	left := time.Duration(h.deadline - p.now())
 	return moving && h.request.patience < waitsFor+2*j.world.plan.weather.far &&
 		left <= h.request.patience/8
 }
@@ -238,7 +227,7 @@ func (j *markedJudge) retriesLate(h *hearing) bool {
 	}
 	again := false
 	for i := range r.items {
-		again = again || h.question.Items[i].ID != r.items[i].ID
+		again = again || h.items[i].ID != r.items[i].ID
 	}
 	return again && j.tooShort(h, 2*(2+len(r.items)))
 }
@@ -248,7 +237,7 @@ func (j *markedJudge) retriesLate(h *hearing) bool {
 // besides that of the ask.
 func (j *markedJudge) tellsLate(h *hearing) bool {
 	for i := range h.request.terms {
-		if h.request.terms[i].account.givesBack(&h.question.Items[i]) > 0 {
+		if h.request.terms[i].account.givesBack(&h.items[i]) > 0 {
 			return j.tooShort(h, 4)
 		}
 	}
@@ -258,7 +247,7 @@ func (j *markedJudge) tellsLate(h *hearing) bool {
 // tooShort reports whether the client had left less time than so many ways take, one after the
 // other, all of which but the eighth for the way back is over.
 func (j *markedJudge) tooShort(h *hearing, ways int) bool {
-	patience, left := h.request.patience, time.Duration(h.question.Deadline-h.process.now())
+	patience, left := h.request.patience, time.Duration(h.deadline-h.process.now())
 	return patience < time.Duration(ways)*j.world.plan.weather.far*8/7 && left <= patience/8
 }
 
@@ -276,3 +265,39 @@ func (j *markedJudge) ownerHolds(p *process, a *account, k int) bool {
 
 // waitsFor is how long a check waits for a handover, if its client does.
 const waitsFor = 250 * time.Millisecond
+
+// standing is what a node may go by that has answered without the owner: onError is false if
+// it must have noticed that it is cut off, so that its limits' on_partition holds. Else nobody can
+// tell from outside which of the two it is. shares is in how many it must split a limit at least.
+func (j *markedJudge) standing(h *hearing) (onError bool, shares int) {
+	p := h.process
+	active := min(h.view.Active(), p.stated.view.Active())
+	config := p.stated.agreed
+	if p.machine.role == cluster.RoleAgent || config == nil {
+		return true, min(active, 1)
+	}
+	c := p.rightOf()
+	over := p.now() - c.ends(p) - limiter.Instant(j.world.now-h.began)
+	cutOff := time.Duration(over) > noticed && c.joined < h.began-rightLasts-noticed &&
+		p.machine.thawed < h.began-noticed && !p.leaving && !c.leaves()
+	if cutOff {
+		j.requests.CutOff++
+	}
+	// it has split the limit when it gave up asking, and others may have come since
+	return !cutOff, min(membersOf(config), cmp.Or(h.members, math.MaxInt))
+}
+
+// heardPromise checks that a node that speaks of a hold without the node that decides has promised
+// that hold.
+func (j *markedJudge) heardPromise(h *hearing, i int, d *cluster.Decision) {
+	p, it, a := h.process, &h.items[i], h.request.terms[i].account
+	j.checked[marked]++
+	done := d.Hold == limiter.HoldSettled || d.Hold == limiter.HoldOpen
+	if !j.aside.books.alone[promised{p, it.Hold.ID}] || !d.Degraded || d.Allowed != done ||
+		j.world.plan.sky == calm && !j.hurried(h, a) {
+		j.fail(marked, "%s answers for hold %s on %s under %s without its owner, in a world that "+
+			"is %s: %s, hold %d",
+			p.machine.id, idText(it.Hold.ID), keyText(it.Key), a.spec.Name, j.world.plan.sky,
+			answerText(d), d.Hold)
+	}
+}

@@ -24,61 +24,6 @@ type exactJudge struct {
 	got   []limiter.Decision
 }
 
-// observe looks at what a node has decided itself since it was last looked at: whenever it begins
-// to wait for others, and when it answers. Between two looks no time goes by, so this is when it
-// decided.
-func (j *judge) observe(h *hearing) {
-	p := h.process
-	j.aside.settling(nil, h.question)
-	j.aside.looksAtHolds(p)
-	for i := range h.decided {
-		d := &h.out[i]
-		if j.denied.observeDenial(h, i) || j.observeHold(h, i) || j.replica.observeReplica(h, i) ||
-			h.decided[i] || d.Source != cluster.SourceOwner || d.Owner != p.machine.id {
-			continue
-		}
-		h.decided[i] = true
-		raw := d.Decision
-		raw.Allowed = raw.Allowed && !d.Shadow
-		x := h.asked(i)
-		if h.spread {
-			j.spread.setsAside(p, &x, raw)
-			continue
-		}
-		j.exact.hears(p, x, raw, h.request.atomic)
-	}
-	j.exact.judges(p, true)
-	// What nobody has answered is decided last; after that a node may wait for others to hear what
-	// it has given back. (Of what stands or falls together it may try again.)
-	if h.alone == nil && !h.request.atomic && h.givenUp() {
-		j.marked.decideAlone(h, h.out)
-	}
-}
-
-// asked is the i-th item, which the node has decided. Of one that its client gave no ID the
-// decision says which one the node has drawn: the node has asked others under it, and may remember
-// what they have told.
-func (h *hearing) asked(i int) asked {
-	it, d := &h.question.Items[i], &h.out[i]
-	id := it.ID
-	if id == (cluster.ID{}) {
-		id = d.ID
-	}
-	return asked{h.request.terms[i].account, it.Cost, it.Op, id, d.Degraded}
-}
-
-// givenUp reports whether an item was decided without its owner. What a node has promised it
-// answers for at once, before it asks for others.
-func (h *hearing) givenUp() bool {
-	for i := range h.out {
-		if d := &h.out[i]; d.Source == cluster.SourceFallback &&
-			(d.Hold == limiter.HoldNone || h.question.Items[i].Op <= cluster.OpReserve) {
-			return true
-		}
-	}
-	return false
-}
-
 // hears takes a decision of p, and checks it if it does not stand or fall with the next.
 func (j *exactJudge) hears(p *process, it asked, got limiter.Decision, together bool) {
 	j.items, j.got = append(j.items, it), append(j.got, got)
@@ -371,4 +316,13 @@ func (j *exactJudge) same(p *process, it *asked, got, want limiter.Decision) {
 	j.fail(exact, "%s decides on %s of %s under %s:\n  %s\nwhere a naive limiter decides:\n  %s",
 		p.machine.id, opText(it.op, it.cost), keyText(it.account.key), it.account.spec.Name,
 		decisionText(got), decisionText(want))
+}
+
+// asked is one item as the node that decides it hears it.
+type asked struct {
+	account *account
+	cost    int64
+	op      cluster.Op
+	id      cluster.ID
+	doubt   bool // it was answered under less than the full promise
 }

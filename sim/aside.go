@@ -78,11 +78,10 @@ type heldAsk struct {
 
 // books are what is known of all holds of a world.
 type books struct {
-	report  HoldReport
-	open    []*holding
-	over    map[cluster.ID]bool
-	units   map[cluster.ID]int64      // of holds that clients know of and have not settled
-	renamed map[cluster.ID]cluster.ID // of reservations that were tried again
+	report HoldReport
+	open   []*holding
+	over   map[cluster.ID]bool
+	units  map[cluster.ID]int64 // of holds that clients know of and have not settled
 	// of reservations of several owners: the node that was asked may cancel them
 	shared map[cluster.ID]bool
 	alone  map[promised]bool // what nodes have let clients reserve of their shares
@@ -100,7 +99,7 @@ func newBooks() books {
 	return books{
 		HoldReport{},
 		nil, make(map[cluster.ID]bool),
-		make(map[cluster.ID]int64), make(map[cluster.ID]cluster.ID), make(map[cluster.ID]bool),
+		make(map[cluster.ID]int64), make(map[cluster.ID]bool),
 		make(map[promised]bool), nil,
 	}
 }

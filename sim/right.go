@@ -1,8 +1,6 @@
 package sim
 
 import (
-	"cmp"
-	"math"
 	"slices"
 	"time"
 
@@ -11,10 +9,10 @@ import (
 	"penstock/limiter"
 )
 
-// The right to decide. A member may decide until so
-// long after it sent a renewal that a majority of the voters of its configuration has acknowledged,
-// by its own clock. The judge finds that out by itself, from the acknowledgements that came to each
-// node. A node may have given up its right earlier; never does it have it longer.
+// The right to decide. A member may decide until so long after it sent a renewal that a majority of
+// the voters of its configuration has acknowledged, by its own clock. Judges find that out by
+// themselves, from the acknowledgements that came to each node. A node may have given up its right
+// earlier; never does it have it longer.
 
 // rightLasts is how long a renewal is worth, and noticed what goes by at most until a node has
 // looked whether it is over.
@@ -102,50 +100,6 @@ func (c *right) ends(p *process) limiter.Instant {
 func (c *right) leaves() bool {
 	m, _ := c.config.Member(c.boot)
 	return m.Role == ownership.RoleLeaving
-}
-
-// hasRight checks that p, which decides, has the right to, and says how many members there are with
-// it. A pair that has parted is one of two voters: one that leaves has no vote, whichever half has
-// taken it along.
-func (j *ownerJudge) hasRight(p *process, a *account) (members int) {
-	config := p.stated.agreed
-	if config == nil {
-		j.fail(owned, "%s decides on %s, and is a member of no configuration", p.machine.id,
-			keyText(a.key))
-		return 0
-	}
-	if until := p.rightOf().ends(p); p.now() >= until {
-		j.fail(owned, "%s decides on %s, and its right to has been over for %v", p.machine.id,
-			keyText(a.key), time.Duration(p.now()-until))
-	}
-	members = len(config.Members) + len(config.Rivals)
-	for _, m := range config.Members {
-		if m.Role == ownership.RoleLeaving && len(config.Rivals) > 0 {
-			members--
-		}
-	}
-	return members
-}
-
-// standing is what a node may go by that has answered without the owner: onError is false if
-// it must have noticed that it is cut off, so that its limits' on_partition holds. Else nobody can
-// tell from outside which of the two it is. shares is in how many it must split a limit at least.
-func (j *markedJudge) standing(h *hearing) (onError bool, shares int) {
-	p := h.process
-	active := min(h.view.Active(), p.stated.view.Active())
-	config := p.stated.agreed
-	if p.machine.role == cluster.RoleAgent || config == nil {
-		return true, min(active, 1)
-	}
-	c := p.rightOf()
-	over := p.now() - c.ends(p) - limiter.Instant(j.world.now-h.began)
-	cutOff := time.Duration(over) > noticed && c.joined < h.began-rightLasts-noticed &&
-		p.machine.thawed < h.began-noticed && !p.leaving && !c.leaves()
-	if cutOff {
-		j.requests.CutOff++
-	}
-	// it has split the limit when it gave up asking, and others may have come since
-	return !cutOff, min(membersOf(config), cmp.Or(h.members, math.MaxInt))
 }
 
 // membersOf is how many members a configuration has.

@@ -3,6 +3,7 @@ package sim
 import (
 	"time"
 
+	"penstock/cluster/ownership"
 	"penstock/ring"
 )
 
@@ -86,4 +87,27 @@ func (j *ownerJudge) looksAround(p *process, a *account) bool {
 type decider struct {
 	process *process
 	looked  time.Duration
+}
+
+// hasRight checks that p, which decides, has the right to, and says how many members there are with
+// it. A pair that has parted is one of two voters: one that leaves has no vote, whichever half has
+// taken it along.
+func (j *ownerJudge) hasRight(p *process, a *account) (members int) {
+	config := p.stated.agreed
+	if config == nil {
+		j.fail(owned, "%s decides on %s, and is a member of no configuration", p.machine.id,
+			keyText(a.key))
+		return 0
+	}
+	if until := p.rightOf().ends(p); p.now() >= until {
+		j.fail(owned, "%s decides on %s, and its right to has been over for %v", p.machine.id,
+			keyText(a.key), time.Duration(p.now()-until))
+	}
+	members = len(config.Members) + len(config.Rivals)
+	for _, m := range config.Members {
+		if m.Role == ownership.RoleLeaving && len(config.Rivals) > 0 {
+			members--
+		}
+	}
+	return members
 }

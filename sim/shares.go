@@ -1,0 +1,158 @@
+package sim
+
+import (
+	"penstock/cluster"
+	"penstock/limiter"
+)
+
+// shares is what one process has admitted by itself while owners were away.
+type shares struct {
+	naive
+	memories
+	// in how many a limit was split; -1: not always in as many, so nothing is known
+	parts map[naiveKey]int
+}
+
+func newShares() *shares {
+	return &shares{naive{keys: make(map[naiveKey]*naiveState)}, memories{}, make(map[naiveKey]int)}
+}
+
+// repeated is what p has answered to this take or reservation before, if it says so again; of an
+// atomic one, before it fell with others.
+func (l *shares) repeated(p *process, it *cluster.Item, raw limiter.Decision,
+	atomic bool,
+) *limiter.Decision {
+	a := l.answers.get(it.ID)
+	if a == nil || it.Op != cluster.OpTake && it.Op != cluster.OpReserve ||
+		a.at.Add(memory) <= p.now() {
+		return nil
+	}
+	raw.Allowed = raw.Allowed || atomic && a.decisions[0].Allowed
+	if a.decisions[0] != raw {
+		return nil
+	}
+	return &a.decisions[0]
+}
+
+// split is in how many shares a node has split a limit, as far as it may, told by what it answers;
+// 0 if no number explains that. Several may come to the same share of a small limit, and yet refill
+// at different rates: then the decision itself tells.
+func (l *shares) split(p *process, it *cluster.Item, s *limiter.Spec, d *cluster.Decision,
+	raw limiter.Decision, atomic bool, may func(n int) bool,
+) int {
+	w := p.machine.world
+	most := len(w.machines)
+	fits := func(n int) bool { return may(n) && statesShare(s, n, d) }
+	explains := func(n int) bool {
+		yes := raw
+		yes.Allowed = true // before it fell with others
+		return l.says(p, share(s, n), it, raw) || atomic && l.says(p, share(s, n), it, yes)
+	}
+	// all see as many members as in the beginning
+	same := !w.plan.moves() && w.faults.Deaths == 0 && s.OnPartition != limiter.PartitionOpen
+	if n := l.parts[naiveKey{share(s, 1).Name, it.Key}]; n > 0 && fits(n) && (same || explains(n)) {
+		return n
+	}
+	first := 0
+	for n := most; n > 0; n-- { // mostly they know all
+		if fits(n) && explains(n) {
+			return n
+		}
+		if fits(n) {
+			first = max(first, n)
+		}
+	}
+	return first
+}
+
+// statesShare reports whether d has the limit and the bound of one of n shares of s.
+func statesShare(s *limiter.Spec, n int, d *cluster.Decision) bool {
+	own := capacityOf(share(s, n))
+	return own == d.Limit && (d.Bound == max(capacityOf(s), int64(n)*own) ||
+		n == 1 && s.OnPartition == limiter.PartitionOpen)
+}
+
+// says reports whether the share s would decide so.
+func (l *shares) says(p *process, s *limiter.Spec, it *cluster.Item, raw limiter.Decision) bool {
+	if a := l.answers.get(it.ID); a != nil && a.at.Add(memory) > p.now() &&
+		it.Op != cluster.OpPeek {
+		return a.decisions[0] == raw
+	}
+	st := l.keys[naiveKey{s.Name, it.Key}]
+	return l.peek(p.now(), s, it.Key, it.Cost) == raw || st != nil && st.forgettable(p.now(), s) &&
+		new(naiveState).take(p.now(), s, it.Cost) == raw
+}
+
+// decide decides from the share s, one of n, where p answered got. charged is false if it is a
+// repeat, or nothing that charges.
+func (l *shares) decide(p *process, s *limiter.Spec, n int, it *cluster.Item,
+	got limiter.Decision,
+) (d limiter.Decision, charged bool) {
+	now := p.now()
+	key := naiveKey{s.Name, it.Key}
+	if before, known := l.parts[key]; known && before != n || s.Algorithm == limiter.TokenBucket &&
+		s.OnPartition == limiter.PartitionOpen {
+		// of a bucket of tokens each share has a state of its own, and several may look alike
+		n = -1
+	}
+	a := l.answers.get(it.ID)
+	known := a != nil && a.at.Add(memory) > now && it.Op != cluster.OpPeek
+	if l.parts[key] = n; n <= 0 {
+		if !(known && a.decisions[0] == got) {
+			l.believe(p, it, got, a)
+		}
+		return got, it.Op == cluster.OpTake
+	}
+	if known {
+		return a.decisions[0], false
+	}
+	l.mayForget(now, s, it, got)
+	if it.Op == cluster.OpPeek {
+		return l.peek(now, s, it.Key, it.Cost), false
+	}
+	d = l.take(now, s, it.Key, it.Cost)
+	if it.ID != (cluster.ID{}) {
+		l.add(a, it.ID, p, p.machine.world.now, []limiter.Decision{d}, d.Allowed)
+	}
+	return d, true
+}
+
+// mayForget resets a key of s that p may have forgotten, if got shows that it has.
+func (l *shares) mayForget(now limiter.Instant, s *limiter.Spec, it *cluster.Item,
+	got limiter.Decision,
+) {
+	if st := l.keys[naiveKey{s.Name, it.Key}]; st != nil && st.forgettable(now, s) &&
+		st.peek(now, s, it.Cost).ResetAfter != got.ResetAfter {
+		l.reset(s, it.Key)
+	}
+}
+
+// believe notes what p has answered from a share of which nothing is known: that it will say so
+// again is known all the same. a is its answer under this ID before, if any.
+func (l *shares) believe(p *process, it *cluster.Item, got limiter.Decision, a *answered) {
+	if (it.Op == cluster.OpTake || it.Op == cluster.OpReserve) && it.ID != (cluster.ID{}) {
+		l.add(a, it.ID, p, p.machine.world.now, []limiter.Decision{got}, got.Allowed)
+	}
+}
+
+// watches reports whether s decides without ever denying.
+func watches(s *limiter.Spec) bool { return s.DryRun || s.OnDeny == limiter.DenyShadow }
+
+// shareSuffix tells the name of a share from its limit's.
+const shareSuffix = " (share)"
+
+// share is what each of n nodes may admit by itself of a limit while the owner is away.
+func share(l *limiter.Spec, n int) *limiter.Spec {
+	s := *l
+	s.Name += shareSuffix
+	s.Limit = max(1, s.Limit/int64(n))
+	switch s.Algorithm {
+	case limiter.GCRA:
+		s.Burst = max(1, s.Burst/int64(n))
+	case limiter.LeakyBucket:
+		s.Burst = max(1, (s.Burst+1)/int64(n)) - 1
+	case limiter.TokenBucket:
+		s.Refill = max(1, s.Refill/int64(n))
+	}
+	return &s
+}
