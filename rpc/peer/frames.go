@@ -25,7 +25,9 @@ func (f *Frames) Ask(
 	w.add(1, a, int64(left))
 	r := frameReader{known: &f.known}
 	refused := fmt.Errorf("the frame of %d bytes has no ask", len(w.buf))
-	_, _ = r, now
+	err = r.read(w.buf, now, func(_ uint64, ask *cluster.Ask, reason error) {
+		got, refused = ask, reason
+	})
 	return got, func() { clear(w.buf) }, cmp.Or(err, refused)
 }
 
