@@ -44,7 +44,7 @@ const tracesPath = "/v1/traces"
 // spans begins to send spans of the node with this name.
 func (t tracing) spans(node string, log *slog.Logger) (s spans, err error) {
 	switch {
-	case t.TraceRatio < 0 || t.TraceRatio > 1:
+	case !(t.TraceRatio >= 0 && t.TraceRatio <= 1): // nor is it a number, perhaps
 		return s, fmt.Errorf("--trace-ratio %v: give 0 to 1", t.TraceRatio)
 	case t.TraceEndpoint == "" && t.TraceRatio > 0:
 		return s, fmt.Errorf("--trace-ratio: needs --trace-endpoint, the collector for the spans")
@@ -64,13 +64,13 @@ func (t tracing) spans(node string, log *slog.Logger) (s spans, err error) {
 	}
 	s.provider = sdktrace.NewTracerProvider(
 		sdktrace.WithBatcher(&logged{SpanExporter: exporter, log: log, to: to.Redacted()}),
-		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(t.TraceRatio))),
+		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.AlwaysSample())),
 		sdktrace.WithResource(resource.NewSchemaless(
 			attribute.String("service.name", "penstock"),
 			attribute.String("service.instance.id", node),
 			attribute.String("service.version", version()))),
 	)
-	s.tracer = trace.New(s.provider)
+	s.tracer = trace.New(s.provider, t.TraceRatio)
 	return s, nil
 }
 

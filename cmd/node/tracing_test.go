@@ -125,6 +125,7 @@ func TestSpansWithoutACollector(t *testing.T) {
 	for flags, want := range map[string]string{
 		"--trace-ratio=0.5": "--trace-ratio: needs --trace-endpoint",
 		"--trace-ratio=2":   "--trace-ratio 2: give 0 to 1",
+		"--trace-ratio=NaN": "--trace-ratio NaN: give 0 to 1",
 		"--trace-endpoint=collector:4318": `--trace-endpoint "collector:4318": give a URL as ` +
 			`http://127.0.0.1:4318`,
 	} {

@@ -16,6 +16,7 @@ type ClientTraces struct {
 	noop.TracerProvider
 	Of   string // the operation that is asked
 	Seen []string
+	All  int // spans, of that trace and of others
 }
 
 // Tracer is that of all spans.
@@ -30,6 +31,7 @@ type tracer struct {
 func (t tracer) Start(
 	ctx context.Context, name string, options ...otel.SpanStartOption,
 ) (context.Context, otel.Span) {
+	t.of.All++
 	if strings.Contains(ClientTrace, otel.SpanContextFromContext(ctx).TraceID().String()) {
 		t.of.Seen = append(t.of.Seen, t.of.Of)
 	}

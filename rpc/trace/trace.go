@@ -13,6 +13,7 @@ package trace
 
 import (
 	"context"
+	"math/rand/v2"
 	"net/http"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -29,17 +30,23 @@ import (
 type Tracer struct {
 	spans otel.Tracer
 	w3c   propagation.TraceContext
+	ratio float64
 }
 
-// New makes a Tracer that hands its spans to p.
-func New(p otel.TracerProvider) *Tracer { return &Tracer{spans: p.Tracer("penstock")} }
+// New makes a Tracer that hands its spans to p. Checks of clients without a trace begin one with
+// the probability ratio, 0 to 1. p keeps every span that it is handed: whether there is to be one
+// is decided before it is made, for most checks have none, and one that is thrown away takes a
+// tenth of a check.
+func New(p otel.TracerProvider, ratio float64) *Tracer {
+	return &Tracer{spans: p.Tracer("penstock"), ratio: ratio}
+}
 
 // HTTP is n for a request that a client has made with this header.
 func (t *Tracer) HTTP(n *cluster.Node, header http.Header) door.Decider {
-	if t == nil {
-		return n
+	if at := t.fromHTTP(header); at != nil {
+		return &node{n, t, "http", at}
 	}
-	return &node{n, t, "http", propagation.HeaderCarrier(header)}
+	return n
 }
 
 // CheckHTTP has n decide on r, as that of HTTP does. No interface stands between, so that r and out
@@ -47,11 +54,11 @@ func (t *Tracer) HTTP(n *cluster.Node, header http.Header) door.Decider {
 func (t *Tracer) CheckHTTP(
 	n *cluster.Node, header http.Header, r *cluster.Request, out []cluster.Decision,
 ) error {
-	if t == nil {
-		return n.Check(r, out)
+	if at := t.fromHTTP(header); at != nil {
+		traced := node{n, t, "http", at}
+		return traced.Check(r, out)
 	}
-	traced := node{n, t, "http", propagation.HeaderCarrier(header)}
-	return traced.Check(r, out)
+	return n.Check(r, out)
 }
 
 // GRPC is n for a call of a client with this context.
@@ -59,11 +66,47 @@ func (t *Tracer) GRPC(n *cluster.Node, ctx context.Context) door.Decider {
 	if t == nil {
 		return n
 	}
-	var md metadata.MD
-	if ctx != nil {
-		md, _ = metadata.FromIncomingContext(ctx)
+	var from propagation.TextMapCarrier
+	if ctx != nil && len(metadata.ValueFromIncomingContext(ctx, parentHeader)) > 0 {
+		md, _ := metadata.FromIncomingContext(ctx)
+		from = metadataCarrier(md)
 	}
-	return &node{n, t, "grpc", metadataCarrier(md)}
+	if at := t.begins(from); at != nil {
+		return &node{n, t, "grpc", at}
+	}
+	return n
+}
+
+// parentHeader is where a client says which trace a check is a part of.
+const parentHeader = "traceparent"
+
+// fromHTTP is begins for a request with this header.
+func (t *Tracer) fromHTTP(header http.Header) context.Context {
+	if t == nil {
+		return nil
+	}
+	if header.Get(parentHeader) == "" {
+		return t.begins(nil)
+	}
+	return t.begins(propagation.HeaderCarrier(header))
+}
+
+// begins is where the span of a check begins: in the trace of its client, if from has a sampled
+// one, or in one of its own; nil if the check has none.
+func (t *Tracer) begins(from propagation.TextMapCarrier) context.Context {
+	if from != nil {
+		ctx := t.w3c.Extract(context.Background(), from)
+		if at := otel.SpanContextFromContext(ctx); at.IsValid() {
+			if at.IsSampled() {
+				return ctx
+			}
+			return nil
+		}
+	}
+	if t.ratio > 0 && rand.Float64() < t.ratio {
+		return context.Background()
+	}
+	return nil
 }
 
 // node decides in spans.
@@ -71,17 +114,14 @@ type node struct {
 	*cluster.Node
 	tracer *Tracer
 	door   string
-	from   propagation.TextMapCarrier // where the client is in its trace
+	at     context.Context // where the span begins
 }
 
-// Check decides on r as the node does, in a span if the trace of r is kept.
+// Check decides on r as the node does, in a span.
 func (n *node) Check(r *cluster.Request, out []cluster.Decision) error {
-	ctx := n.tracer.w3c.Extract(context.Background(), n.from)
-	_, span := n.tracer.spans.Start(ctx, "penstock.check", otel.WithSpanKind(otel.SpanKindServer))
+	_, span := n.tracer.spans.Start(n.at, "penstock.check",
+		otel.WithSpanKind(otel.SpanKindServer))
 	defer span.End()
-	if !span.IsRecording() {
-		return n.Node.Check(r, out)
-	}
 	r.Trace = place(span)
 	err := n.Node.Check(r, out)
 	r.Trace = cluster.Trace{}

@@ -328,7 +328,7 @@ func TestOpenAPISaysWhatIsAnswered(t *testing.T) {
 	traced := &rpctest.ClientTraces{}
 	config := Config{
 		Node: rpctest.Alone(t, rpctest.Specs...), Admin: true, Version: "v9",
-		Started: time.Now(), Trace: trace.New(traced),
+		Started: time.Now(), Trace: trace.New(traced, 0),
 	}
 	rpctest.SetRules(t, config.Node, rules.Rule{
 		Name:  "posts",
