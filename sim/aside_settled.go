@@ -99,10 +99,12 @@ func (st *naiveState) report(now limiter.Instant, s *limiter.Spec, cost int64) i
 	default:
 		debtor.Limit += s.MaxDebt
 	}
-	debtor.MinGap, debtor.Strict, debtor.Drain, debtor.CountRejected = 0, false, false, false
+	debtor.MaxDebt, debtor.MinGap = 0, 0
+	debtor.Strict, debtor.Drain, debtor.CountRejected = false, false, false
 	n := min(cost, st.peek(now, &debtor, 0).Remaining)
 	if n > 0 {
 		st.take(now, &debtor, n)
+		st.bound(s.Limit)
 	}
 	return n
 }

@@ -58,7 +58,7 @@ func (c *keyCount) misses(
 		return
 	}
 	c.whole = was
-	c.whole.lose(now, s, over)
+	c.whole.loseBefore(now, s, charged, over)
 	if charged != 0 {
 		c.whole.charge(now, s, charged)
 	}
@@ -72,10 +72,10 @@ func (c *keyCount) begins(
 ) {
 	switch {
 	case c.begun:
-		c.since.lose(now, s, over)
+		c.since.loseBefore(now, s, charged, over)
 	case charged < 0:
 		c.since = was
-		c.since.lose(now, s, over)
+		c.since.loseBefore(now, s, charged, over)
 	default:
 		c.since = c.whole
 		c.since.take(now, s, -charged)
@@ -155,6 +155,22 @@ func (c *keyCount) learn(now limiter.Instant, s *limiter.Spec, got limiter.Decis
 		mark := now.Add(got.ResetAfter - time.Duration((used+s.Refill-1)/s.Refill)*s.Per)
 		c.whole = naiveState{naiveKinds: naiveKinds{missing: used, mark: mark, phased: true}}
 	}
+}
+
+// loseBefore has st count what makes it count that much less after a decision that charges so
+// much. What a sliding window is given back is taken off its current window alone: then it is the
+// rest of that one that was forgotten, and the window before.
+func (st *naiveState) loseBefore(now limiter.Instant, s *limiter.Spec, charged, lost int64) {
+	if charged >= 0 || s.Algorithm != limiter.SlidingWindow {
+		st.lose(now, s, lost)
+		return
+	}
+	st.take(now, s, 0) // its windows are those of now
+	before := st.count
+	st.count = max(0, before+charged)
+	back := before - st.count
+	st.lose(now, s, lost)
+	st.count += back
 }
 
 // lose has st count that much less, as the most generous state that still counts the rest. Under a

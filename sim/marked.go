@@ -157,8 +157,10 @@ func (j *markedJudge) repeats(p *process, m *answered, it *cluster.Item,
 	case own != nil || len(m.decisions) != 1:
 		return false
 	}
-	return j.recalled[j.world.plan.partition(limiter.Hash(it.Key))] >= m.now &&
-		j.world.now < m.now+memory+j.carriage() && m.decisions[0] == got
+	_, told := m.toldTo(p)
+	recalled := j.recalled[j.world.plan.partition(limiter.Hash(it.Key))] >= m.now &&
+		j.world.now < m.now+memory+j.carriage()
+	return (told || recalled) && m.decisions[0] == got
 }
 
 // fellBack checks a decision that was taken without the owner. got is it with a shadow's yes taken

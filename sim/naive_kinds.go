@@ -139,8 +139,7 @@ func (st *naiveState) entries(now limiter.Instant, s *limiter.Spec, cost int64) 
 	return d
 }
 
-// enter adds units to a log. Only the newest Limit of them ever decide: older ones count as long as
-// the oldest of those.
+// enter adds units to a log.
 func (st *naiveState) enter(live []limiter.Instant, now limiter.Instant, s *limiter.Spec,
 	units int64,
 ) {
@@ -148,7 +147,13 @@ func (st *naiveState) enter(live []limiter.Instant, now limiter.Instant, s *limi
 	for range units {
 		st.log = append(st.log, now)
 	}
-	older := max(0, len(st.log)-int(s.Limit))
+	st.bound(s.Limit)
+}
+
+// bound has a log know the instants of its newest units alone, of which there are as many as its
+// limit: older ones, for refusals that count and for debts, count as long as the oldest of those.
+func (st *naiveState) bound(limit int64) {
+	older := max(0, len(st.log)-int(limit))
 	for i := range older {
 		st.log[i] = st.log[older]
 	}

@@ -41,8 +41,24 @@ type answered struct {
 	next *answered
 	// decided by its share, not as the owner: a node that is given the key hears of that answer too
 	share   bool
-	told    []*process // that have heard of it, with a gift or with a copy
-	account *account   // of its first item
+	told    []told   // to which it has come
+	account *account // of its first item
+}
+
+// told is a process to which an answer has come, with a gift or a copy or because it has answered
+// so as well, and when that was by its clock.
+type told struct {
+	process *process
+	at      limiter.Instant
+}
+
+// toldTo reports whether the answer has come to p, and whether p still has to remember it.
+func (a *answered) toldTo(p *process) (ever, still bool) {
+	for _, x := range a.told {
+		ever = ever || x.process == p
+		still = still || x.process == p && x.at.Add(memory) > p.now()
+	}
+	return ever, still
 }
 
 // tells notes what p has heard of the answers of others.
@@ -50,7 +66,7 @@ func (m *memories) tells(p *process, taken []cluster.Memory) {
 	for i := range taken {
 		a := m.answers.get(taken[i].ID)
 		if a != nil && slices.Equal(a.decisions, taken[i].Decisions) {
-			a.told = append(a.told, p)
+			a.told = append(a.told, told{p, p.now()})
 		}
 	}
 }
@@ -132,7 +148,8 @@ func (j *onceJudge) remembered(p *process, a *answered, id cluster.ID, items []a
 		return a.decisions
 	}
 	if age < memory+j.carriage() && slices.Equal(got, a.decisions) {
-		j.mayRepeat(p, items, got) // or it was decided once more, alike
+		j.mayRepeat(p, items, got)                // or it was decided once more, alike
+		a.told = append(a.told, told{p, p.now()}) // and p remembers it from now on
 		return a.decisions
 	}
 	return nil
@@ -175,7 +192,8 @@ func (j *onceJudge) remember(p *process, before *answered, of *account, id clust
 	if before != nil && before.charges && charges {
 		j.allowed.used[lateTwice]++
 		age := j.world.now - before.now
-		knows := slices.Contains(before.told, p) && age+age/1000 < memory
+		heard, _ := before.toldTo(p)
+		knows := heard && age+age/1000 < memory
 		switch {
 		case knows:
 			j.fail(once, "%s charges take %s again, which %s has charged and told it of",

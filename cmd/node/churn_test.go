@@ -408,17 +408,20 @@ func (c *churn) chargeLive() {
 		}
 	})
 	c.settled()
-	time.Sleep(500 * time.Millisecond) // for the copies
+	awaitCopies(c.t, c.nodes)
 }
 
 // settled waits until no live key's answer is degraded.
 func (c *churn) settled() {
+	var last *penstockv1.Decision
+	degraded := 0
 	for range 300 {
-		degraded := 0
+		degraded = 0
 		// some of each partition
 		c.eachLive(0, min(*churnLive, 20_000), func(d *penstockv1.Decision) {
 			if d.Degraded {
 				degraded++
+				last = d
 			}
 		})
 		if degraded == 0 {
@@ -426,7 +429,7 @@ func (c *churn) settled() {
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
-	c.t.Errorf("answers stay degraded")
+	c.t.Errorf("%d answers stay degraded, the last of them %v", degraded, last)
 }
 
 // lostLive counts the live keys with more than 7 left, once the right node decides.

@@ -117,44 +117,45 @@ func (w *walk) kill(name string) {
 	w.end(name, syscall.SIGKILL)
 }
 
-// rest waits for a quiet second, and then, which takes longer on a busy machine or with a large
-// table, until every partition is held and has a whole copy.
+// rest waits for a quiet second, and then until every partition is held and has a whole copy.
 func (w *walk) rest() {
 	w.t.Helper()
 	time.Sleep(quiet)
+	var nodes []*process
+	for _, name := range w.names() {
+		nodes = append(nodes, w.nodes[name])
+	}
+	awaitCopies(w.t, nodes)
+}
+
+// awaitCopies waits until nodes hold all partitions, each with a whole copy, which takes longer on
+// a busy machine or with a large table.
+func awaitCopies(t *testing.T, nodes []*process) {
+	t.Helper()
 	var err error
 	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(
 		20 * time.Millisecond) {
-		if err = w.copied(); err == nil {
+		if err = copied(nodes); err == nil {
 			return
 		}
 	}
-	w.t.Fatalf("not in two minutes: %v", err)
+	t.Fatalf("not in two minutes: %v", err)
 }
 
-// copied says which partitions are held by no node, or have no whole copy.
-func (w *walk) copied() error {
+// copied says which partitions are held by none of nodes, or have no whole copy.
+func copied(nodes []*process) error {
 	held := 0.0
-	for _, name := range w.names() {
-		_, page, err := w.nodes[name].call("GET", "/metrics")
+	for _, n := range nodes {
+		_, page, err := n.call("GET", "/metrics")
 		if err != nil {
 			return err
 		}
 		held += metric(page, `penstock_partitions{state="held"}`)
-		without, lag := metric(
-			page,
-			"penstock_unreplicated_partitions",
-		), metric(
-			page,
-			"penstock_replication_lag_seconds",
-		)
-		if len(w.nodes) > 1 && (without > 0 || lag > 0) {
-			return fmt.Errorf(
-				"%s: %v partitions without a whole copy, %v s behind",
-				name,
-				without,
-				lag,
-			)
+		without := metric(page, "penstock_unreplicated_partitions")
+		lag := metric(page, "penstock_replication_lag_seconds")
+		if len(nodes) > 1 && (without > 0 || lag > 0) {
+			return fmt.Errorf("%s: %v partitions without a whole copy, %v s behind", n.name,
+				without, lag)
 		}
 	}
 	if held != ring.Partitions {
