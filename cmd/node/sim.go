@@ -127,7 +127,7 @@ func (o output) write(w io.Writer, p printable) error {
 
 // simCheckVerb runs many worlds, one per processor at a time.
 type simCheckVerb struct {
-	Seeds   int     `default:"100" help:"Number of seeds, 10000000 at most."`
+	Seeds   int     `default:"100" help:"Number of seeds, 10000000 at most. Those that broke a promise once are kept and played before them."`
 	From    *uint64 `placeholder:"N" help:"The first seed. Default: 1; of --kinds 0."`
 	Kinds   bool    `help:"Play that many worlds of each kind instead: long ones, cuts and replacements. Counts which promises break."`
 	Workers int     `placeholder:"N" help:"Worlds at a time. Default: one per processor."`
