@@ -191,10 +191,10 @@ func (t *Table) Track() {
 }
 
 // Changed calls fn once with every entry that was charged, refunded or reset since the last call,
-// with its state now, and with the charged keys that have no entry. It copies shard by shard, so no
+// with its state now, and with the charged keys that have no entry. It copies some at a time, so no
 // lock is held during fn, which may use the table. Merged or imported entries do not count as
-// changed, nor do shares. Changed takes the lock of every key once: after a Guard has closed a key,
-// no decision is missed.
+// changed, nor do shares. Changed takes the lock of every key at least once: after a Guard has
+// closed a key, no decision is missed.
 func (t *Table) Changed(now Instant, fn func(hash uint64, e Entry)) {
 	now = within(now)
 	var entries []Entry
@@ -203,34 +203,50 @@ func (t *Table) Changed(now Instant, fn func(hash uint64, e Entry)) {
 	}
 	for i := range t.shards {
 		s := &t.shards[i]
-		s.mu.Lock()
-		entries = s.takeChanged(now, entries[:0])
-		s.mu.Unlock()
-		for _, e := range entries {
-			fn(Hash(e.Key), e)
+		for list, more := (*changedList)(nil), true; more; more = list != nil {
+			s.mu.Lock()
+			entries, list = s.takeChanged(now, list, entries[:0])
+			s.mu.Unlock()
+			for _, e := range entries {
+				fn(Hash(e.Key), e)
+			}
+			clear(entries)
 		}
-		clear(entries)
 	}
-	if cap(entries) <= 1024 {
+	if cap(entries) <= 4*changedAtOnce {
 		t.told.Store(&entries)
 	}
 }
 
-func (s *shard) takeChanged(now Instant, dst []Entry) []Entry {
+// changedAtOnce is how many changed entries are copied while their shard is locked: no decision
+// waits for more.
+const changedAtOnce = 256
+
+// takeChanged copies a few of the entries of a list, of the one that there is if of is nil, and
+// returns that list as long as some are left.
+func (s *shard) takeChanged(now Instant, of *changedList, dst []Entry) (
+	copied []Entry, left *changedList,
+) {
 	c := s.changed
 	if len(c.sketch) > 0 { // an idle node asks ten times a second, and writes nothing
-		// before entries: a key that has got one since has the later state there
+		// before entries: a key that has got one since has the later state there. And each time:
+		// an entry of the list may have lost its slot since the last time.
 		dst = append(dst, c.sketch...)
 		c.sketch, c.where, c.sketchBytes = nil, nil, 0
 	}
-	if len(c.list) == 0 {
-		return dst
+	if of == nil {
+		if len(c.list) == 0 {
+			return dst, nil
+		}
+		of = &changedList{all: c.list}
+		c.list, c.spare = c.spare, nil
 	}
-	dst = slices.Grow(dst, len(c.list))
+	list := of.all[of.copied:min(len(of.all), of.copied+changedAtOnce)]
+	dst = slices.Grow(dst, len(list))
 	// about what they need; if not, entry makes more
-	bytes := make([]byte, 0, min(4096, 64*len(c.list)))
+	bytes := make([]byte, 0, min(4096, 64*len(list)))
 	index := s.rules.index.Load()
-	for _, x := range c.list {
+	for _, x := range list {
 		r := index.byID(x.rule)
 		if r == nil {
 			continue
@@ -248,15 +264,31 @@ func (s *shard) takeChanged(now Instant, dst []Entry) []Entry {
 			}
 		}
 	}
-	c.list = c.list[:0]
-	return dst
+	if of.copied += len(list); of.copied < len(of.all) {
+		return dst, of
+	}
+	if cap(of.all) <= mostSpare {
+		c.spare = of.all[:0]
+	}
+	return dst, nil
 }
+
+// changedList is a list of changed entries, of which some are copied. Those that change again
+// before they are copied stay in it, others are listed anew.
+type changedList struct {
+	all    []changedEntry
+	copied int
+}
+
+// mostSpare is how many entries the room may have that is kept for the next list.
+const mostSpare = 1 << 16
 
 // changes lists changed entries. Each is marked as listed (slot.head), so it stands here once, or
 // more often if it was removed and made anew. Keys without an entry are known only here, so it has
 // copies of them.
 type changes struct {
-	list []changedEntry
+	list  []changedEntry
+	spare []changedEntry // has room for the next list
 
 	sketch      []Entry // the latest of each key
 	where       map[sketchKey]int

@@ -235,20 +235,26 @@ func TestGuard(t *testing.T) {
 }
 
 // TestChanged: each entry that has changed is told once, with its state at that time, also one that
-// was reset.
+// was reset; and also where a shard has more of them than are copied at once.
 func TestChanged(t *testing.T) {
+	for _, keys := range []int{100, 20 * changedAtOnce} {
+		testChanged(t, keys)
+	}
+}
+
+func testChanged(t *testing.T, keys int) {
 	now := Instant(1e18)
 	l := mustBe(New(Spec{Name: "l", Algorithm: GCRA, Limit: 50, Per: time.Hour}))
 	table, copied := NewTable(TableConfig{
-		Bytes:  1 << 20,
+		Bytes:  1 << 22,
 		Shards: 8,
-	}), NewTable(TableConfig{Bytes: 1 << 20})
+	}), NewTable(TableConfig{Bytes: 1 << 22})
 	table.Track()
 	rnd := rand.New(rand.NewSource(1))
-	for round := range 50 {
+	for round := range max(4, 5000/keys) {
 		touched := map[string]bool{}
-		for range rnd.Intn(400) {
-			k := string(rune('a' + rnd.Intn(100)))
+		for range rnd.Intn(4 * keys) {
+			k := string(rune('a' + rnd.Intn(keys)))
 			switch cost := int64(rnd.Intn(4)) - 1; {
 			case rnd.Intn(30) == 0:
 				table.Reset(now, l, k, Hash(k))
@@ -272,7 +278,7 @@ func TestChanged(t *testing.T) {
 				t.Fatalf("round %d: %q is not told", round, k)
 			}
 		}
-		for i := range 100 {
+		for i := range keys {
 			k := string(rune('a' + i))
 			if a, b := table.Peek(
 				now, l, k, Hash(k), 0,
@@ -285,6 +291,36 @@ func TestChanged(t *testing.T) {
 	table.Changed(now, func(uint64, Entry) { b++ })
 	if b != 0 {
 		t.Errorf("%d entries are told again", b)
+	}
+}
+
+// TestChangedWhileKeysYield: a key that loses its slot while others are told is told as well, by
+// the state that it has in its cells.
+func TestChangedWhileKeysYield(t *testing.T) {
+	now := Instant(1e18)
+	l := mustBe(New(Spec{Name: "l", Algorithm: GCRA, Limit: 1000, Per: time.Hour}))
+	table := NewTable(TableConfig{Bytes: 1, Shards: 1})
+	table.Track()
+	take := func(key string, cost int64) { table.Take(now, l, key, Hash(key), cost) }
+	untold := map[string]bool{}
+	for i := 0; table.Stats().Overflowed == 0; i++ {
+		key := fmt.Sprint("first-", i)
+		take(key, 1)
+		untold[key] = true
+	}
+	if len(untold) < 2*changedAtOnce {
+		t.Fatalf("%d keys fill the table, which are told at once", len(untold))
+	}
+	yielded := false
+	table.Changed(now, func(_ uint64, e Entry) {
+		delete(untold, e.Key)
+		for i := 0; !yielded && i < 2000; i++ {
+			take(fmt.Sprint("second-", i), 900)
+		}
+		yielded = true
+	})
+	if table.Stats().Evicted == 0 || len(untold) > 0 {
+		t.Errorf("%d keys are not told; %+v", len(untold), table.Stats())
 	}
 }
 
