@@ -10,8 +10,8 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// What leaves a table, and what comes in from another: replication, handover and snapshots are the
-// same act, entries in binary form that are merged or put into a table.
+// Entries leave a table, and come in from another one. Replication, handover and snapshots are the
+// same act: entries in binary form are merged or put into a table.
 
 // Entry is the state of a key on its way, or of a cell that keys share which have no entry (see
 // sketch.go).

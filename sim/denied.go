@@ -7,7 +7,7 @@ import (
 	"penstock/cluster"
 )
 
-// Denials that a node remembers (cluster/local.go). What it denies by itself is held to this:
+// Denials that a node remembers (cluster/local.go). A denial by the node itself is held to this:
 //
 //   - It was told: the owner has denied that much or less and has promised to say when that ends;
 //     the denial was asked for no more than a second ago, and is not over.

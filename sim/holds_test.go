@@ -83,7 +83,8 @@ traffic:
 	}
 }
 
-// What is reserved, held and leased in a scenario is counted, never beyond the limit, and runs out.
+// Units that are reserved, held and leased in a scenario are counted, never go beyond the limit,
+// and come back when their time is over.
 func TestScenarioOfHolds(t *testing.T) {
 	r := parsed(t, `
 nodes: 3

@@ -1,10 +1,10 @@
 package sim
 
-// judge is the court of a world: a set of judges, each of one promise, that are told what happens
-// in the world and nothing else. They check every decision in two ways that share nothing: from
-// inside, by deciding everything once more as one naive limiter would (exactJudge); and from
-// outside, by what clients saw (boundedJudge). The court itself says which judge hears of what, in
-// which order.
+// judge is the court of a world: a set of judges, each of one promise. They see what happens, the
+// plan of the world and what nodes have stated, and ask no node (TestJudgesAskNoNode). They check
+// every decision in two ways that share nothing: from inside, by deciding everything once more as
+// one naive limiter would (exactJudge); and from outside, by what clients saw (boundedJudge). The
+// court itself says which judge hears of what, in which order.
 type judge struct {
 	*common
 	exact     *exactJudge

@@ -32,7 +32,7 @@ type perishable struct {
 }
 
 // hidden is how many units less than c a bucket has counted by a decision, as its ResetAfter tells,
-// which is exact. What is left is told in whole units: one that was forgotten does not show in it
+// which is exact. Remaining is told in whole units: one that was forgotten does not show in it
 // if the state has come a little later for having travelled. An older state that goes on may be
 // without that again, and nothing is forgotten by it.
 func (c *keyCount) hidden(
@@ -66,7 +66,7 @@ func (c *keyCount) misses(
 
 // begins notes what the key had counted before the first decision of this instant, without what
 // its decisions show to be forgotten. What was charged can be taken off again what a decision
-// tells; what was given back cannot be charged again, for it may have been more than there was.
+// tells; a refund cannot be charged again, for it may have been more than there was.
 func (c *keyCount) begins(
 	now limiter.Instant, s *limiter.Spec, was naiveState, charged, over int64,
 ) {

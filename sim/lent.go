@@ -10,10 +10,11 @@ import (
 	"penstock/limiter"
 )
 
-// Leases, from the side of the node that has them. What a node admits by itself it spends from
+// Leases, from the side of the node that has them. A node that admits by itself spends
 // units that were set aside for it: it must have a lease that has not run out where it was given,
-// and all that it has ever spent of a key must be charged by now or still be set aside. What it
-// denies by itself, because of what others have set aside, it must have been denied a moment ago.
+// and all that it has ever spent of a key must be charged by now or still be set aside. A node that
+// denies by itself, because of units that others have set aside, must have been denied a moment
+// ago.
 
 // lentJudge checks that.
 type lentJudge struct {

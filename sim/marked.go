@@ -142,9 +142,9 @@ func sharesIn(h *hearing, it *cluster.Item, d *cluster.Decision, raw limiter.Dec
 }
 
 // repeats reports whether p, which answers got without the owner, may know what was decided on this
-// take when it had one: it has done so itself, and then knows for sure; or it was to be given the
-// partition since, and what was decided on the take lately, from any node's share, came before
-// that.
+// take when it had one: it has done so itself, and then knows for sure; or the answer has come to
+// it; or it was to be given the partition since, and the take was decided on lately, from any
+// node's share, before that.
 func (j *markedJudge) repeats(p *process, m *answered, it *cluster.Item,
 	got limiter.Decision,
 ) bool {

@@ -141,7 +141,7 @@ func (j *onceJudge) remembered(p *process, a *answered, id cluster.ID, items []a
 	if a.by == p && j.recalled[j.world.plan.partition(items[0].account.hash)] < a.now {
 		return nil
 	}
-	// What was answered elsewhere came along, unless it was lost; and it may live a little longer
+	// An answer of another node came along, unless it was lost; and it may live a little longer
 	// for that.
 	age := j.world.now - a.now
 	if age+age/1000 < memory && !a.share && j.sure(a.by) {

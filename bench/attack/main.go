@@ -13,6 +13,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -76,51 +77,61 @@ func run() error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	programs := strings.Split(*built, ",")
+	s := series{dir: dir, programs: strings.Split(*built, ","), rounds: *rounds, length: *length}
 	if *built == "" {
-		programs[0] = filepath.Join(dir, "penstock")
-		build := exec.Command("go", "build", "-o", programs[0], "./cmd/node")
+		s.programs[0] = filepath.Join(dir, "penstock")
+		build := exec.Command("go", "build", "-o", s.programs[0], "./cmd/node")
 		build.Dir, build.Stderr = "..", os.Stderr
 		if err := build.Run(); err != nil {
 			return err
 		}
 	}
-	var names []string
 	if *only != "" {
-		names = strings.Split(*only, ",")
+		s.only = strings.Split(*only, ",")
 	}
-	table := head
-	var failed []string
+	table, failed := s.run()
+	if *page != "" {
+		if err := fill(*page, table, *length); err != nil {
+			return err
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// series is which attacks are tried on which nodes.
+type series struct {
+	dir      string   // for files of the nodes
+	programs []string // of the nodes, which are attacked in turns
+	only     []string // names of attacks; empty: all
+	rounds   int      // how often each attack is tried
+	length   time.Duration
+}
+
+// run tries all attacks, and returns their table and those that failed.
+func (s *series) run() (table string, failed []error) {
+	table = head
 	for i, a := range slices.Concat(overloads, attacks, forged, linked) {
-		if names != nil && !slices.Contains(names, a.name) {
+		if len(s.only) > 0 && !slices.Contains(s.only, a.name) {
 			continue
 		}
 		processors := runtime.NumCPU()
 		if i < len(overloads) {
 			processors = 1
 		}
-		for turn := range *rounds * len(programs) {
-			program := programs[turn%len(programs)]
-			if len(programs) > 1 {
+		for turn := range s.rounds * len(s.programs) {
+			program := s.programs[turn%len(s.programs)]
+			if len(s.programs) > 1 {
 				fmt.Print(filepath.Base(program), " ")
 			}
-			row, err := try(program, dir, a, processors, *length)
+			row, err := try(program, s.dir, a, processors, s.length)
 			if err != nil {
-				failed = append(failed, fmt.Sprintf("%s: %v", a.name, err))
+				failed = append(failed, fmt.Errorf("%s: %w", a.name, err))
 			}
 			fmt.Println(row)
 			table += row + "\n"
 		}
 	}
-	if *page != "" {
-		if err := fill(*page, table, *length); err != nil {
-			return err
-		}
-	}
-	if len(failed) > 0 {
-		return fmt.Errorf("%s", strings.Join(failed, "; "))
-	}
-	return nil
+	return table, failed
 }
 
 const head = "| attack | resident MiB: before, peak, after | descriptors | goroutines | p99 ms " +

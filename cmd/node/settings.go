@@ -79,7 +79,7 @@ type securityFlags struct {
 	AuthTokenFile string `group:"security" type:"path" placeholder:"FILE" help:"Clients must send a bearer token, of the Redis protocol by AUTH. A file with one token, which may do everything, or with a list of clients and their rights (docs/security.md). Watched; SIGHUP reads it again."`
 	AuditLog      string `group:"security" type:"path" placeholder:"FILE" help:"Append what clients and files change to this file, as lines of JSON. Default: the log. GET /v1/audit shows the last 1000 entries."`
 	gossipGuard
-	TrustedProxy networks `group:"security" placeholder:"CIDR,..." help:"Networks of proxies: their X-Forwarded-For names the client in the key {ip}. With commas. Default: none."`
+	TrustedProxy networks `group:"security" placeholder:"CIDR,..." help:"Networks or addresses of proxies: their X-Forwarded-For names the client in the key {ip}. With commas. Default: none."`
 	HTTPHost     []string `group:"security" name:"http-host" sep:"," placeholder:"NAME" help:"Further names that requests to --http and --admin may have in Host, with commas; * is any. Addresses, localhost, --name and --advertise always may, and with a token or TLS all names."`
 	Insecure     bool     `group:"security" help:"Listen off loopback although the flags above do not protect it."`
 }
@@ -87,7 +87,7 @@ type securityFlags struct {
 // gossipGuard keeps strangers out of gossip.
 type gossipGuard struct {
 	GossipKeyFile string   `group:"security" type:"path" placeholder:"FILE" help:"Keys of the gossip, one per line; the first encrypts, all decrypt. Watched; SIGHUP reads it again. See keygen --rotate."`
-	GossipAllow   networks `group:"security" placeholder:"CIDR,..." help:"Networks of this cluster's nodes, with commas: gossip from other addresses is dropped. Default: all."`
+	GossipAllow   networks `group:"security" placeholder:"CIDR,..." help:"Networks or addresses of this cluster's nodes, with commas: gossip from other addresses is dropped. Default: all."`
 }
 
 var groups = []kong.Group{

@@ -133,8 +133,8 @@ func (r *frameReader) readMove(b []byte) (*cluster.Move, error) {
 	return m, errors.Join(err, f.Err)
 }
 
-// readRecord reads what a move tells of one key. What is under a limit that this node cannot make
-// is left out.
+// readRecord reads what a move tells of one key. A key under a limit that this node cannot
+// make is left out.
 func (r *frameReader) readRecord(m *cluster.Move, num protowire.Number, b []byte) (err error) {
 	switch num {
 	case moveEntries:

@@ -308,8 +308,8 @@ func drawTerms(t *rapid.T) cluster.Terms {
 	}
 }
 
-// What is drawn has each field set at times: a field that the tests below never see could be
-// written wrong, or not at all.
+// TestEveryFieldIsDrawn: each field is set at times. The tests below would not notice that a field
+// is written wrong, or not at all, if they never saw it.
 func TestEveryFieldIsDrawn(t *testing.T) {
 	seen := map[string]bool{} // by its path: whether it was ever set
 	var look func(path string, v reflect.Value)

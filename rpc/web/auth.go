@@ -143,8 +143,8 @@ func ruledDenial(v *verdictJSON) string {
 	return fmt.Sprintf("refused by %s; all admit this again in %d ms", limits, v.RetryAfterMs)
 }
 
-// attributes are what names, of rules, say of the request that a proxy asks about. What it does not
-// have is left out.
+// attributes are those of the request that a proxy asks about, by the names that rules have for
+// them. An attribute that the request lacks is left out.
 func (w *web) attributes(r *http.Request, names []string) (map[string]string, error) {
 	all := map[string]string{}
 	for _, name := range names {
