@@ -52,6 +52,9 @@ var (
 	ErrNotJoined = errors.New("gossip: this node has not reached its cluster yet")
 	// ErrStopped refuses what can no longer be done after Leave or Close.
 	ErrStopped = errors.New("gossip: this node has left its cluster or was closed")
+	// errUnconfirmed says that the library has not confirmed that it sent a change out. It may have
+	// done so: its confirmation is lost if the last message leaves before it begins to wait for it.
+	errUnconfirmed = errors.New("no confirmation")
 )
 
 const (

@@ -115,9 +115,19 @@ func (n *node) activate() {
 	if err := n.Wait(ctx); err != nil {
 		n.t.Fatalf("%s: %v", n.id, err)
 	}
-	if err := n.SetState(cluster.StateActive); err != nil {
+	if err := unlessUnconfirmed(n.SetState(cluster.StateActive)); err != nil {
 		n.t.Fatalf("%s: %v", n.id, err)
 	}
+}
+
+// unlessUnconfirmed is err, or nil if it only says that the library's confirmation was lost: in
+// virtual time all messages may leave in the instant in which the change is made, which is before
+// the library waits for the last of them. Whether the others know the change, the tests see.
+func unlessUnconfirmed(err error) error {
+	if errors.Is(err, errUnconfirmed) {
+		return nil
+	}
+	return err
 }
 
 // says is the node's View in words: "a* b c-" is a ACTIVE, b JOINING, c LEAVING.
@@ -214,7 +224,7 @@ func TestJoinAndLeave(t *testing.T) {
 		}
 
 		a.forget()
-		if err := c.SetState(cluster.StateLeaving); err != nil {
+		if err := unlessUnconfirmed(c.SetState(cluster.StateLeaving)); err != nil {
 			t.Error(err)
 		}
 		agree(t, "a* b* c-", a, b, c)
@@ -678,7 +688,7 @@ func TestWhoGoesDoesNotWait(t *testing.T) {
 		}
 		c.crash()
 		agree(t, "a b", a, b)
-		if err := b.SetState(cluster.StateLeaving); err != nil {
+		if err := unlessUnconfirmed(b.SetState(cluster.StateLeaving)); err != nil {
 			t.Error(err)
 		}
 		agree(t, "a b-", a, b)

@@ -33,8 +33,8 @@ func (g *Gossip) setState(state cluster.State, timeout time.Duration) error {
 		g.wasActive.Store(true)
 	}
 	if err := g.tell(timeout); err != nil {
-		return fmt.Errorf("gossip: %v has not reached the others within %v: %w", state, timeout,
-			err)
+		return fmt.Errorf("gossip: %w within %v: the others may not know the state %v yet: %w",
+			errUnconfirmed, timeout, state, err)
 	}
 	return nil
 }
@@ -51,8 +51,9 @@ func (g *Gossip) SetLimits(hash uint64) error {
 		return nil
 	}
 	if err := g.tell(stateTimeout); err != nil {
-		return fmt.Errorf("gossip: the hash of limits has not reached the others within %v: %w",
-			stateTimeout, err)
+		return fmt.Errorf(
+			"gossip: %w within %v: the others may not know the hash of limits yet: %w",
+			errUnconfirmed, stateTimeout, err)
 	}
 	return nil
 }
