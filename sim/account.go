@@ -11,12 +11,11 @@ import (
 // account is one key under one limit as clients see it: what they asked, when, and what they heard.
 // It knows nothing of how the decision came about.
 type account struct {
-	limit *limiter.Limit
-	spec  *limiter.Spec // of limit
+	spec  *limiter.Spec // of its limit
 	key   string
 	hash  uint64
 	owner *machine
-	tally *LimitReport // of limit
+	tally *LimitReport // of its limit
 	seen  *keyCourse   // kept by the course
 
 	reference reference // of what is decided on it
@@ -66,9 +65,9 @@ type givenBack struct {
 func (a *account) givesBack(it *cluster.Item) int64 {
 	switch {
 	case it.Op == cluster.OpReset:
-		return a.limit.Capacity()
+		return capacityOf(a.spec)
 	case it.Op == cluster.OpTake && it.Cost < 0:
-		return min(-max(it.Cost, -1<<40), a.limit.Capacity())
+		return min(-max(it.Cost, -1<<40), capacityOf(a.spec))
 	}
 	return 0
 }

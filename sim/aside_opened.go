@@ -136,7 +136,7 @@ func (j *asideJudge) grants(p *process, it *heldAsk, cost int64, granted bool,
 			"naive limiter, that forgives what may be lost, has:\n  %s", p.machine.id,
 			opText(it.op, cost), keyText(a.key), s.Name, decisionText(got), low,
 			decisionText(r.loose.peek(now, s, 0)))
-	case granted || cost > a.limit.Capacity() || !j.saysAll(a):
+	case granted || cost > capacityOf(a.spec) || !j.saysAll(a):
 	case fits(strict, now, s, cost+high) && !j.adopts(p, a):
 		j.fail(useful, "%s decides on %s of %s under %s:\n  %s\nwhere %d are set aside and a "+
 			"naive limiter, that counts as late as may be, has:\n  %s", p.machine.id,

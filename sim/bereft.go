@@ -18,15 +18,15 @@ type bereftJudge struct {
 	*common
 	there *presence
 	// of those that were there when all had settled; nil: it is to be made
-	ring *ring.Ring
-	seen bool // nothing has failed since noteLost has looked
+	places *placement
+	seen   bool // nothing has failed since noteLost has looked
 	// by machine: since then it has failed, or was cut off from most others
 	lost []bool
 	at   [ring.Partitions]time.Duration // when all that kept a partition had been lost; 0: never
 }
 
 // settles begins anew: the members that are there determine which of them keep which copies.
-func (j *bereftJudge) settles() { j.ring, j.lost = nil, nil }
+func (j *bereftJudge) settles() { j.places, j.lost = nil, nil }
 
 // losing notes that machine f.node is about to fail, and which ones have lost most others by now.
 func (j *bereftJudge) losing(f fault) {
@@ -60,21 +60,23 @@ func (j *bereftJudge) loses(machine int) {
 		return
 	}
 	j.lost[machine] = true
-	if j.ring == nil {
+	if j.places == nil {
 		var ids []string
 		for i, m := range w.machines {
 			if j.there.voters[i] {
 				ids = append(ids, m.id)
 			}
 		}
-		if j.ring, _ = ringOf(ids); j.ring == nil {
+		if j.places = placed(ids); j.places == nil {
 			return
 		}
 	}
-	gone := func(member int) bool { return j.lost[w.byID[j.ring.Members()[member]].index] }
+	gone := func(id string) bool { return j.lost[w.byID[id].index] }
 	for p := range j.at {
-		heir, kept := j.ring.Heir(p)
-		if gone(j.ring.Owner(p)) && kept && gone(heir) {
+		if !gone(j.places.ownerOf(p)) {
+			continue
+		}
+		if heir := j.places.heirOf(p); heir != "" && gone(heir) {
 			j.at[p] = w.now
 		}
 	}
@@ -87,7 +89,7 @@ func (j *bereftJudge) allows(h *hearing, account *account, d *cluster.Decision,
 ) bool {
 	lost := j.at[j.world.plan.partition(limiter.Hash(account.key))]
 	return lost != 0 && d.Source <= cluster.SourceForwarded && d.Owner != "" &&
-		d.Bound == account.limit.Capacity() &&
+		d.Bound == capacityOf(account.spec) &&
 		h.began < lost+silentWithin+slow+forgets(account.spec)
 }
 
@@ -104,6 +106,6 @@ func (j *bereftJudge) parted(account *account, d *cluster.Decision) bool {
 	if len(pair) != 2 || !w.network.apart(pair[0], pair[1]) {
 		return false
 	}
-	return d.Source <= cluster.SourceForwarded && d.Bound == account.limit.Capacity() &&
+	return d.Source <= cluster.SourceForwarded && d.Bound == capacityOf(account.spec) &&
 		(d.Owner == pair[0].id || d.Owner == pair[1].id)
 }

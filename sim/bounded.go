@@ -92,7 +92,7 @@ func (j *boundedJudge) losesShares(p *process) {
 	for k := range p.shares.parts { // also of those of which nobody knows how many there were
 		name, _ := strings.CutSuffix(k.limit, shareSuffix)
 		if a := j.accounts[name][k.key]; a != nil {
-			a.spare.forgive(a.limit.Capacity() * a.spares.unit)
+			a.spare.forgive(capacityOf(a.spec) * a.spares.unit)
 		}
 	}
 }

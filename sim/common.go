@@ -6,6 +6,7 @@ import (
 	"time"
 	"unsafe"
 
+	"penstock/cluster"
 	"penstock/limiter"
 	"penstock/ring"
 )
@@ -17,6 +18,7 @@ type common struct {
 	findings
 	register
 	custody
+	placements map[*cluster.View]*placement // of the members that they show
 }
 
 // findings are what judges have found.
@@ -54,7 +56,7 @@ type custody struct {
 func newCommon(w *world) *common {
 	never := slices.Repeat([]time.Duration{-warmUp}, ring.Partitions)
 	c := &common{
-		world: w,
+		world: w, placements: make(map[*cluster.View]*placement),
 		register: register{
 			accounts: make(map[string]map[string]*account), tallies: make(map[string]*LimitReport),
 			heldOf: w.plan.holding(),
@@ -113,10 +115,9 @@ func (j *common) account(limit, key string) *account {
 func (j *common) accountOf(limit, key string) *account {
 	a := j.accounts[limit][key]
 	if a == nil {
-		l := j.world.named[limit].For(key)
-		s := &l.Spec
+		s := j.specOf(limit, key)
 		a = &account{
-			counts: 1, limit: l, spec: s, key: key, hash: limiter.Hash(key),
+			counts: 1, spec: s, key: key, hash: limiter.Hash(key),
 			owner: j.world.owner(key), supply: curveOf(s, j.clocks()), heard: newWindow(),
 			spare: newWindow(),
 		}
@@ -151,7 +152,7 @@ func (j *common) clocks() int {
 // spare is what the shares of all nodes supply. Each splits the limit by the number of members that
 // it knows of, and one that knows of nobody else has all of it.
 func (j *common) spare(a *account, bound int64) curve {
-	c := spareCurve(a.spec, 1, max(bound, a.limit.Capacity()))
+	c := spareCurve(a.spec, 1, max(bound, capacityOf(a.spec)))
 	c.capacity *= int64(len(j.world.machines))
 	c.rate *= int64(len(j.world.machines))
 	c.each *= int64(len(j.world.machines))

@@ -36,13 +36,13 @@ func (j *convergedJudge) converged(last bool) bool {
 				p.machine.id, first.stated.view.Members, p.stated.view.Members)
 		}
 	}
-	if first == nil || first.stated.view.Ring == nil {
+	if first == nil || len(owners(first.stated.view)) == 0 {
 		return true
 	}
 	j.checked[agreed]++
-	v := first.stated.view
+	places := placed(owners(first.stated.view))
 	for k := range ring.Partitions {
-		owner := v.Ring.Members()[v.Ring.Owner(k)]
+		owner := places.ownerOf(k)
 		for _, m := range w.machines {
 			if m.process != nil && m.process.stated.decidesFor(k) != (m.id == owner) {
 				return last && j.apart("partition %d is %s's, and it is %t that %s holds it", k,

@@ -165,7 +165,7 @@ func (c *treeClients) treeItem() cluster.Item {
 		case 1:
 			it.Cost = 0
 		case 2:
-			it.Cost = rules[level].limit.Capacity() + 1
+			it.Cost = capacityOf(&rules[level].limit.Spec) + 1
 		case 3:
 			it.Cost = 5 + c.dice.Int64N(20)
 		}

@@ -121,9 +121,12 @@ func (h *holders) ask(a arrival) {
 	h.add(a)
 }
 
+// mostOf is the most that a client reserves of a limit.
+func mostOf(l *limiter.Limit) int64 { return max(1, min(capacityOf(&l.Spec)/2, 40)) }
+
 func (h *holders) reservation(l *limiter.Limit, key string) {
 	ttl := oneOf(h.dice, 100*time.Millisecond, time.Second, 2*time.Second, longestTTL)
-	most := max(1, min(l.Capacity()/2, 40))
+	most := mostOf(l)
 	items := []cluster.Item{h.reserve(l, key, 1+h.dice.Int64N(most), ttl)}
 	if h.chance(0.25) { // several, all or none
 		for range 1 + h.dice.IntN(2) {
@@ -135,8 +138,7 @@ func (h *holders) reservation(l *limiter.Limit, key string) {
 			if h.chance(0.5) {
 				k = h.key()
 			}
-			items = append(items,
-				h.reserve(other, k, 1+h.dice.Int64N(max(1, min(other.Capacity()/2, 40))), ttl))
+			items = append(items, h.reserve(other, k, 1+h.dice.Int64N(mostOf(other)), ttl))
 		}
 	}
 	h.ask(arrival{at: h.clients.at, items: items, atomic: len(items) > 1})

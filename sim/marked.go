@@ -256,12 +256,7 @@ func (j *markedJudge) tooShort(h *hearing, ways int) bool {
 // ownerHolds reports whether the owner of a in the eyes of p holds its partition k: an owner that
 // does not names the node that does, and asking that one takes a round trip more.
 func (j *markedJudge) ownerHolds(p *process, a *account, k int) bool {
-	v := p.stated.view
-	o := v.Owner(a.hash)
-	if o < 0 {
-		return false
-	}
-	m := j.world.byID[v.Members[o].ID]
+	m := j.world.byID[j.ownerIn(p.stated.view, a)]
 	return m != nil && m.process != nil && m.process.stated.decidesFor(k)
 }
 
@@ -273,7 +268,7 @@ const waitsFor = 250 * time.Millisecond
 // tell from outside which of the two it is. shares is in how many it must split a limit at least.
 func (j *markedJudge) standing(h *hearing) (onError bool, shares int) {
 	p := h.process
-	active := min(h.view.Active(), p.stated.view.Active())
+	active := min(len(owners(h.view)), len(owners(p.stated.view)))
 	config := p.stated.agreed
 	if p.machine.role == cluster.RoleAgent || config == nil {
 		return true, min(active, 1)

@@ -97,26 +97,18 @@ func (p *plan) partition(hash uint64) int { return ring.PartitionUnder(uint64(p.
 
 // firstOwner is the id of the machine that owns key when the world begins; empty if none does.
 func (p *plan) firstOwner(key string) string {
-	r := p.firstRing()
-	if r == nil {
-		return ""
-	}
-	return r.Members()[r.Owner(p.partition(limiter.Hash(key)))]
+	return p.firstPlacement().ownerOf(p.partition(limiter.Hash(key)))
 }
 
-// firstRing is the ring when the world begins; nil if nobody owns anything.
-func (p *plan) firstRing() *ring.Ring {
+// firstPlacement is that of the members that are there when the world begins.
+func (p *plan) firstPlacement() *placement {
 	var ids []string
 	for i, m := range p.machines {
 		if !m.agent && !m.later {
 			ids = append(ids, machineID(i))
 		}
 	}
-	r, err := ringOf(ids)
-	if err != nil {
-		return nil
-	}
-	return r
+	return placed(ids)
 }
 
 // quiet reports whether no key ever changes hands in this world.

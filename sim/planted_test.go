@@ -63,8 +63,10 @@ func TestPlantedFaultsAreCaught(t *testing.T) {
 				}
 				var forget func()
 				forget = func() {
-					for _, a := range p.machine.world.judge.order {
-						p.node.Table().Reset(p.Now(), a.limit, a.key, a.hash)
+					w := p.machine.world
+					for _, a := range w.judge.order {
+						l := w.named[a.spec.Name].For(a.key)
+						p.node.Table().Reset(p.Now(), l, a.key, a.hash)
 					}
 					p.AfterFunc(time.Second, forget)
 				}

@@ -175,7 +175,7 @@ func (r *reference) forget(now limiter.Instant, a *account, lost int64) {
 	switch {
 	case lost <= 0:
 		return
-	case lost < a.limit.Capacity() || s.Algorithm == limiter.TokenBucket:
+	case lost < capacityOf(a.spec) || s.Algorithm == limiter.TokenBucket:
 		r.loose.take(now, s, -lost)
 		r.drop(lost)
 	default:
@@ -183,7 +183,7 @@ func (r *reference) forget(now limiter.Instant, a *account, lost int64) {
 		r.drop(everything)
 	}
 	if !s.Sync { // what nobody has confirmed no client has heard of
-		a.heard.forgive(min(lost, a.limit.Capacity()) * a.supply.unit)
+		a.heard.forgive(min(lost, capacityOf(a.spec)) * a.supply.unit)
 	}
 }
 
@@ -209,7 +209,7 @@ func (j *carrier) lost(a *account, before, p *process) int64 {
 	}
 	j.allowed.used[uncounted]++
 	lost := min(j.unheard(a, before), j.disk.unsaved(a, before, p))
-	if lost >= a.limit.Capacity() {
+	if lost >= capacityOf(a.spec) {
 		j.allowed.used[wholeLimit]++
 	}
 	return lost
@@ -223,9 +223,9 @@ func (j *carrier) unheard(a *account, before *process) int64 {
 	r, now := &a.reference, j.world.now
 	since, clean := j.strike(before, r.last)
 	if !clean || j.world.plan.copies == ownership.NoCopies ||
-		before.stated.view.Active() < 2 || // it had no heir
+		len(owners(before.stated.view)) < 2 || // it had no heir
 		refusalsCount(a.spec) { // nobody knows what of these
-		return a.limit.Capacity()
+		return capacityOf(a.spec)
 	}
 	var lost int64
 	for _, x := range r.past {
@@ -233,7 +233,7 @@ func (j *carrier) unheard(a *account, before *process) int64 {
 			lost += x.cost
 		}
 	}
-	return min(lost, a.limit.Capacity())
+	return min(lost, capacityOf(a.spec))
 }
 
 // copyLag is how old an heir's copy may be in a world that loses nothing: it is sent at the next
@@ -282,8 +282,8 @@ func (j *carrier) givenBack(a *account) (refunds int64) {
 	since := j.troubles.since(moved - longCarriage)
 	for _, x := range a.reference.past {
 		if x.cost < 0 && x.at > since {
-			refunds += min(-x.cost, a.limit.Capacity())
+			refunds += min(-x.cost, capacityOf(a.spec))
 		}
 	}
-	return min(refunds, 2*a.limit.Capacity())
+	return min(refunds, 2*capacityOf(a.spec))
 }

@@ -46,7 +46,7 @@ func (j *carrier) gaveBack(a *account) (back int64) {
 	since := j.troubles.since(a.reference.last)
 	for _, x := range a.reference.past {
 		if x.at >= since && x.cost < 0 {
-			back = min(a.limit.Capacity(), back-max(x.cost, -everything))
+			back = min(capacityOf(a.spec), back-max(x.cost, -everything))
 		}
 	}
 	return back

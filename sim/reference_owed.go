@@ -54,7 +54,7 @@ func (r *reference) owes(a *account, p *process, id cluster.ID, cost int64) {
 		r.owed = make(map[owing]promissory)
 	}
 	now := p.machine.world.now
-	r.owed[owing{p, id}] = promissory{now + owedLasts, min(max(0, cost), a.limit.Capacity())}
+	r.owed[owing{p, id}] = promissory{now + owedLasts, min(max(0, cost), capacityOf(a.spec))}
 	r.unpaid++
 	r.owedBy = now + owedLasts
 	if timed(a.spec) {
@@ -65,7 +65,7 @@ func (r *reference) owes(a *account, p *process, id cluster.ID, cost int64) {
 	if now > r.debtEnds {
 		r.debt = 0
 	}
-	r.debt = min(everything, r.debt+min(cost, a.limit.Capacity()))
+	r.debt = min(everything, r.debt+min(cost, capacityOf(a.spec)))
 	r.debtEnds = r.owedBy + forgets(a.spec)
 }
 
@@ -99,11 +99,11 @@ func (r *reference) paid(a *account, p, by *process, id cluster.ID, cost int64) 
 		r.strict = &strict
 	}
 	// on_error: allow admits any cost
-	r.strict.charge(p.now(), a.spec, min(cost, a.limit.Capacity()))
+	r.strict.charge(p.now(), a.spec, min(cost, capacityOf(a.spec)))
 	r.owed[x] = promissory{until: now}
 	r.unpaid--
 	if !timed(a.spec) {
-		r.debt = max(0, r.debt-min(cost, a.limit.Capacity()))
+		r.debt = max(0, r.debt-min(cost, capacityOf(a.spec)))
 	} else if r.unseen <= now && r.isOwed(now) == 0 {
 		r.blind = now + forgets(a.spec)
 	}

@@ -58,7 +58,7 @@ func (j *replicaJudge) decidesReplica(p *process, a *account, it *cluster.Item, 
 ) {
 	r := a.replica
 	j.checked[marked]++
-	if bound := int64(len(p.stated.view.Members)-1) * a.limit.Capacity(); d.Bound != bound ||
+	if bound := int64(len(p.stated.view.Members)-1) * capacityOf(a.spec); d.Bound != bound ||
 		d.Degraded {
 		j.fail(marked, "%s decides on %s under %s, which is replicated, and states a bound of %d "+
 			"where it is %d", p.machine.id, keyText(a.key), a.spec.Name, d.Bound, bound)

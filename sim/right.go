@@ -91,15 +91,22 @@ func (c *right) ends(p *process) limiter.Instant {
 		}
 		acks = append(acks, at)
 	}
+	// a majority, more than half of the voters, has acknowledged the latest of these that as many
+	// have reached
 	slices.Sort(acks)
-	return max(c.until, acks[len(acks)-c.config.Quorum()].Add(rightLasts))
+	majority := 0
+	for 2*majority <= len(acks) {
+		majority++
+	}
+	return max(c.until, acks[len(acks)-majority].Add(rightLasts))
 }
 
 // leaves reports whether the process leaves: by itself, or since most others miss it. Then it gives
 // up its right, and goes by on_error until it is gone or has come back.
 func (c *right) leaves() bool {
-	m, _ := c.config.Member(c.boot)
-	return m.Role == ownership.RoleLeaving
+	return slices.ContainsFunc(c.config.Members, func(m ownership.Member) bool {
+		return m.Boot == c.boot && m.Role == ownership.RoleLeaving
+	})
 }
 
 // membersOf is how many members a configuration has.

@@ -42,7 +42,7 @@ func (j *spreadJudge) spreads(h *hearing) {
 	if !r.atomic || len(r.items) < 2 || r.items[0].Op == cluster.OpReserve {
 		return
 	}
-	if h.spread = h.hasSeveralOwners(); !h.spread {
+	if h.spread = j.hasSeveralOwners(h); !h.spread {
 		return
 	}
 	j.requests.Spread++
@@ -68,10 +68,10 @@ func (j *spreadJudge) spreads(h *hearing) {
 
 // hasSeveralOwners reports whether the items stand or fall together and have several owners in the
 // eyes of the node.
-func (h *hearing) hasSeveralOwners() bool {
-	first := h.view.Owner(h.request.terms[0].account.hash)
+func (j *spreadJudge) hasSeveralOwners(h *hearing) bool {
+	first := j.ownerIn(h.view, h.request.terms[0].account)
 	return h.request.atomic && slices.ContainsFunc(h.request.terms, func(t term) bool {
-		return h.view.Owner(t.account.hash) != first
+		return j.ownerIn(h.view, t.account) != first
 	})
 }
 
@@ -165,7 +165,7 @@ func (j *spreadJudge) charged(t *term, cost int64) {
 		r.late = append(r.late, cost)
 	} else {
 		// windows may have two to give back
-		r.backs = min(r.backs-max(cost, -a.limit.Capacity()), 2*a.limit.Capacity())
+		r.backs = min(r.backs-max(cost, -capacityOf(a.spec)), 2*capacityOf(a.spec))
 	}
 	switch {
 	case t.counted:
@@ -206,5 +206,5 @@ func phased(s *limiter.Spec) bool {
 // looksOnly reports whether nothing is set aside for an item of several owners; then its owner says
 // what it would decide, each time that it is asked.
 func looksOnly(a *account, it *cluster.Item) bool {
-	return it.Cost <= 0 || it.Cost > a.limit.Capacity() || watches(a.spec)
+	return it.Cost <= 0 || it.Cost > capacityOf(a.spec) || watches(a.spec)
 }

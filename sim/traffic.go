@@ -329,7 +329,7 @@ func (c *clients) item(key string) cluster.Item {
 		case x < 55:
 			it.Cost = math.MaxInt64
 		case x < 60:
-			it.Cost = rule.limit.Capacity() + c.dice.Int64N(2)
+			it.Cost = capacityOf(&rule.limit.Spec) + c.dice.Int64N(2)
 		default:
 			it.Cost = 2 + c.dice.Int64N(9)
 		}

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"penstock/cluster"
@@ -32,7 +33,7 @@ type treeJudge struct {
 
 // level is a limit with a key.
 type level struct {
-	limit   *limiter.Limit
+	spec    *limiter.Spec
 	key     string
 	owner   *machine
 	supply  curve
@@ -77,12 +78,12 @@ func (j *judge) seenFromInside(h *hearing) *hearing {
 // levelsOf are the levels that an item charges, its own first.
 func (t *treeJudge) levelsOf(it *cluster.Item) (list []*level) {
 	w, key := t.world, it.Key
-	for l := w.named[it.Limit]; ; l = w.named[l.Parent] {
+	for l := &w.named[it.Limit].Spec; ; l = &w.named[l.Parent].Spec {
 		at := t.levels[naiveKey{l.Name, key}]
 		if at == nil {
 			at = &level{
-				limit: l, key: key, owner: w.owner(key), heard: newWindow(), full: -warmUp,
-				supply: curveOf(&l.Spec, t.clocks()),
+				spec: l, key: key, owner: w.owner(key), heard: newWindow(), full: -warmUp,
+				supply: curveOf(l, t.clocks()),
 			}
 			t.levels[naiveKey{l.Name, key}] = at
 			t.order = append(t.order, at)
@@ -90,7 +91,8 @@ func (t *treeJudge) levelsOf(it *cluster.Item) (list []*level) {
 		if list = append(list, at); l.Parent == "" {
 			return list
 		}
-		key, _ = limiter.ParentKey(key)
+		parts := strings.Split(key, "/") // the parent's key has one part less
+		key = strings.Join(parts[:len(parts)-1], "/")
 	}
 }
 
@@ -183,7 +185,7 @@ func (t *treeJudge) answered(
 	j.checked[honest]++
 	j.checked[marked]++
 	names := d.Rule != nil && slices.ContainsFunc(terms, func(x levelTerm) bool {
-		return x.level.limit.Name == d.Rule.Name
+		return x.level.spec.Name == d.Rule.Name
 	})
 	broken := honest
 	switch {
@@ -230,7 +232,7 @@ func (t *treeJudge) grants(terms []levelTerm) {
 		l.heard.admit(x.heard, x.cost*l.supply.unit)
 		j.checked[bounded]++
 		if over := l.heard.excess(l.supply.capacity, t.supplied(l)); over > 0 {
-			s := &l.limit.Spec
+			s := l.spec
 			j.fail(bounded, "%s under %s: clients of all nodes, and of all levels below, were "+
 				"granted at least %d more than %s %d per %v (burst %d) supplies in some span that "+
 				"ends now",
@@ -243,7 +245,7 @@ func (t *treeJudge) grants(terms []levelTerm) {
 
 // lacksRoom notes whether the level lacks room for all that is asked for now.
 func (l *level) lacksRoom(now time.Duration) bool {
-	if l.granted+l.maybe > l.limit.Capacity() {
+	if l.granted+l.maybe > capacityOf(l.spec) {
 		l.full = now
 	}
 	return l.full == now
@@ -267,9 +269,9 @@ func (t *treeJudge) denies(h *hearing, it *cluster.Item, terms []levelTerm) {
 
 // whole reports whether nothing of the level comes back before the end of the world.
 func (l *level) whole() bool {
-	switch l.limit.Algorithm {
+	switch l.spec.Algorithm {
 	case limiter.FixedWindow, limiter.SlidingLog, limiter.TokenBucket:
-		return l.limit.Per >= time.Hour
+		return l.spec.Per >= time.Hour
 	}
 	return false
 }
@@ -289,9 +291,9 @@ func (t *treeJudge) struck(f fault) {
 			}
 		}
 		if !t.lone(f) {
-			lost = l.limit.Capacity()
+			lost = capacityOf(l.spec)
 		}
-		lost = min(lost, l.limit.Capacity())
+		lost = min(lost, capacityOf(l.spec))
 		l.lost += lost
 		l.heard.forgive(lost * l.supply.unit)
 	}
@@ -329,13 +331,13 @@ func (t *treeJudge) audit(p *process) {
 		}
 		j.checked[kept]++
 		used := int64(0)
-		if d, found := counted[naiveKey{l.limit.Name, l.key}]; found {
+		if d, found := counted[naiveKey{l.spec.Name, l.key}]; found {
 			used = d.Limit - d.Remaining
 		}
 		if j.world.plan.quiet() && used != l.granted || used < l.granted-l.lost {
 			j.fail(kept, "in the end %s has %d counted for %s under %s, where %d were granted at "+
 				"this level and below, and at most %d may be forgotten", p.machine.id, used,
-				keyText(l.key), l.limit.Name, l.granted, l.lost)
+				keyText(l.key), l.spec.Name, l.granted, l.lost)
 			return
 		}
 	}

@@ -65,8 +65,8 @@ func (j *diskJudge) unsaved(a *account, before, p *process) int64 {
 		}
 	}
 	if f == nil || j.world.wentDown >= p.began || refusalsCount(a.spec) || r.cut >= f.written ||
-		r.cut != 0 && !f.of[a] || !owns(p, a) {
-		return a.limit.Capacity()
+		r.cut != 0 && !f.of[a] || !j.owns(p, a) {
+		return capacityOf(a.spec)
 	}
 	var since int64
 	for _, x := range r.past {
@@ -74,7 +74,7 @@ func (j *diskJudge) unsaved(a *account, before, p *process) int64 {
 		case x.at >= f.written: // at the same instant, before or after
 			since += max(0, x.cost)
 		case !f.of[a]:
-			return a.limit.Capacity()
+			return capacityOf(a.spec)
 		}
 	}
 	for _, x := range r.debts { // they are charged like all else, and no decision
@@ -83,7 +83,7 @@ func (j *diskJudge) unsaved(a *account, before, p *process) int64 {
 		}
 	}
 	since += r.ownDebts(before, f.written)
-	return min(since, a.limit.Capacity())
+	return min(since, capacityOf(a.spec))
 }
 
 // waitsForDisk reports whether p must know what another machine has written down before it decides
@@ -113,7 +113,6 @@ const awaitLasts = 10*time.Second - 10*time.Millisecond
 
 // owns reports whether a's key belongs to p by its View: then nobody else is sent what it was
 // started with.
-func owns(p *process, a *account) bool {
-	v := p.stated.view
-	return v.Owner(a.hash) == v.Self
+func (j *diskJudge) owns(p *process, a *account) bool {
+	return j.ownerIn(p.stated.view, a) == p.machine.id
 }

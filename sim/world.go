@@ -8,7 +8,6 @@ import (
 	"penstock/cluster"
 	"penstock/cluster/ownership"
 	"penstock/limiter"
-	"penstock/ring"
 )
 
 // world is some machines, what lies between them, and the clients. One goroutine owns all of it.
@@ -32,7 +31,7 @@ type world struct {
 	coming    awaited                   // the next request
 	drawing   source                    // of the next request, before the next event
 	told      reservations              // what clients have heard
-	first     *ring.Ring                // in the beginning
+	first     *placement                // in the beginning
 	views     []*cluster.View           // made last
 	judge     *judge
 	founded   *ownership.Configuration // that the world begins with
@@ -249,12 +248,9 @@ func (w *world) gather() {
 // owner is the machine that owns key when the world begins.
 func (w *world) owner(key string) *machine {
 	if w.first == nil {
-		w.first = w.plan.firstRing()
+		w.first = w.plan.firstPlacement()
 	}
-	if w.first == nil {
-		return nil
-	}
-	return w.byID[w.first.Members()[w.first.Owner(w.plan.partition(limiter.Hash(key)))]]
+	return w.byID[w.first.ownerOf(w.plan.partition(limiter.Hash(key)))]
 }
 
 // strike has a fault happen. What does not apply any more (a machine that is down cannot freeze) is

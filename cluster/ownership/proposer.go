@@ -8,9 +8,9 @@ import (
 
 // phase is how far a proposer has come with its value.
 //
-//	idle ─▶ canvassing ──majority consents──▶ preparing ──majority promises──▶ accepting ─▶ decided
-//	         (binds nobody)                       ▲                │
-//	                                              └──outbid, late──┘
+//	idle ─▶ canvassing ──most consent──▶ preparing ──most promise──▶ accepting ─▶ decided
+//	         (binds nobody)                  ▲             │
+//	                                         └─outbid, late┘
 type phase uint8
 
 const (
