@@ -79,11 +79,7 @@ type untold struct {
 }
 
 func (u *untold) add(units int64) {
-	if units > 0 {
-		u.Units += min(units, limiter.MaxLimit)
-		return
-	}
-	u.Units += max(units, -limiter.MaxLimit)
+	u.Units += min(max(units, -limiter.MaxLimit), limiter.MaxLimit)
 	u.back += min(u.Units, 0)
 	u.Units = max(u.Units, 0)
 }

@@ -24,7 +24,7 @@ type shard struct {
 	latest []uint32
 	head   int                        // number of records ever removed
 	tail   int                        // number of records ever added
-	oldest limiter.Instant            // when the record at head was made, if there is one
+	oldest limiter.Instant            // when the record at head was made; of none, it says nothing
 	many   map[int][]limiter.Decision // answers that do not fit into a record, by position
 }
 
@@ -35,7 +35,7 @@ type record struct {
 	at                     limiter.Instant
 	limit, remaining       int64
 	retryAfter, resetAfter time.Duration
-	// how many records ago the previous one of its place was made; 0: none
+	// how many records ago the previous one of its place was made: it may be forgotten
 	before    uint32
 	partition uint16 // of its first key
 	is        recordFlags
@@ -171,9 +171,8 @@ func (s *shard) dropLocked() {
 	if s.atLocked(s.head).flag(isApart) {
 		delete(s.many, s.head)
 	}
-	if s.head++; s.head < s.tail {
-		s.oldest = s.atLocked(s.head).at
-	}
+	s.head++
+	s.oldest = s.atLocked(s.head).at
 }
 
 // addLocked makes the next record, without an answer yet.
@@ -197,9 +196,7 @@ func (s *shard) addLocked(
 	x := s.atLocked(s.tail)
 	x.id, x.at, x.partition, x.is = id, now, partition, is
 	latest := &s.latest[place&uint64(len(s.latest)-1)]
-	if x.before = uint32(s.tail) + 1 - *latest; int64(x.before) > int64(s.tail-s.head) {
-		x.before = 0
-	}
+	x.before = uint32(s.tail) + 1 - *latest
 	s.tail++
 	*latest = uint32(s.tail)
 }

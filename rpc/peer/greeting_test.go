@@ -1,12 +1,15 @@
 package peer
 
 import (
+	"slices"
 	"strconv"
 	"testing"
 
-	"penstock/rpc/rpctest"
-
 	"google.golang.org/grpc/metadata"
+	"pgregory.net/rapid"
+
+	"penstock/rpc/rpctest"
+	"penstock/rpc/wire"
 )
 
 // Promise: whatever a caller says in its greeting, a peer door admits only callers of its own
@@ -39,6 +42,31 @@ func FuzzGreeting(f *testing.F) {
 		}
 		if again, _, ok := parseGreeting(other.appendTo(nil)); !ok || again != other {
 			t.Fatalf("%+v is carried by a link as %+v", other, again)
+		}
+	})
+}
+
+// Promise: a greeting that is cut, goes on with what is no field, or is of another protocol is
+// refused.
+func TestGreetingIsWhole(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		name := rapid.StringN(0, 9, 9)
+		g := greeting{name.Draw(t, "cluster"), name.Draw(t, "node"), rapid.Uint64().Draw(t, "boot")}
+		whole := g.appendTo(nil)
+		if other, _, ok := parseGreeting(whole); !ok || other != g {
+			t.Fatalf("%+v is read as %+v", g, other)
+		}
+		if cut := rapid.IntRange(0, len(whole)-1).Draw(t, "cut"); cut < len(whole) {
+			if _, _, ok := parseGreeting(whole[:cut]); ok {
+				t.Fatalf("%d of %d bytes are a greeting", cut, len(whole))
+			}
+		}
+		if _, _, ok := parseGreeting(append(slices.Clone(whole), 0xff)); ok {
+			t.Fatal("bytes behind the last field are passed over")
+		}
+		other := wire.AppendString(slices.Clone(whole), greetingProtocol, protocol+"x")
+		if _, _, ok := parseGreeting(other); ok {
+			t.Fatal("another protocol is taken for this one")
 		}
 	})
 }

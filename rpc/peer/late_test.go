@@ -2,6 +2,7 @@ package peer
 
 import (
 	"io"
+	"maps"
 	"slices"
 	"testing"
 
@@ -159,4 +160,41 @@ func TestGivingBackIsAnsweredWhenTold(t *testing.T) {
 	rpctest.Eventually(t, "nothing waits", func() bool {
 		return e.late.number.Load() == 0 && d.late.bytes.Load() == 0
 	})
+}
+
+// Promise: an answer that waits stays what it is, whatever the asks after it in its frame are
+// answered.
+func TestAnswersThatWaitStay(t *testing.T) {
+	for range 20 {
+		d, box := newDoor(t), make(letterbox, 2)
+		e := &exchange{
+			door: d, peer: greeting{node: "n2", boot: 2}, to: box,
+			frames: frameReader{known: &d.limits},
+		}
+		f := goodFrame()
+		item := func(tag uint64, key string, cost int64) *peerv1.Ask {
+			return &peerv1.Ask{Tag: tag, Hop: 1, LeftNs: 1e9, Items: []*peerv1.Item{
+				{Key: []byte(key), Cost: cost},
+			}}
+		}
+		watches := item(2, "a", 1)
+		watches.From, watches.Items[0].Tell = 2, true
+		f.Asks = []*peerv1.Ask{item(1, "a", 5), watches, item(3, "a", -2), item(4, "b", 5)}
+		if err := e.answer(frameOf(t, f)); err != nil {
+			t.Fatal(err)
+		}
+		remaining := map[uint64]int64{}
+		for len(remaining) < 4 {
+			var r peerv1.Reply
+			if err := proto.Unmarshal((<-box)[headSize:], &r); err != nil {
+				t.Fatal(err)
+			}
+			for _, a := range r.Answers {
+				remaining[a.Tag] = a.Outcomes[0].Remaining
+			}
+		}
+		if want := (map[uint64]int64{1: 0, 2: 0, 3: 2, 4: 0}); !maps.Equal(remaining, want) {
+			t.Fatalf("remaining by tag: %v, want %v", remaining, want)
+		}
+	}
 }

@@ -49,6 +49,18 @@ var rooms = []*room{
 		name: "lease", dir: "cluster/lease", n: 20, seeds: 30,
 		tests: []step{{pkg: "cluster/lease"}, {pkg: "cluster"}},
 	},
+	{
+		name: "charges", dir: "cluster/charges", n: 20, seeds: 30,
+		tests: []step{{pkg: "cluster/charges"}, {pkg: "cluster"}},
+	},
+	{
+		name: "debts", dir: "cluster/debts", n: 20, seeds: 30,
+		tests: []step{{pkg: "cluster/debts"}, {pkg: "cluster"}},
+	},
+	{
+		name: "breaker", dir: "cluster/breaker", n: 20, seeds: 30,
+		tests: []step{{pkg: "cluster/breaker"}, {pkg: "cluster"}},
+	},
 	{name: "ownership", dir: "cluster/ownership", n: 40, tests: []step{{pkg: "cluster/ownership"}}},
 	{name: "cluster", dir: "cluster", n: 40, seeds: 60, tests: []step{{pkg: "cluster"}}},
 }

@@ -1,0 +1,183 @@
+package dedup
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"penstock/limiter"
+)
+
+// naive is a window that keeps every answer for ever, and looks through all of them.
+type naive []*answer
+
+type answer struct {
+	Memory
+	at             limiter.Instant
+	learned, share bool
+}
+
+// last is the latest answer to id that counts at now and fits, or nil.
+func (n naive) last(now limiter.Instant, id ID, fits func(*answer) bool) *answer {
+	for i := len(n) - 1; i >= 0; i-- {
+		if a := n[i]; a.ID == id && now < a.at.Add(Lasts) && fits(a) {
+			return a
+		}
+	}
+	return nil
+}
+
+func (n naive) lastOf(now limiter.Instant, id ID, decisions int) *answer {
+	return n.last(now, id, func(a *answer) bool { return len(a.Decisions) == decisions })
+}
+
+// memory is an answer as another node is told of it.
+func (a *answer) memory(now limiter.Instant) string {
+	m := a.Memory
+	m.Age = time.Duration(now - a.at)
+	return fmt.Sprintf("%+v", m)
+}
+
+func drawDecision(t *rapid.T) limiter.Decision {
+	n := rapid.Int64Range(0, 3)
+	d := limiter.Decision{
+		Allowed: rapid.Bool().Draw(t, "allowed"), Limit: n.Draw(t, "limit"),
+		Remaining: n.Draw(t, "remaining"), RetryAfter: time.Duration(n.Draw(t, "retry")),
+		ResetAfter: time.Duration(n.Draw(t, "reset")),
+	}
+	if rapid.IntRange(0, 5).Draw(t, "more") == 0 {
+		d.Delay = time.Duration(n.Draw(t, "delay"))
+	}
+	return d
+}
+
+// Promise: a window answers as one that has kept everything: repeats within Lasts and no later ones
+// get the answer of the first, whoever gave it, alone or together; what is told to others is all
+// that an owner has answered, once and in order, and nothing that only a share has.
+func TestWindowAgainstNaive(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var w Window
+		var all naive
+		w.Seed(rapid.Uint64().Draw(t, "secret"))
+		now, large := limiter.Instant(1<<40), 0
+		later := rapid.SampledFrom([]time.Duration{0, 0, 1, Lasts / 16, Lasts / 2, Lasts - 1, Lasts})
+		// neighbours, places that meet, and one id that is far from all
+		drawID := rapid.SampledFrom([]ID{{1, 1}, {1, 2}, {1, 1 + shards*run*8}, {2, 1}, {3, 1 << 50}})
+		remember := func(a *answer) {
+			if len(a.Decisions) != 1 || a.Decisions[0].Delay != 0 {
+				large++
+			}
+			all = append(all, a)
+		}
+		for range 200 {
+			now = now.Add(later.Draw(t, "later"))
+			id := drawID.Draw(t, "id")
+			partition := rapid.Uint16Range(0, 2).Draw(t, "partition")
+			given := []limiter.Decision{drawDecision(t)}
+			if rapid.IntRange(0, 2).Draw(t, "many") == 0 {
+				given = append(given, drawDecision(t))
+			}
+			known := all.lastOf(now, id, len(given))
+			switch rapid.IntRange(0, 7).Draw(t, "what") {
+			case 0, 1, 2:
+				kept, taken := rapid.IntRange(0, 4).Draw(t, "kept") > 0, false
+				out := make([]limiter.Decision, len(given))
+				take := func() bool { taken = true; copy(out, given); return kept }
+				var again bool
+				if len(out) == 1 && rapid.Bool().Draw(t, "alone") {
+					again = w.OnceAlone(now, id, int(partition), &out[0], take)
+				} else {
+					again = w.Once(now, id, int(partition), out, take)
+				}
+				want := given
+				if known != nil {
+					want = known.Decisions
+				} else if kept {
+					remember(&answer{Memory: Memory{id, partition, 0, given}, at: now})
+				}
+				if again != (known != nil) || again == taken || !slices.Equal(out, want) {
+					t.Fatalf("%v: again %t, taken %t, %+v; want %+v", id, again, taken, out, want)
+				}
+			case 3:
+				m := Memory{ID: id, Partition: partition, Decisions: given}
+				if w.Learn(now, []Memory{m}); known == nil {
+					remember(&answer{Memory: m, at: now, learned: true})
+				}
+			case 4:
+				w.Share(now, id)
+				if alone := all.lastOf(now, id, 1); alone != nil {
+					alone.share = true
+				}
+			case 5:
+				want, got := "", ""
+				if a := all.last(now, id, func(a *answer) bool { return !a.share }); a != nil {
+					want = a.memory(now)
+				}
+				w.Recall(now, id, func(m Memory) { got += fmt.Sprintf("%+v", m) })
+				if got != want {
+					t.Fatalf("%v is recalled as %q, want %q", id, got, want)
+				}
+			case 6:
+				checkEach(t, &w, all, now, partition)
+			}
+			alone := all.lastOf(now, id, 1)
+			learned, shared := alone != nil && alone.learned, alone != nil && alone.share
+			if w.Learned(now, id) != learned || w.Shared(now, id) != shared {
+				t.Fatalf("%v: learned %t, shared %t; want %t, %t", id, w.Learned(now, id),
+					w.Shared(now, id), learned, shared)
+			}
+		}
+		apart := 0
+		for i := range w.shards {
+			apart += len(w.shards[i].many)
+		}
+		if apart > large {
+			t.Fatalf("%d answers are kept apart, and %d do not fit into a record", apart, large)
+		}
+	})
+}
+
+// checkEach compares what others are told of all partitions but one.
+func checkEach(t *rapid.T, w *Window, all naive, now limiter.Instant, but uint16) {
+	want, got := map[ID][]string{}, map[ID][]string{}
+	for _, a := range all {
+		if now < a.at.Add(Lasts) && !a.share && a.Partition != but {
+			want[a.ID] = append(want[a.ID], a.memory(now))
+		}
+	}
+	w.Each(now, func(p uint16) bool { return p != but }, func(m Memory) {
+		got[m.ID] = append(got[m.ID], fmt.Sprintf("%+v", m))
+	})
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Fatalf("others are told %v, want %v", got, want)
+	}
+}
+
+// Promise: ids in sequence lie beside each other, each in a place of its own; and where those of an
+// origin lie follows from a secret, so nobody can have many meet.
+func TestPlacesOfIDs(t *testing.T) {
+	var w, other Window
+	other.Seed(42)
+	moved := 0
+	for origin := range uint64(64) {
+		places, in := map[string]bool{}, map[*shard]bool{}
+		for sequence := range uint64(run) {
+			s, place := w.shard(ID{origin, 1<<20 + sequence})
+			in[s] = true
+			places[fmt.Sprintf("%p %d", s, place)] = true
+		}
+		if len(in) > 2 || len(places) != run {
+			t.Fatalf("%d ids in sequence are in %d shards and %d places", run, len(in), len(places))
+		}
+		_, here := w.shard(ID{origin, 1 << 20})
+		if _, there := other.shard(ID{origin, 1 << 20}); here != there {
+			moved++
+		}
+	}
+	if moved < 60 {
+		t.Errorf("under another secret %d of 64 origins have another place", moved)
+	}
+}
