@@ -1,6 +1,7 @@
 package limiter
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -198,13 +199,36 @@ func TestWordsForPeriods(t *testing.T) {
 	}
 }
 
-// Promise: a candidate has no parent, whatever its Spec says.
+// Promise: a candidate has no parent, whatever its Spec says; the limit that it becomes has that of
+// the one before.
 func TestCandidateHasNoParent(t *testing.T) {
 	s := Spec{Name: "l", Algorithm: GCRA, Limit: 6, Per: time.Minute, Parent: "org"}
 	l, err := mustBe(New(s)).WithCandidate(s)
 	if err != nil || l.Parent != "org" || l.Candidate().Parent != "" {
 		t.Errorf("%+v, %v", l.Candidate(), err)
 	}
+	if p, err := l.Promoted(); err != nil || p.Parent != "org" {
+		t.Errorf("%+v, %v", p, err)
+	}
+}
+
+// Promise: of two limits each can be the other's candidate, unless one counts permits.
+func TestWhoIsACandidate(t *testing.T) {
+	for i, s := range shapes {
+		for j, c := range shapes {
+			s.Name, c.Name = fmt.Sprint(i), fmt.Sprint(j)
+			permits := s.Algorithm == Concurrency || c.Algorithm == Concurrency
+			if _, err := mustBe(New(s)).WithCandidate(c); permits != isAbout(err, "algorithm") {
+				t.Errorf("%v beside %v: %v", c.Algorithm, s.Algorithm, err)
+			}
+		}
+	}
+}
+
+// isAbout reports whether err is about a field of a Spec.
+func isAbout(err error, field string) bool {
+	var wrong *SpecError
+	return errors.As(err, &wrong) && wrong.Field == field
 }
 
 // Promise: the head of a pattern is what all texts begin with that it matches, and the whole of

@@ -1,6 +1,7 @@
 package limiter
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -122,6 +123,44 @@ func TestPartsComeToOtherClocksAgain(t *testing.T) {
 		}
 		if l.decide(w, at, 0, &d); d.ResetAfter > per+2*time.Duration(l.step) {
 			t.Errorf("what was charged now is over in %v", d.ResetAfter)
+		}
+	})
+}
+
+// TestInstantsStayWithinBounds: whatever another node says, no instant of a merged state is out of
+// the range of clocks, where sums would turn into their contrary.
+func TestInstantsStayWithinBounds(t *testing.T) {
+	const now = Instant(1_700_000_123_456_789_012)
+	forEveryShape(t, func(t *rapid.T, l *Limit) {
+		switch l.Algorithm {
+		case GCRA, LeakyBucket, StatedBucket:
+			return // they say when a bucket will be full, which has bounds of its own
+		}
+		w := make([]int64, l.words())
+		for i := range w {
+			w[i] = rapid.Int64().Draw(t, "word")
+		}
+		m := merged(l, now, w)
+		moved := slices.Clone(m)
+		l.shift(moved, 1)
+		for i := range m {
+			if m[i] != moved[i] && (m[i] < int64(earliest) || m[i] > int64(latest)) {
+				t.Fatalf("%d of %v, from %v, is out of bounds", i, m, w)
+			}
+		}
+	})
+}
+
+// TestNearestBoundary: the boundary on which a mark lands is the nearest one, and that of the last
+// instant there is for a mark behind it.
+func TestNearestBoundary(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		mark := rapid.Int64().Draw(t, "mark")
+		step := int64(time.Second) * rapid.Int64Range(1, 1000).Draw(t, "step")
+		at := nearest(mark, step)
+		within := min(max(mark, int64(earliest)), int64(latest))
+		if at%step != 0 || max(at-within, within-at) > step/2 {
+			t.Fatalf("%d lands at %d in steps of %d", mark, at, step)
 		}
 	})
 }

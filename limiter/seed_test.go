@@ -128,4 +128,8 @@ func TestPlaces(t *testing.T) {
 			t.Errorf("shard %d has %d of 64,000 keys; 1000 are even", shard, n)
 		}
 	}
+	public := newPlacement(0, 58, 64)
+	if at := public.of("key", 42); at != 42 {
+		t.Errorf("without a seed a key lies at %d, and its public hash is 42", at)
+	}
 }

@@ -199,7 +199,7 @@ func (s *shard) begin(now Instant, t *target) (w []int64, bound bool) {
 	cells.mu.Lock()
 	defer cells.mu.Unlock()
 	for _, r := range *t.rule.family.rules.Load() {
-		if r.gone.Load() || r.live.Load() == 0 {
+		if r.live.Load() == 0 { // as of one that is gone
 			continue
 		}
 		l := r.limit.Load()

@@ -223,6 +223,42 @@ func TestCellsMove(t *testing.T) {
 	}
 }
 
+// TestCellsMoveAsTheyAre: cells that are moved to a table with as many groups or more bind the same
+// keys there, and no others.
+func TestCellsMoveAsTheyAre(t *testing.T) {
+	const now = Instant(1e18)
+	key := func(i int) string { return fmt.Sprintf("%0*d", MaxKey+1, i) } // too long for an entry
+	for _, s := range shapes {
+		l := slow(s)
+		from := NewTable(TableConfig{Bytes: 1, Shards: 1})
+		for i := range 3 {
+			from.Take(now, l, key(i), Hash(key(i)), 1+int64(i))
+		}
+		for _, c := range []TableConfig{
+			{Bytes: 1, Shards: 1}, {Bytes: 8 << 20, Shards: 1}, {Bytes: 8 << 20, Shards: 16},
+		} {
+			to := NewTable(c)
+			for part := range from.Parts() {
+				from.Scan(now, part, func(uint64) bool { return true }, func(_ uint64, e Entry) {
+					to.Import(now, &e, true)
+				})
+			}
+			if n := to.Stats().Cells; n < from.Stats().Cells ||
+				c.Bytes == 1 && n > from.Stats().Cells {
+				t.Errorf("%v to %+v: %d groups of cells became %d", l.Algorithm, c,
+					from.Stats().Cells, n)
+			}
+			for i := range lessIfShort(400, 100) {
+				has := from.Peek(now, l, key(i), Hash(key(i)), 1)
+				if d := to.Peek(now, l, key(i), Hash(key(i)), 1); d != has {
+					t.Fatalf("%v to %+v: of key %d is said %+v, before %+v", l.Algorithm, c, i, d,
+						has)
+				}
+			}
+		}
+	}
+}
+
 // TestNoRoomForWhatComes: an imported state or cell without room is not forgotten: keys that it may
 // stand for are refused until it is over, and then no longer.
 func TestNoRoomForWhatComes(t *testing.T) {
@@ -247,7 +283,11 @@ func TestNoRoomForWhatComes(t *testing.T) {
 		if !to.Import(now, &e, false) {
 			t.Fatalf("the %s is called broken", what)
 		}
-		refused := noRoom(l)
+		refused, before := noRoom(l), to.Stats().Refused
+		to.Take(now, l, "k", Hash("k"), 1)
+		if n := to.Stats().Refused - before; n != 1 {
+			t.Errorf("%s: one refusal is counted as %d", what, n)
+		}
 		items := []Item{{l, "k", Hash("k"), Request{Cost: 1}}}
 		out := make([]Decision, 1)
 		to.TakeAll(now, items, out)

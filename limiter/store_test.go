@@ -3,6 +3,7 @@ package limiter
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -197,6 +198,10 @@ func TestBudget(t *testing.T) {
 		if int64(words)*8 > budget || int64(words)*8 < budget*9/10 || n&(n-1) != 0 ||
 			table.Stats().Budget != budget {
 			t.Errorf("%+v: %d shards of %d bytes", c, n, words*8/n)
+		}
+		// shards begin at different places in the caches: that is all that is left out
+		if wasted := budget/int64(n) - int64(words)*8/int64(n); wasted >= 64*64+64 {
+			t.Errorf("%+v: %d bytes of each shard are not used", c, wasted)
 		}
 	}
 }
@@ -414,4 +419,52 @@ func TestRuleIsReclaimed(t *testing.T) {
 		t.Errorf("an entry of the rule that has the number now is found: %v, by the one that had "+
 			"it: %v", known, taken)
 	}
+}
+
+// TestBlocksFindRoom: a block finds room where as much is free as it needs: below the others, in
+// one piece, or, if it is a good part of all, in many pieces that are slid together.
+func TestBlocksFindRoom(t *testing.T) {
+	l := mustBe(New(Spec{Name: "l", Algorithm: GCRA, Limit: 5, Per: time.Hour}))
+	rapid.Check(t, func(t *rapid.T) {
+		r, index := &rule{id: 1}, newRuleIndex(16)
+		r.limit.Store(l)
+		index.add(r)
+		var view storeView
+		st := newStore(make([]int64, 64*slotWords), &view)
+		var in []string
+		full := 0
+		for i := range 300 {
+			n := rapid.IntRange(0, 9).Draw(t, "what")
+			if n == 0 && len(in) > 0 || len(in) > 40 {
+				k := rapid.IntRange(0, len(in)-1).Draw(t, "which")
+				st.remove(index, st.find(mixOf(Hash(in[k]), l), 1, in[k]))
+				in = slices.Delete(in, k, k+1)
+				continue
+			}
+			words, key := 1, fmt.Sprintf("%0*d", 60+8*n, i)
+			size := blockSize(words, len(key))
+			for st.count >= st.capacity-st.capacity/4 && st.grow(0, index) {
+			}
+			free := st.low - (st.capacity+st.spill)*slotWords
+			most := st.hole.size
+			if st.garbage >= max(size, st.blockWords()/32) {
+				most = size
+			}
+			room := free >= size || most >= size
+			o := &owner{mix: mixOf(Hash(key), l), rule: 1, key: key, cells: 1}
+			if at, _ := st.spot(o.mix); at < 0 {
+				continue
+			}
+			// far ahead, so that nothing is swept
+			if got := st.insert(0, index, o, []int64{1 << 62}); got != room {
+				t.Fatalf("a block of %d words finds room: %t, with %d free, a hole of %d and %d "+
+					"of garbage", size, got, free, st.hole.size, st.garbage)
+			} else if got {
+				in = append(in, key)
+			} else {
+				full++
+			}
+			st.check(t)
+		}
+	})
 }

@@ -201,10 +201,9 @@ func (l *Limit) land(w []int64, now Instant) {
 	case l.Algorithm == StatedWindow: // its end stands there, and it began when somebody came
 	case l.zone != nil:
 		t := min(max(w[0], int64(earliest)), int64(latest))
-		start, end := (*fixedWindowLimit)(l).windowOf(t)
-		if w[0] = start; end-t <= t-start {
+		if start, end := (*fixedWindowLimit)(l).windowOf(t); end-t <= t-start {
 			w[0] = end
-		}
+		} // else it counts from the start of the window that it lies in
 	case l.Algorithm == FixedWindow && l.Anchor == Epoch, l.Algorithm == SlidingWindow:
 		w[0] = landWindow(w[0], int64(now), int64(l.Per))
 	case l.Algorithm == SlidingCounter, l.Algorithm == Concurrency:

@@ -1,10 +1,9 @@
 package breaker
 
 import (
+	"math/rand/v2"
 	"testing"
 	"time"
-
-	"pgregory.net/rapid"
 
 	"penstock/limiter"
 )
@@ -37,16 +36,22 @@ func (n *naive) open(now limiter.Instant) bool {
 // Promise: whatever comes of calls, and in whatever order, a breaker is open as long as its
 // failures in a row say, and then lets one call through per pause.
 func TestBreakerAgainstNaive(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	for seed := range uint64(100) {
+		draw := rand.New(rand.NewPCG(seed, 1))
 		var b Breaker
 		var n naive
-		now := limiter.Instant(rapid.Int64Range(-1<<40, 1<<40).Draw(t, "start"))
-		jump := rapid.SampledFrom([]time.Duration{
-			0, 1, Pause - 1, Pause, 2 * Pause, 4 * Pause, 8 * Pause, MaxPause - 1, MaxPause,
-		})
+		now := limiter.Instant(draw.Int64N(1<<41) - 1<<40)
+		jump := func() time.Duration {
+			return pick(draw, []time.Duration{
+				0, 1, Pause - 1, Pause, 2 * Pause, 4 * Pause, 8 * Pause, MaxPause - 1, MaxPause,
+			})
+		}
 		for range 200 {
-			now = now.Add(jump.Draw(t, "later"))
-			switch rapid.IntRange(0, 8).Draw(t, "what") {
+			now = now.Add(jump())
+			if got := b.Open(now); got != n.open(now) {
+				t.Fatalf("open: %t, after %d failures", got, n.row)
+			}
+			switch draw.IntN(9) {
 			case 0:
 				n.row = 0
 				b.Succeed()
@@ -73,5 +78,7 @@ func TestBreakerAgainstNaive(t *testing.T) {
 				t.Fatalf("tripped: %t, after %d failures", got, n.row)
 			}
 		}
-	})
+	}
 }
+
+func pick[T any](draw *rand.Rand, from []T) T { return from[draw.IntN(len(from))] }

@@ -3,10 +3,9 @@ package charges
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
-
-	"pgregory.net/rapid"
 
 	"penstock/limiter"
 )
@@ -29,17 +28,18 @@ func (c counters) hear(list []Charge) {
 // of first charges, what was given back and then what was taken.
 func TestToldAgainstOneByOne(t *testing.T) {
 	limits := []*limiter.Limit{new(limiter.Limit), new(limiter.Limit)}
-	rapid.Check(t, func(t *rapid.T) {
+	for seed := range uint64(100) {
+		draw := rand.New(rand.NewPCG(seed, 1))
 		var u Untold
 		atOnce, told := counters{}, counters{}
 		charged := counters{} // what is not told, since a reset
 		var order []chargeKey
 		for range 200 {
 			k := chargeKey{
-				rapid.SampledFrom(limits).Draw(t, "limit"),
-				rapid.SampledFrom([]string{"a", "b"}).Draw(t, "key"),
+				pick(draw, limits),
+				pick(draw, []string{"a", "b"}),
 			}
-			what := rapid.IntRange(0, 9).Draw(t, "what")
+			what := draw.IntN(10)
 			if what > 0 && !slices.Contains(order, k) {
 				order = append(order, k)
 			}
@@ -73,13 +73,13 @@ func TestToldAgainstOneByOne(t *testing.T) {
 				charged[k] = 0
 				atOnce.hear([]Charge{{Limit: k.limit, Key: k.key, Reset: true}})
 			default:
-				units := rapid.Int64Range(-6, 6).Draw(t, "units")
+				units := draw.Int64N(13) - 6
 				u.Add(k.limit, k.key, units)
 				charged[k] += units
 				atOnce.hear([]Charge{{Limit: k.limit, Key: k.key, Units: units}})
 			}
 		}
-	})
+	}
 }
 
 // some are the counters that are not 0.
@@ -110,3 +110,5 @@ func TestUntoldOfHugeNumbers(t *testing.T) {
 		}
 	}
 }
+
+func pick[T any](draw *rand.Rand, from []T) T { return from[draw.IntN(len(from))] }

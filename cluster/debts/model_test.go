@@ -1,11 +1,10 @@
 package debts
 
 import (
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
-
-	"pgregory.net/rapid"
 
 	"penstock/cluster/dedup"
 	"penstock/limiter"
@@ -14,7 +13,7 @@ import (
 // naive is a ledger as its promises say it: a list of costs, each of which is that of no other
 // debt, and what was agreed on with the clients of reservations.
 type naive struct {
-	owed, drawn []int64 // drawn: by the one who charges
+	owed, drawn []int64 // drawn: and not returned yet
 	deals       map[dedup.ID]*deal
 	charging    bool
 	settlements int
@@ -75,26 +74,29 @@ func TestLedgerAgainstNaive(t *testing.T) {
 	release.Unsettled = limiter.UnsettledRelease
 	permits := &limiter.Limit{Spec: limiter.Spec{Algorithm: limiter.Concurrency}}
 	limits := []*limiter.Limit{charge, release, permits}
-	rapid.Check(t, func(t *rapid.T) {
+	for seed := range uint64(100) {
+		draw := rand.New(rand.NewPCG(seed, 1))
 		var l Ledger
 		n := naive{deals: map[dedup.ID]*deal{}}
 		var drawn []Debt
 		deals := map[int64]*deal{} // by the cost of the debt
 		now, cost := limiter.Instant(0), int64(0)
-		span := rapid.SampledFrom([]time.Duration{0, 1, time.Second, 2 * time.Second})
+		span := func() time.Duration {
+			return pick(draw, []time.Duration{0, 1, time.Second, 2 * time.Second})
+		}
 		for range 200 {
-			now = now.Add(span.Draw(t, "later"))
-			id := dedup.ID{Origin: rapid.Uint64Range(1, 3).Draw(t, "id")}
+			now = now.Add(span())
+			id := dedup.ID{Origin: 1 + draw.Uint64N(3)}
 			cost++
-			d := Debt{Limit: rapid.SampledFrom(limits).Draw(t, "limit"), Cost: cost}
-			switch rapid.IntRange(0, 9).Draw(t, "what") {
+			d := Debt{Limit: pick(draw, limits), Cost: cost}
+			switch draw.IntN(10) {
 			case 0:
 				n.owed = append(n.owed, cost)
 				if !l.Owe(&d) {
 					t.Fatal("no room")
 				}
 			case 1, 2:
-				holder, deadline := "h", now.Add(span.Draw(t, "lasts"))
+				holder, deadline := "h", now.Add(span())
 				if n.deals[id] == nil {
 					deals[cost] = &deal{holder, deadline, -1}
 					n.deals[id], n.owed = deals[cost], append(n.owed, cost)
@@ -104,9 +106,9 @@ func TestLedgerAgainstNaive(t *testing.T) {
 				}
 			case 3, 4, 5:
 				c := &Change{
-					ID: id, Holder: rapid.SampledFrom([]string{"", "h", "other"}).Draw(t, "by"),
-					Settle: rapid.Bool().Draw(t, "settle"), TTL: span.Draw(t, "ttl"),
-					Used: rapid.Int64Range(0, 2).Draw(t, "used"),
+					ID: id, Holder: pick(draw, []string{"", "h", "other"}),
+					Settle: (draw.IntN(2) == 0), TTL: span(),
+					Used: draw.Int64N(3),
 				}
 				want, found := n.keep(now, c)
 				if state, known := l.Keep(now, c); state != want || known != found {
@@ -120,14 +122,14 @@ func TestLedgerAgainstNaive(t *testing.T) {
 				n.charging = n.charging || begins
 			case 7:
 				if n.charging {
-					some := rapid.IntRange(0, 3).Draw(t, "some")
+					some := draw.IntN(4)
 					drawn = append(drawn, l.Oldest(some)...)
 					some = min(some, len(n.owed))
 					n.drawn, n.owed = append(n.drawn, n.owed[:some]...), n.owed[some:]
 				}
 			case 8:
 				if n.charging { // some were charged, the others not heard
-					heard := rapid.IntRange(0, len(drawn)).Draw(t, "heard")
+					heard := draw.IntN(len(drawn) + 1)
 					for i := range drawn[:heard] {
 						for k, x := range n.deals {
 							if x == deals[drawn[i].Cost] {
@@ -146,7 +148,7 @@ func TestLedgerAgainstNaive(t *testing.T) {
 					l.End()
 				}
 			case 9:
-				if n.settlements == 0 || rapid.Bool().Draw(t, "begins") {
+				if n.settlements == 0 || (draw.IntN(2) == 0) {
 					n.settlements++
 					l.SettlementBegins()
 				} else {
@@ -167,11 +169,11 @@ func TestLedgerAgainstNaive(t *testing.T) {
 					l.Len(), l.Promises(), l.Pending(), len(n.owed), len(n.deals), n.settlements)
 			}
 		}
-	})
+	}
 }
 
 // checkDebt compares what a ledger says of a debt with its deal, which a take has none of.
-func checkDebt(t *rapid.T, l *Ledger, now limiter.Instant, d *Debt, x *deal) {
+func checkDebt(t *testing.T, l *Ledger, now limiter.Instant, d *Debt, x *deal) {
 	want, over := d.Cost, true
 	if x != nil {
 		want, over = x.spent(now, d.Limit, d.Cost)
@@ -183,3 +185,5 @@ func checkDebt(t *rapid.T, l *Ledger, now limiter.Instant, d *Debt, x *deal) {
 		t.Fatalf("%+v: %d used, known %t; want %d, %t", d, used, known, want, over)
 	}
 }
+
+func pick[T any](draw *rand.Rand, from []T) T { return from[draw.IntN(len(from))] }

@@ -3,11 +3,10 @@ package denial
 import (
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
-
-	"pgregory.net/rapid"
 
 	"penstock/limiter"
 )
@@ -113,27 +112,28 @@ func TestCacheAgainstNaive(t *testing.T) {
 		0, 1, worth - 1, worth, again, Renew, Lasts / 2, Lasts - Renew, Lasts - 1, Lasts, 2 * Lasts,
 		time.Minute,
 	}
-	rapid.Check(t, func(t *rapid.T) {
+	for seed := range uint64(100) {
+		draw := rand.New(rand.NewPCG(seed, 1))
 		var c Cache
 		n := naive{said: map[Key]*said{}}
 		now := start
-		span := rapid.SampledFrom(spans)
-		few := rapid.Int64Range(0, 6) // more than the limit has
+		span := func() time.Duration { return pick(draw, spans) }
+		few := func() int64 { return draw.Int64N(7) } // more than the limit has
 		for range 200 {
-			if rapid.Bool().Draw(t, "passes") {
-				now = now.Add(span.Draw(t, "later"))
+			if draw.IntN(2) == 0 {
+				now = now.Add(span())
 			}
-			k := rapid.SampledFrom(keys).Draw(t, "key")
-			switch rapid.IntRange(0, 9).Draw(t, "what") {
+			k := pick(draw, keys)
+			switch draw.IntN(10) {
 			case 0, 1, 2, 3:
 				a := &Answer{
-					By: rapid.Uint64Range(1, 2).Draw(t, "by"), Cost: few.Draw(t, "cost"),
-					Sent: now.Add(-min(span.Draw(t, "trip"), Lasts)),
-					Told: rapid.IntRange(0, 3).Draw(t, "told") > 0,
+					By: 1 + draw.Uint64N(2), Cost: few(),
+					Sent: now.Add(-min(span(), Lasts)),
+					Told: draw.IntN(4) > 0,
 					Denied: limiter.Decision{
-						Remaining:  few.Draw(t, "remaining"),
-						RetryAfter: span.Draw(t, "retry") + span.Draw(t, "and"),
-						ResetAfter: span.Draw(t, "reset"),
+						Remaining:  few(),
+						RetryAfter: span() + span(),
+						ResetAfter: span(),
 					},
 				}
 				n.note(now, k, a)
@@ -146,8 +146,8 @@ func TestCacheAgainstNaive(t *testing.T) {
 				n.sweep(now)
 				c.Sweep(now)
 			default:
-				cost, named := few.Draw(t, "cost"), rapid.Bool().Draw(t, "named")
-				remembered := span.Draw(t, "remembered")
+				cost, named := few(), (draw.IntN(2) == 0)
+				remembered := span()
 				want := n.find(now, k, cost, named, remembered)
 				if got := c.Find(now, k, cost, named, remembered); got != want {
 					t.Fatalf("%d of %q at %v: %+v, want %+v", cost, k.Key, now-start, got, want)
@@ -157,7 +157,7 @@ func TestCacheAgainstNaive(t *testing.T) {
 				t.Fatalf("%d denials, want %d", c.Len(), len(n.said))
 			}
 		}
-	})
+	}
 }
 
 // vow is a promise to tell.
@@ -166,20 +166,23 @@ type vow struct{ boot, hash uint64 }
 // Promise: an owner tells each boot that it has promised to, for as long as it has promised, and
 // nobody else; what is told, or over and swept, leaves nothing behind.
 func TestWatchesAgainstNaive(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	for seed := range uint64(100) {
+		draw := rand.New(rand.NewPCG(seed, 1))
 		var w Watches
 		vows := map[vow]limiter.Instant{} // when they were made
 		now := start
-		later := rapid.SampledFrom([]time.Duration{0, 0, 1, Lasts, WatchLasts - 1, WatchLasts})
-		hash := rapid.SampledFrom([]uint64{3, 3 + watchShards, 4})
-		boot := rapid.Uint64Range(1, 3)
+		later := func() time.Duration {
+			return pick(draw, []time.Duration{0, 0, 1, Lasts, WatchLasts - 1, WatchLasts})
+		}
+		hash := func() uint64 { return pick(draw, []uint64{3, 3 + watchShards, 4}) }
+		boot := func() uint64 { return 1 + draw.Uint64N(3) }
 		sorted := func(of map[vow]bool) string { return fmt.Sprint(of) }
 		for range 200 {
-			now = now.Add(later.Draw(t, "later"))
-			v := vow{boot.Draw(t, "boot"), hash.Draw(t, "hash")}
-			switch rapid.IntRange(0, 5).Draw(t, "what") {
+			now = now.Add(later())
+			v := vow{boot(), hash()}
+			switch draw.IntN(6) {
 			case 0, 1, 2:
-				able := rapid.IntRange(0, 3).Draw(t, "able") > 0
+				able := draw.IntN(4) > 0
 				if w.Promise(now, v.boot, v.hash, func() bool { return able }) != able {
 					t.Fatalf("able: %t, and it promises the contrary", able)
 				}
@@ -187,8 +190,8 @@ func TestWatchesAgainstNaive(t *testing.T) {
 					vows[v] = now
 				}
 			case 3:
-				at := now.Add(-later.Draw(t, "ago"))
-				hashes := []uint64{v.hash, hash.Draw(t, "other")}
+				at := now.Add(-later())
+				hashes := []uint64{v.hash, hash()}
 				w.Told(at, v.boot, hashes)
 				maps.DeleteFunc(vows, func(o vow, made limiter.Instant) bool {
 					return o.boot == v.boot && slices.Contains(hashes, o.hash) && made < at
@@ -221,5 +224,7 @@ func TestWatchesAgainstNaive(t *testing.T) {
 				t.Fatalf("%d promises about %v, want %v", w.Len(), found, vows)
 			}
 		}
-	})
+	}
 }
+
+func pick[T any](draw *rand.Rand, from []T) T { return from[draw.IntN(len(from))] }

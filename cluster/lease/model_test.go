@@ -3,12 +3,11 @@ package lease
 import (
 	"cmp"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"pgregory.net/rapid"
 
 	"penstock/cluster/dedup"
 	"penstock/limiter"
@@ -93,26 +92,30 @@ func TestLeasesAgainstNaive(t *testing.T) {
 		}
 		keys[i] = Key{l, key, 7}
 	}
-	rapid.Check(t, func(t *rapid.T) {
+	for seed := range uint64(100) {
+		draw := rand.New(rand.NewPCG(seed, 1))
 		var ls Leases
 		n := naive{}
 		var under []*Ask
 		now, ids := start, uint64(0)
-		later := rapid.SampledFrom([]time.Duration{
-			0, 0, 0, time.Millisecond, 20 * time.Millisecond, limiter.LeaseTTL - 1, limiter.LeaseTTL,
-		})
-		few := rapid.Int64Range(1, 5)
+		later := func() time.Duration {
+			return pick(draw, []time.Duration{
+				0, 0, 0, time.Millisecond, 20 * time.Millisecond, limiter.LeaseTTL - 1,
+				limiter.LeaseTTL,
+			})
+		}
+		few := func() int64 { return 1 + draw.Int64N(5) }
 		for range 200 {
-			now = now.Add(later.Draw(t, "later"))
-			k := rapid.SampledFrom(keys).Draw(t, "key")
+			now = now.Add(later())
+			k := pick(draw, keys)
 			l := n[nameOf(k)]
-			switch what := rapid.IntRange(0, 9).Draw(t, "what"); {
+			switch what := draw.IntN(10); {
 			case what < 4:
 				if l == nil {
 					l = &lent{key: k}
 					n[nameOf(k)] = l
 				}
-				cost := few.Draw(t, "cost")
+				cost := few()
 				var d, want limiter.Decision
 				l.asked += cost
 				decides, wants := l.Decide(now, cost, k.Limit.Capacity(), &want)
@@ -125,7 +128,7 @@ func TestLeasesAgainstNaive(t *testing.T) {
 					l.asking, under = true, append(under, ask)
 				}
 			case what < 6 && len(under) > 0:
-				i := rapid.IntRange(0, len(under)-1).Draw(t, "which")
+				i := draw.IntN(len(under))
 				a := under[i]
 				under = slices.Delete(under, i, i+1)
 				l = n[nameOf(a.Key)]
@@ -135,30 +138,30 @@ func TestLeasesAgainstNaive(t *testing.T) {
 						l.Want())
 				}
 				sent, unheard := now, []Held(nil)
-				now = now.Add(later.Draw(t, "trip"))
-				if rapid.Bool().Draw(t, "lost") {
+				now = now.Add(later())
+				if draw.IntN(2) == 0 {
 					unheard = old
 				}
 				var g *Grant
 				if a.More {
 					ids++
 					g = &Grant{ID: dedup.ID{Origin: 1, Sequence: ids}}
-					g.Unknown = rapid.IntRange(0, 3).Draw(t, "unknown") == 0
-					g.Units = rapid.SampledFrom([]int64{0, 1, 2, 20}).Draw(t, "units")
-					g.Rest.Remaining = few.Draw(t, "rest")
+					g.Unknown = draw.IntN(4) == 0
+					g.Units = pick(draw, []int64{0, 1, 2, 20})
+					g.Rest.Remaining = few()
 				}
 				l.done(sent, now, unheard, g)
 				ls.Done(sent, now, a, unheard, g)
 			case what == 6:
-				sent := now.Add(-later.Draw(t, "ago"))
+				sent := now.Add(-later())
 				d := limiter.Decision{
-					Allowed: rapid.Bool().Draw(t, "allowed"), Remaining: few.Draw(t, "remaining"),
-					RetryAfter: later.Draw(t, "retry"), ResetAfter: later.Draw(t, "reset"),
+					Allowed: (draw.IntN(2) == 0), Remaining: few(),
+					RetryAfter: later(), ResetAfter: later(),
 				}
-				if rapid.Bool().Draw(t, "reserved") {
+				if draw.IntN(2) == 0 {
 					d.Hold = limiter.HoldInTheWay
 				}
-				cost := few.Draw(t, "cost")
+				cost := few()
 				if ls.Heard(sent, k, cost, &d); l != nil {
 					l.Lease.Heard(sent, cost, &d)
 				}
@@ -187,7 +190,7 @@ func TestLeasesAgainstNaive(t *testing.T) {
 					ls.Len(), inUse, n.open(), len(n))
 			}
 		}
-	})
+	}
 }
 
 // done takes in what became of a message.
@@ -214,3 +217,5 @@ func (l *lent) done(sent, now limiter.Instant, unheard []Held, g *Grant) {
 		l.Granted(sent, g.Units, &g.Rest)
 	}
 }
+
+func pick[T any](draw *rand.Rand, from []T) T { return from[draw.IntN(len(from))] }
