@@ -19,7 +19,7 @@ type Hold struct {
 	// name of the holder, 0 … MaxHolder bytes; shown in lists, and bounded by MaxHolds…
 	Holder string
 	// Client is a mark of the client that has opened it, by which a door knows it; 0: a node did.
-	// MaxHoldsOfClient bounds how many it has.
+	// It has at most as many as there is room left for: HoldsOfClient.
 	Client uint64
 	Charge bool // if it expires, all is charged, in place of its limit's rule
 	State  HoldState
@@ -52,7 +52,8 @@ const (
 	HoldsOfHolder // the holder has
 	HoldInTheWay  // a take was refused because of what is reserved
 	HoldsOfNode   // as many holds are open as there may be, of all limits together
-	HoldsOfClient // the client has as many holds open as it may, under all names and limits
+	// the client has as many open, of the limit or of all, as there is room left for
+	HoldsOfClient
 )
 
 // TooMany reports whether there is no hold because of how many are open.
@@ -72,7 +73,6 @@ const (
 	MaxHoldsOfLimit  = 1 << 16 // open at a time, in one book
 	MaxHoldsOfHolder = 1 << 14 // likewise, of one limit
 	MaxHolds         = 1 << 18 // of all limits, which clients may bring along
-	MaxHoldsOfClient = 1 << 15 // likewise, of one client, under whatever names of holders
 	// HoldRemembered is how long a settled hold can be told from one that never was, as long as
 	// there is room.
 	HoldRemembered = time.Minute

@@ -18,6 +18,7 @@ type Ledger struct {
 	mu       sync.Mutex // guards below; taken before a lock of the table, never after
 	holds    map[HoldID]*Hold
 	count    map[holders]int
+	most     bounds
 	due      dueHolds
 	settled  []HoldID // not open any more, oldest first
 	changed  []*Hold
@@ -26,12 +27,15 @@ type Ledger struct {
 	changes atomic.Uint64 // of what Get, On and Each tell; see Changes
 }
 
-// holders are all holders, all of a limit, or one of them; or those that one client names.
+// holders are all holders, all of a limit, or one of them; or of these those that one client names.
 type holders struct {
 	limit, holder string
 	one           bool
 	client        uint64
 }
+
+// bounds say how many holds may be open at a time in one book.
+type bounds struct{ all, limit, holder int }
 
 // NewLedger makes an empty book on t. open says which keys it decides on; nil: all.
 func NewLedger(t *Table, open func(hash uint64) bool) *Ledger {
@@ -41,6 +45,7 @@ func NewLedger(t *Table, open func(hash uint64) bool) *Ledger {
 	return &Ledger{
 		table: t, open: open, holds: make(map[HoldID]*Hold),
 		count: make(map[holders]int),
+		most:  bounds{MaxHolds, MaxHoldsOfLimit, MaxHoldsOfHolder},
 	}
 }
 
@@ -117,20 +122,34 @@ func ofHolder(l *Limit, name string) holders {
 
 // tooManyLocked finds a request for which there are too many holds.
 func (b *Ledger) tooManyLocked(requests []HoldRequest) (int, HoldState) {
+	n := len(requests)
 	for i := range requests {
 		r := &requests[i]
+		ofLimit := holders{limit: r.Limit.Name}
+		leftOfAll := b.most.all - b.count[holders{}] - n
+		leftOfLimit := b.most.limit - b.count[ofLimit] - n
 		switch {
-		case b.count[holders{}]+len(requests) > MaxHolds:
+		case leftOfAll < 0:
 			return i, HoldsOfNode
-		case b.count[holders{limit: r.Limit.Name}]+len(requests) > MaxHoldsOfLimit:
+		case leftOfLimit < 0:
 			return i, HoldsOfLimit
-		case r.Client != 0 && b.count[holders{client: r.Client}]+len(requests) > MaxHoldsOfClient:
+		case !b.fairLocked(r.Client, holders{}, leftOfAll-n),
+			!b.fairLocked(r.Client, ofLimit, leftOfLimit-n):
 			return i, HoldsOfClient
-		case b.count[ofHolder(r.Limit, r.Holder)]+len(requests) > MaxHoldsOfHolder:
+		case b.count[ofHolder(r.Limit, r.Holder)]+n > b.most.holder:
 			return i, HoldsOfHolder
 		}
 	}
 	return 0, HoldNone
+}
+
+// fairLocked reports whether a client has no more holds, of all or of a limit, than there is room
+// left for. So one client leaves half of the room to others. Of k clients that want all of it, each
+// gets the same in the end, and as much is left: a part of k+1. This is the dynamic threshold by
+// which ports of a switch share its memory (Choudhury and Hahne, 1998).
+func (b *Ledger) fairLocked(client uint64, of holders, left int) bool {
+	of.client = client
+	return client == 0 || b.count[of] <= left
 }
 
 // Settle charges what the holder of the hold has used, 0 or more, and releases the rest. Permits
@@ -222,14 +241,15 @@ func (b *Ledger) addLocked(h *Hold) {
 }
 
 func (b *Ledger) countLocked(h *Hold, by int) {
-	of := [4]holders{
+	of := [5]holders{
 		{},
 		{limit: h.Limit.Name},
 		ofHolder(h.Limit, h.Holder),
 		{client: h.Client},
+		{limit: h.Limit.Name, client: h.Client},
 	}
 	counted := of[:]
-	if h.Client == 0 { // that would be all of them once more
+	if h.Client == 0 { // that would be the first ones once more
 		counted = of[:3]
 	}
 	for _, k := range counted {

@@ -9,9 +9,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// clientsLedger is a ledger of one key, and two limits of it without an end.
-func clientsLedger(t testing.TB) (*Ledger, [2]*Limit) {
-	var limits [2]*Limit
+// clientsLedger is a ledger of one key, and three limits of it without an end.
+func clientsLedger(t testing.TB) (*Ledger, [3]*Limit) {
+	var limits [3]*Limit
 	for i := range limits {
 		l, err := New(Spec{
 			Name: fmt.Sprint("permits ", i), Algorithm: Concurrency, Limit: 1 << 30, Per: time.Hour,
@@ -34,41 +34,144 @@ func (b *Ledger) opens(now Instant, l *Limit, id, client uint64, holder string) 
 	return out[0].Hold
 }
 
-// Promise: a client that invents a holder for each hold, and uses several limits, has no more than
-// its bound. Others get theirs of the same limits, and a hold that has ended makes room.
+// Promise: a client that invents a holder for each hold gets half of a limit's room, and half of the
+// book's by several limits. Others get theirs of the same limits, and a hold that has ended makes
+// room.
 func TestHoldsOfAClientAreBounded(t *testing.T) {
 	b, limits := clientsLedger(t)
-	now, id, open, refused := Instant(0), uint64(0), 0, 0
-	greedy := func() HoldState {
+	now, id := Instant(0), uint64(0)
+	greedy := func(l *Limit) HoldState {
 		id++
-		return b.opens(now, limits[id%2], id, 7, fmt.Sprint("holder ", id))
+		return b.opens(now, l, id, 7, fmt.Sprint("holder ", id))
 	}
-	for range MaxHoldsOfClient + 1000 {
-		switch state := greedy(); state {
-		case HoldOpen:
-			open++
-		case HoldsOfClient:
-			refused++
-		default:
-			t.Fatalf("the %dth hold: %d", id, state)
+	for _, l := range limits[:2] {
+		for i := range MaxHoldsOfLimit/2 + 1000 {
+			want := HoldOpen
+			if i >= MaxHoldsOfLimit/2 {
+				want = HoldsOfClient
+			}
+			if state := greedy(l); state != want {
+				t.Fatalf("the %dth hold: %d", i, state)
+			}
 		}
-	}
-	if open != MaxHoldsOfClient || refused != 1000 {
-		t.Errorf("%d are open, and %d were refused", open, refused)
 	}
 	for i, client := range []uint64{8, 0} { // another client, and a node
 		if state := b.opens(now, limits[0], 1<<40+uint64(i), client, "other"); state != HoldOpen {
 			t.Errorf("client %d beside the greedy one: %d", client, state)
 		}
 	}
-	b.Settle(now, HoldID{Origin: 1, Sequence: 1}, Hash("k"), "", 0)
-	if first, second := greedy(), greedy(); first != HoldOpen || second != HoldsOfClient {
-		t.Errorf("after one has ended: %d, then %d", first, second)
+	b.most.all = 3*MaxHoldsOfLimit - 1 // of which the greedy one has a third and the next
+	for i := range MaxHoldsOfLimit/2 - 2 {
+		if state := greedy(limits[2]); state != HoldOpen {
+			t.Fatalf("the %dth hold of the third limit: %d", i, state)
+		}
+	}
+	if state := greedy(limits[2]); state != HoldsOfClient {
+		t.Errorf("with half of the book: %d", state)
+	}
+	for sequence := uint64(1); sequence <= 3; sequence++ {
+		b.Settle(now, HoldID{Origin: 1, Sequence: sequence}, Hash("k"), "", 0)
+	}
+	if first, second := greedy(limits[2]), greedy(limits[0]); first != HoldOpen ||
+		second != HoldOpen {
+		t.Errorf("after some have ended: %d and %d", first, second)
 	}
 	now = now.Add(time.Minute)
 	b.Expire(now, nil)
-	if state := greedy(); state != HoldOpen {
+	if state := greedy(limits[2]); state != HoldOpen {
 		t.Errorf("when all have run out: %d", state)
+	}
+}
+
+// Promise: however many clients want all holds of a limit, or of a book, a client without any gets
+// one. The first may have half, and each next one half of what is left then.
+func TestHoldsAreLeftForAnotherClient(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b, limits := clientsLedger(nil)
+		const most = 256
+		several := rapid.Bool().Draw(t, "several limits")
+		if b.most.limit = most; several {
+			b.most.all = most
+		}
+		clients := rapid.IntRange(1, 6).Draw(t, "clients")
+		id, open := uint64(0), make([][]uint64, clients)
+		ask := func(c int) bool {
+			id++
+			l := limits[0]
+			if several {
+				l = limits[id%3]
+			}
+			state := b.opens(0, l, id, 1+uint64(c), fmt.Sprint("holder ", id))
+			if state == HoldOpen {
+				open[c] = append(open[c], id)
+			} else if state != HoldsOfClient {
+				t.Fatalf("client %d with %d holds: %d", c, len(open[c]), state)
+			}
+			return state == HoldOpen
+		}
+		end := func(c int) {
+			b.Settle(0, HoldID{Origin: 1, Sequence: open[c][0]}, Hash("k"), "", 0)
+			open[c] = open[c][1:]
+		}
+		modest := func(when string) {
+			if !ask(clients - 1) {
+				t.Fatalf("%s the last of %d is refused its first hold: %v", when, clients, open)
+			}
+			end(clients - 1)
+		}
+		for c := range clients - 1 { // one after the other takes what it gets
+			for ask(c) {
+			}
+			if want := most >> (c + 1); len(open[c]) != want {
+				t.Fatalf("client %d has %d holds, not %d", c, len(open[c]), want)
+			}
+		}
+		modest("at first")
+		for round := range most { // then all want more whenever some have ended
+			for range rapid.IntRange(0, 8).Draw(t, "ended") {
+				if c := rapid.IntRange(0, clients-1).Draw(t, "of"); len(open[c]) > 0 {
+					end(c)
+				}
+			}
+			if round == most-1 {
+				break
+			}
+			for c := range clients - 1 {
+				ask(c)
+			}
+			modest("later")
+		}
+	})
+}
+
+// Promise: clients that want all holds of a limit have the same share in the end, and as much is
+// left for others, in whatever order they have come.
+func TestGreedyClientsHaveTheSameHolds(t *testing.T) {
+	for clients := 1; clients <= 6; clients++ {
+		b, limits := clientsLedger(t)
+		const most = 512
+		b.most.limit = most
+		id, open := uint64(0), make([][]uint64, clients)
+		for range 4 * most {
+			for c := range clients {
+				for id++; b.opens(0, limits[0], id, 1+uint64(c), "") == HoldOpen; id++ {
+					open[c] = append(open[c], id)
+				}
+				b.Settle(0, HoldID{Origin: 1, Sequence: open[c][0]}, Hash("k"), "", 0)
+				open[c] = open[c][1:]
+			}
+		}
+		left := most
+		for c := range clients {
+			left -= len(open[c])
+		}
+		for c := range clients {
+			if share := most / (clients + 1); len(open[c]) < share-clients-1 ||
+				len(open[c]) > share+clients+1 || left < share {
+				t.Errorf("client %d of %d has %d holds, and %d are left", c, clients, len(open[c]),
+					left)
+			}
+		}
 	}
 }
 
@@ -132,6 +235,7 @@ func (b *Ledger) recount() map[holders]int {
 		n[holders{limit: h.Limit.Name, holder: h.Holder, one: true}]++
 		if h.Client != 0 {
 			n[holders{client: h.Client}]++
+			n[holders{limit: h.Limit.Name, client: h.Client}]++
 		}
 	}
 	return n

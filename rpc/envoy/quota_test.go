@@ -115,11 +115,15 @@ func TestQuotaStrategies(t *testing.T) {
 // to deny; another one gets its lease.
 func TestQuotaHoldsAreBounded(t *testing.T) {
 	door, _ := alone(t, quotaLimits)
-	l, err := limiter.New(limiter.Spec{
-		Name: "held", Algorithm: limiter.GCRA, Limit: 1 << 30, Per: time.Hour,
-	})
-	if err != nil {
-		t.Fatal(err)
+	var limits []*limiter.Limit // one client may have half of the holds of each, and of all
+	for i := range limiter.MaxHolds / limiter.MaxHoldsOfLimit {
+		l, err := limiter.New(limiter.Spec{
+			Name: fmt.Sprint("held ", i), Algorithm: limiter.GCRA, Limit: 1 << 30, Per: time.Hour,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		limits = append(limits, l)
 	}
 	from := func(address string) *quotas {
 		at := net.TCPAddrFromAddrPort(netip.MustParseAddrPort(address))
@@ -127,11 +131,11 @@ func TestQuotaHoldsAreBounded(t *testing.T) {
 	}
 	greedy := from("192.0.2.1:1")
 	r, out := new(cluster.Request), make([]cluster.Decision, 1<<9)
-	for i := range limiter.MaxHoldsOfClient / len(out) {
+	for i := range limiter.MaxHolds / 2 / len(out) {
 		r.Items, r.Atomic, r.Deadline = r.Items[:0], true, 0
 		for k := range out {
 			r.Items = append(r.Items, cluster.Item{
-				Inline: l, Key: "k", Cost: 1, Op: cluster.OpReserve,
+				Inline: limits[i%len(limits)], Key: "k", Cost: 1, Op: cluster.OpReserve,
 				ID: cluster.ID{Origin: 9, Sequence: uint64(i*len(out) + k + 1)},
 				Hold: &cluster.HoldTerms{
 					TTL: time.Hour, Holder: fmt.Sprint(i), Client: greedy.mark,

@@ -189,8 +189,8 @@ func holdFault(code codes.Code, status int, text string) *door.Fault {
 }
 
 // tooMany says that as many holds are open as there may be: no denial, and it may be tried again.
-func tooMany(text string, most int) *door.Fault {
-	f := holdFault(codes.ResourceExhausted, http.StatusTooManyRequests, fmt.Sprintf(text, most))
+func tooMany(text string, most ...any) *door.Fault {
+	f := holdFault(codes.ResourceExhausted, http.StatusTooManyRequests, fmt.Sprintf(text, most...))
 	f.Type = door.Overloaded
 	return f
 }
@@ -216,9 +216,9 @@ var holdFaults = map[limiter.HoldState]*door.Fault{
 		"some, or let them run out earlier", limiter.MaxHolds),
 	limiter.HoldsOfLimit: tooMany("items: this limit has %d holds open on one node, which is the "+
 		"most; settle some, or let them run out earlier", limiter.MaxHoldsOfLimit),
-	limiter.HoldsOfClient: tooMany("items: this client has %d holds open on one node, which is "+
-		"the most, whatever holders it names; settle some, or let them run out earlier",
-		limiter.MaxHoldsOfClient),
+	limiter.HoldsOfClient: tooMany("items: this client has as many holds open, of this limit or " +
+		"on one node, as there is room left for, whatever holders it names; settle some, or let " +
+		"them run out earlier"),
 	limiter.HoldsOfHolder: tooMany("holder: has %d holds of this limit open on one node, which is "+
 		"the most; settle some, or name holders", limiter.MaxHoldsOfHolder),
 }
