@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -68,18 +69,33 @@ func overload(ctx context.Context, v *victim) int64 {
 	soon, cancel := context.WithTimeout(ctx, overloadTrial)
 	capacity := float64(pace(soon, v, 64, 0)) / overloadTrial.Seconds()
 	cancel()
-	began, used := time.Now(), v.used()
 	wanted := 3 * capacity
 	if offer > 0 {
 		wanted = float64(offer)
 	}
+	began, node, own := time.Now(), v.share(), ownTime()
 	answered := pace(ctx, v, overloadAt, time.Duration(float64(time.Second)*overloadAt/wanted))
-	lasted := time.Since(began).Seconds()
-	admitted := answered - v.overloaded.Load()
+	lasted := time.Since(began)
+	node, own = v.share().since(node), ownTime()-own
+	rate := func(n int64) float64 { return float64(n) / lasted.Seconds() }
+	admitted, part := rate(answered-v.overloaded.Load()), func(d time.Duration) float64 {
+		return float64(d) / float64(lasted)
+	}
+	could := part(lasted - node.waited) // of a processor
 	v.said = fmt.Sprintf(" (capacity %.0f/s, offered %.0f/s, admitted %.0f/s at a p99 of %.1f ms, "+
-		"OVERLOADED %.0f/s, in %.2f of a processor)", capacity, wanted, float64(admitted)/lasted,
-		v.admitted.p99(), float64(v.overloaded.Load())/lasted, (v.used()-used).Seconds()/lasted)
-	return int64(wanted * lasted)
+		"OVERLOADED %.0f/s; the node had %.2f of a processor and could have had %.2f, the attacker "+
+		"had %.2f)", capacity, wanted, admitted, v.admitted.p99(), rate(v.overloaded.Load()),
+		part(node.had), could, part(own))
+	return int64(wanted * lasted.Seconds())
+}
+
+// ownTime is the processor time that this process has used.
+func ownTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // pace has n connections ask one request after the other, each of them at most once in every, and

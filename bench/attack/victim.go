@@ -199,17 +199,28 @@ func (v *victim) outside(f *figures) error {
 	return err
 }
 
-// used is the processor time that the process has used, in hundredths of a second.
-func (v *victim) used() time.Duration {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", v.cmd.Process.Pid))
-	if err != nil {
-		return 0
+// share is what a process had of the processors, and how long it waited for one while others had
+// them all, of its threads that still run.
+type share struct{ had, waited time.Duration }
+
+func (s share) since(before share) share {
+	return share{s.had - before.had, s.waited - before.waited}
+}
+
+// share is that of the node until now.
+func (v *victim) share() (s share) {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", v.cmd.Process.Pid))
+	for _, name := range threads {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			continue
+		}
+		var had, waited time.Duration
+		if _, err := fmt.Sscan(string(text), &had, &waited); err == nil {
+			s.had, s.waited = s.had+had, s.waited+waited
+		}
 	}
-	_, rest, _ := strings.Cut(string(text), ") ") // after the name
-	words := strings.Fields(rest)
-	user, _ := strconv.Atoi(words[11])
-	system, _ := strconv.Atoi(words[12])
-	return time.Duration(user+system) * time.Second / 100
+	return s
 }
 
 // watch returns the largest figures until ctx ends.
