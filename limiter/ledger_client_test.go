@@ -34,9 +34,9 @@ func (b *Ledger) opens(now Instant, l *Limit, id, client uint64, holder string) 
 	return out[0].Hold
 }
 
-// Promise: a client that invents a holder for each hold gets half of a limit's room, and half of the
-// book's by several limits. Others get theirs of the same limits, and a hold that has ended makes
-// room.
+// Promise: a client that invents a holder for each hold gets half of a limit's room, and half of
+// the book's by several limits. Others get theirs of the same limits, and a hold that has ended
+// makes room.
 func TestHoldsOfAClientAreBounded(t *testing.T) {
 	b, limits := clientsLedger(t)
 	now, id := Instant(0), uint64(0)

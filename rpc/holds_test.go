@@ -25,8 +25,8 @@ const holders = `clients:
 `
 
 // Promise: a client that names another holder with each call has no more holds open than there is
-// room left for, at whichever door of whichever node it asks, and is told why. Another client gets its holds,
-// and one that is settled makes room.
+// room left for, at whichever door of whichever node it asks, and is told why. Another client gets
+// its holds, and one that is settled makes room.
 func TestInventedHoldersAreOneClient(t *testing.T) {
 	s := newStations(t, 2, limiter.Spec{
 		Name: "permits", Algorithm: limiter.Concurrency, Limit: 1 << 30, Per: time.Hour,
