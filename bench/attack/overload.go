@@ -84,8 +84,8 @@ func overload(ctx context.Context, v *victim) int64 {
 	could := part(lasted - node.waited) // of a processor
 	v.said = fmt.Sprintf(" (capacity %.0f/s, offered %.0f/s, admitted %.0f/s at a p99 of %.1f ms, "+
 		"OVERLOADED %.0f/s; the node had %.2f of a processor and could have had %.2f, the "+
-		"attacker had %.2f)", capacity, wanted, admitted, v.admitted.p99(), rate(v.overloaded.Load()),
-		part(node.had), could, part(own))
+		"attacker had %.2f)", capacity, wanted, admitted, v.admitted.p99(),
+		rate(v.overloaded.Load()), part(node.had), could, part(own))
 	return int64(wanted * lasted.Seconds())
 }
 
