@@ -101,11 +101,16 @@ func (s *State) Alone(now Instant) bool {
 }
 
 func (s *State) beginFork(now Instant, kind forkKind) {
-	s.fork = fork{kind: kind, of: s.me.Boot, since: now}
+	s.leaveEpoch(now, kind, s.me.Boot)
+	s.advanceFork(now)
+}
+
+// leaveEpoch has this boot take part in its epoch no more, for the child of a boot.
+func (s *State) leaveEpoch(now Instant, kind forkKind, of Boot) {
+	s.fork = fork{kind: kind, of: of, since: now}
 	s.voter.closed, s.voter.sealed = true, true
 	s.proposer = proposer{}
 	s.right.cede()
-	s.advanceFork(now)
 }
 
 // secede answers a boot that begins a child: this one gives up its right, and will follow. It
@@ -126,10 +131,7 @@ func (s *State) secede(now Instant, from Boot, m Secede) {
 		return
 	}
 	if s.fork.of != from {
-		s.fork = fork{kind: forkFollows, of: from, since: now}
-		s.voter.closed, s.voter.sealed = true, true
-		s.proposer = proposer{}
-		s.right.cede()
+		s.leaveEpoch(now, forkFollows, from)
 	}
 	s.send(from, Seceded{m.Epoch})
 }

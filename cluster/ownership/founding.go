@@ -25,7 +25,7 @@ type candidacy struct {
 // extinct reports whether the cluster that this candidate asks is gone: each of its members is
 // gone, or has been silent for Mass while another boot of its name belongs to no cluster. Without
 // this a candidate waited for members that had all been restarted, and they waited for its vote.
-func (s *State) extinct(now Instant) bool {
+func (s *founder) extinct(now Instant) bool {
 	if s.asking.since == never {
 		s.asking.since = now
 	}
@@ -40,7 +40,7 @@ func (s *State) extinct(now Instant) bool {
 
 // greet calls those that belong to the cluster and are not in it: before it is founded, all of the
 // electorate and the others; afterwards those of a name that no member has, and rivals.
-func (s *State) greet(now Instant) {
+func (s *founder) greet(now Instant) {
 	if s.stage == StageJoined && s.renewed != never && now.Since(s.renewed) < s.p.Renew {
 		return
 	}
@@ -65,7 +65,7 @@ func (s *State) greet(now Instant) {
 }
 
 // names are the ids of the members, if this boot is one.
-func (s *State) names() map[string]bool {
+func (s *sight) names() map[string]bool {
 	if s.stage != StageJoined {
 		return nil
 	}
@@ -76,7 +76,7 @@ func (s *State) names() map[string]bool {
 	return names
 }
 
-func (s *State) ownHello(now Instant, reply bool) Hello {
+func (s *founder) ownHello(now Instant, reply bool) Hello {
 	h := Hello{Member: s.me, Former: s.origin.former, Reply: reply}
 	if s.stage == StageJoined {
 		h.Config, h.Deciding = s.config, s.Deciding(now)
@@ -137,7 +137,7 @@ func (s *State) meet(now Instant, from Boot, m Hello) {
 
 // found asks for votes if this boot has the smallest id of those it has met, and founds when a
 // majority has voted for it.
-func (s *State) found(now Instant) {
+func (s *founder) found(now Instant) {
 	f := &s.founding
 	if !s.metEnough(now) {
 		return
@@ -161,7 +161,7 @@ func (s *State) found(now Instant) {
 
 // metEnough reports whether this boot has met as many of the electorate as a founder needs, and has
 // waited for the others.
-func (s *State) metEnough(now Instant) bool {
+func (s *founder) metEnough(now Instant) bool {
 	f := &s.founding
 	total := s.origin.elect.Size
 	// those that answer no more wait for nobody
@@ -187,7 +187,7 @@ func (s *State) metEnough(now Instant) bool {
 }
 
 // giveUp releases the votes for this boot, as another one is to found.
-func (s *State) giveUp() {
+func (s *founder) giveUp() {
 	f := &s.founding
 	if f.votedFor == s.me.Boot {
 		f.gaveUp, f.votedFor = true, 0
@@ -199,7 +199,7 @@ func (s *State) giveUp() {
 }
 
 // vote gives this boot's only vote, or counts one.
-func (s *State) vote(now Instant, from Boot, m Vote) {
+func (s *founder) vote(now Instant, from Boot, m Vote) {
 	f := &s.founding
 	switch {
 	case s.stage == StageJoined && !m.Given:
@@ -215,14 +215,14 @@ func (s *State) vote(now Instant, from Boot, m Vote) {
 	}
 }
 
-func (s *State) released(from Boot) {
+func (s *founder) released(from Boot) {
 	if s.stage == StageOutside && s.founding.votedFor == from {
 		s.founding.votedFor = 0
 	}
 }
 
 // votedBy counts a vote and founds.
-func (s *State) votedBy(now Instant, from Boot) {
+func (s *founder) votedBy(now Instant, from Boot) {
 	f := &s.founding
 	if !slices.Contains(f.votes, from) {
 		f.votes = append(slices.Clone(f.votes), from)
@@ -240,7 +240,7 @@ func (s *State) votedBy(now Instant, from Boot) {
 }
 
 // foundWith installs the first configuration of a cluster.
-func (s *State) foundWith(now Instant, members []Member) {
+func (s *founder) foundWith(now Instant, members []Member) {
 	slices.SortFunc(members, func(a, b Member) int { return strings.Compare(a.ID, b.ID) })
 	root := s.me.Boot
 	if s.origin.elect.Stamp != 0 {
@@ -258,7 +258,7 @@ func (s *State) foundWith(now Instant, members []Member) {
 
 // candidate makes this boot a candidate of the members of config. All of them answer a greeting;
 // they are asked once, and then as often as poll does.
-func (s *State) candidate(now Instant, config *Configuration) {
+func (s *founder) candidate(now Instant, config *Configuration) {
 	asked := s.stage == StageCandidate && s.config.Epoch == config.Epoch
 	s.stage, s.founding = StageCandidate, founding{since: never}
 	s.config, s.asking = config, candidacy{since: never}
@@ -268,7 +268,7 @@ func (s *State) candidate(now Instant, config *Configuration) {
 }
 
 // join asks the members of the cluster to admit this boot.
-func (s *State) join(now Instant) {
+func (s *founder) join(now Instant) {
 	for _, m := range s.config.Members {
 		s.send(m.Boot, Join{s.me, s.origin.former})
 	}
@@ -277,7 +277,7 @@ func (s *State) join(now Instant) {
 // joinAsked notes a candidate. If a member has its name, the candidate is told as soon as that
 // member is seen to live after all (property 7); a process that was restarted meets the end of its
 // former boot instead.
-func (s *State) joinAsked(now Instant, from Boot, m Join) {
+func (s *speaker) joinAsked(now Instant, from Boot, m Join) {
 	if s.stage != StageJoined {
 		return
 	}

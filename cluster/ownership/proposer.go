@@ -62,9 +62,9 @@ func (s *sight) rank(now Instant) (r int) {
 
 // propose moves the decision on: that of a sealed epoch always, another one if something should
 // change. Voters of a lower rank are given time to do it first.
-func (s *State) propose(now Instant) {
+func (s *register) propose(now Instant) {
 	p := &s.proposer
-	if s.stage != StageJoined || !s.config.Votes(s.me.Boot) || s.fork.on() || s.voter.closed {
+	if s.stage != StageJoined || !s.config.Votes(s.me.Boot) || s.voter.closed {
 		return
 	}
 	if s.voter.sealed || p.phase >= phasePreparing {
@@ -103,7 +103,7 @@ func (p *proposer) consider(value *Configuration, sure bool) {
 // next is the configuration that this voter proposes. If another one hears a member that is silent
 // for this one, as where a line between two is cut, all else that should change need not wait until
 // they agree on that. sure: it evicts no silent members for that reason.
-func (s *State) next(now Instant) (c *Configuration, sure bool) {
+func (s *register) next(now Instant) (c *Configuration, sure bool) {
 	if s.proposer.denied && s.p.keeps(ruleSure) {
 		if c = s.want(now, false); c != nil {
 			return c, true
@@ -113,20 +113,20 @@ func (s *State) next(now Instant) (c *Configuration, sure bool) {
 }
 
 // patience is how long this voter waits for a ballot to come one step further.
-func (s *State) patience(now Instant) time.Duration {
+func (s *register) patience(now Instant) time.Duration {
 	return s.p.Step * time.Duration(2+s.rank(now)) << (s.proposer.tries / 2)
 }
 
 // givesWay reports whether this voter has heard of another one's ballot only just now. On a line
 // with round trips longer than Step two proposers would outbid each other in turns, while all
 // voters are sealed and nobody's right is acknowledged.
-func (s *State) givesWay(now Instant) bool {
+func (s *register) givesWay(now Instant) bool {
 	return s.voter.promised > s.proposer.ballot && now.Since(s.voter.heardAt) < s.patience(now)
 }
 
 // finish brings a register to its end. A sealed voter that hears of no decision goes on with a
 // ballot of its own (R4).
-func (s *State) finish(now Instant) {
+func (s *register) finish(now Instant) {
 	p := &s.proposer
 	since, wait := p.since, s.patience(now)
 	if p.phase == phaseIdle || p.phase == phaseCanvassing {
@@ -156,7 +156,7 @@ func (s *State) finish(now Instant) {
 }
 
 // outbid begins with a ballot higher than all that this voter knows.
-func (s *State) outbid(now Instant) {
+func (s *register) outbid(now Instant) {
 	p := &s.proposer
 	if s.voter.sealed && p.phase < phasePreparing {
 		p.value = s.voter.pendingValue
@@ -183,7 +183,7 @@ func (s *sight) agree(yes *[]Boot, from Boot) bool {
 // consented counts what a voter says to a canvass, unless another proposer is at work. What a voter
 // has said a while ago it may not say now: with such a consent, voters would be sealed that wait
 // for a member to be quiet that is heard, and nobody would have a right meanwhile.
-func (s *State) consented(now Instant, from Boot, m Consent) {
+func (s *register) consented(now Instant, from Boot, m Consent) {
 	p := &s.proposer
 	if p.phase != phaseCanvassing || s.voter.sealed ||
 		m.Value.Epoch != p.value.Epoch || !m.Value.same(p.value) {
@@ -206,7 +206,7 @@ func (s *State) consented(now Instant, from Boot, m Consent) {
 	}
 }
 
-func (s *State) promised(from Boot, m Promise) {
+func (s *register) promised(from Boot, m Promise) {
 	p := &s.proposer
 	if p.phase != phasePreparing {
 		return
@@ -226,7 +226,7 @@ func (s *State) promised(from Boot, m Promise) {
 
 // accepted counts what a voter has accepted, under this ballot or the one before: what a majority
 // has accepted under one ballot is decided, whatever this voter has begun since.
-func (s *State) accepted(from Boot, m Accepted) {
+func (s *register) accepted(from Boot, m Accepted) {
 	p := &s.proposer
 	switch {
 	case p.phase == phaseAccepting && m.Ballot == p.ballot:
@@ -241,7 +241,7 @@ func (s *State) accepted(from Boot, m Accepted) {
 }
 
 // decide tells the members of the epoch, and those that c adds, that c follows.
-func (s *State) decide(c *Configuration) {
+func (s *register) decide(c *Configuration) {
 	before := s.config
 	for _, m := range before.Members {
 		if m.Boot != s.me.Boot {

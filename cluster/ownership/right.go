@@ -54,7 +54,7 @@ func (s *holdings) Deciding(now Instant) bool { return now < s.right.until }
 
 // renew asks all voters for the right to decide, each Renew. Voters that have not heard yet of an
 // epoch acknowledge nothing in it, so a member asks more often until most of them have.
-func (s *State) renew(now Instant) {
+func (s *holdings) renew(now Instant) {
 	if !s.right.ended && s.mayGo() {
 		s.right.over()
 		s.renewed = never // so the farewell is said at once
@@ -71,7 +71,7 @@ func (s *State) renew(now Instant) {
 // renewAlong asks for the right a little early, because another voter has just asked: voters that
 // ask at one time wake each other's machines once instead of one after the other. A boot that is
 // not polled any more has stopped, and goes along with nobody.
-func (s *State) renewAlong(now Instant) {
+func (s *holdings) renewAlong(now Instant) {
 	early := s.p.Renew - s.p.Renew/8
 	if !s.right.ended && s.renewed != never && now.Since(s.renewed) >= early &&
 		now.Since(s.polled) <= s.p.Renew && !s.mayGo() {
@@ -80,7 +80,7 @@ func (s *State) renewAlong(now Instant) {
 }
 
 // askRight asks all voters for the right to decide.
-func (s *State) askRight(now Instant) {
+func (s *holdings) askRight(now Instant) {
 	s.renewed = now
 	if s.right.ended && s.mayGo() {
 		s.sendVoters(Farewell{s.config.Epoch})
@@ -95,7 +95,7 @@ func (s *State) askRight(now Instant) {
 }
 
 // lapses notes that a member says that it has no right.
-func (s *State) lapses(now Instant, from Boot, m Hello) {
+func (s *holdings) lapses(now Instant, from Boot, m Hello) {
 	if s.stage == StageJoined && m.Config == nil && s.config.Has(from) {
 		s.entry(from).lapsed = now
 	}
@@ -129,7 +129,7 @@ func (s *sight) reachesNotAll() bool {
 
 // mayGo reports whether a member that leaves has given everything away. The last one has nobody to
 // give it to, and goes on until its process ends.
-func (s *State) mayGo() bool {
+func (s *holdings) mayGo() bool {
 	m, _ := s.config.Member(s.me.Boot)
 	if m.Role != RoleLeaving || len(s.config.Members) == 1 || len(s.parts) == 0 && !s.emptied {
 		return false
@@ -143,14 +143,14 @@ func (s *State) mayGo() bool {
 }
 
 // renewAsked acknowledges a renewal, unless this voter has sealed the epoch (R4).
-func (s *State) renewAsked(now Instant, from Boot, m Renew) {
+func (s *holdings) renewAsked(now Instant, from Boot, m Renew) {
 	e := s.entry(from)
 	s.out.Stirred = s.out.Stirred || !e.repeats(m)
 	e.wish(m)
 	if !s.config.Votes(s.me.Boot) || s.p.keeps(ruleOneEpoch) && !s.config.Has(from) {
 		return
 	}
-	if s.fork.on() || s.voter.sealed && s.p.keeps(ruleSeal) {
+	if s.voter.closed || s.voter.sealed && s.p.keeps(ruleSeal) {
 		return
 	}
 	// asked to step down, it cannot give away what it holds: it is evicted
@@ -183,7 +183,7 @@ func (e *entry) wish(m Renew) {
 }
 
 // renewAcked counts an acknowledgement.
-func (s *State) renewAcked(now Instant, from Boot, m RenewAck) {
+func (s *holdings) renewAcked(now Instant, from Boot, m RenewAck) {
 	e := s.entry(from)
 	if s.right.ended || m.Sent < s.right.floor || e.base.fast(s.p, now, m) {
 		return

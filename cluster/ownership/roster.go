@@ -66,7 +66,7 @@ type Known struct {
 //	leaving     … and wishes to leave
 //	gone, left  see Sign
 //	stranger    none of these
-func (s *State) Roster(now Instant) []Known {
+func (s *sight) Roster(now Instant) []Known {
 	known := make([]Known, len(s.roster))
 	for i := range s.roster {
 		e := &s.roster[i]
@@ -146,7 +146,7 @@ func (s *State) refused(now Instant, b Boot) {
 
 // lineEnded notes that a line has ended. A member that has lost its lines to most voters may be the
 // one that is refused, so it gives up its right until they acknowledge something new.
-func (s *State) lineEnded(now Instant, b Boot) {
+func (s *holdings) lineEnded(now Instant, b Boot) {
 	s.entry(b).line(lineEnded, now)
 	if s.stage != StageJoined || !s.p.keeps(ruleLines) {
 		return

@@ -45,27 +45,10 @@ func (e Ending) String() string {
 // a step depends on nothing but the state, the instant and the event. It is built in layers
 // (layers.go), each of which sees what it is built on and nothing above it.
 type State struct {
-	holdings
-	origin origin
+	founder
 	ending Ending
-
-	polled  Instant // when Poll last came
-	renewed Instant // when renewals were last sent
-	leaving bool    // the node wishes to leave
-	emptied bool    // … and holds nothing any more, as its shell says
-	closed  bool    // its door is closed
-
-	voter    voter
-	proposer proposer
-	founding founding
-	asking   candidacy
-	fork     fork
-}
-
-// origin is where a boot comes from.
-type origin struct {
-	former Boot // of the same process
-	elect  Electorate
+	closed bool // its door is closed
+	fork   fork
 }
 
 // never is an instant before all others.
@@ -73,8 +56,9 @@ const never Instant = -1 << 60
 
 // New is a boot that knows nothing yet. former is the boot that the same process had before, or 0.
 func New(p *Params, me Member, e Electorate, former Boot) *State {
-	s := &State{origin: origin{former, e}, polled: never, renewed: never}
-	s.p, s.me = p, me
+	s := &State{}
+	s.p, s.me, s.origin = p, me, origin{former, e}
+	s.polled, s.renewed = never, never
 	s.right = right{until: never, floor: never, lost: never, began: never}
 	s.parts = make([]Part, p.Partitions)
 	s.founding.since, s.asking.since = never, never

@@ -37,7 +37,7 @@ func (s *sight) suspects(now Instant, b Boot) bool {
 }
 
 // wouldAccept reports what this voter says to a canvass. It binds nobody.
-func (s *State) wouldAccept(now Instant, value *Configuration) bool {
+func (s *register) wouldAccept(now Instant, value *Configuration) bool {
 	if !s.config.Votes(s.me.Boot) || s.voter.closed {
 		return false
 	}
@@ -74,7 +74,7 @@ func (s *sight) massive(now Instant, value *Configuration) bool {
 }
 
 // prepare promises a ballot, and tells what was accepted before.
-func (s *State) prepare(now Instant, from Boot, m Prepare) {
+func (s *register) prepare(now Instant, from Boot, m Prepare) {
 	if s.voter.closed || !s.config.Votes(s.me.Boot) {
 		return
 	}
@@ -86,7 +86,7 @@ func (s *State) prepare(now Instant, from Boot, m Prepare) {
 
 // accept seals the epoch. The value is accepted at once if no boot that it evicts can have a
 // right any more, else as soon as that is so.
-func (s *State) accept(now Instant, from Boot, m Accept) {
+func (s *register) accept(now Instant, from Boot, m Accept) {
 	v := &s.voter
 	if v.closed || !s.config.Votes(s.me.Boot) || m.Ballot < v.promised {
 		return
@@ -107,7 +107,7 @@ func (s *State) accept(now Instant, from Boot, m Accept) {
 }
 
 // acceptPending accepts what waits, if it need not any more.
-func (s *State) acceptPending(now Instant) {
+func (s *register) acceptPending(now Instant) {
 	v := &s.voter
 	if v.closed || v.pending == 0 || v.pending < v.promised || v.accepted >= v.pending {
 		return
@@ -156,7 +156,7 @@ func (s *State) decided(now Instant, from Boot, c *Configuration) {
 
 // handToMissed tells members what is decided that the one that has told this boot does not reach.
 // They would ask only when they renew next.
-func (s *State) handToMissed(c *Configuration, missed []Boot) {
+func (s *speaker) handToMissed(c *Configuration, missed []Boot) {
 	if s.stage != StageJoined {
 		return
 	}
