@@ -143,8 +143,8 @@ func (c *Cache) Find(
 		v.By = e.boot
 		v.Answer = limiter.Decision{
 			Limit: k.Limit.Capacity(), Remaining: e.remaining,
-			RetryAfter: max(1, time.Duration(e.retryAt-now)), ResetAfter: max(0,
-				time.Duration(e.resetAt-now)),
+			RetryAfter: time.Duration(e.retryAt - now), // later than until
+			ResetAfter: max(0, time.Duration(e.resetAt-now)),
 		}
 	}
 	return v

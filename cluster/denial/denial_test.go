@@ -100,10 +100,14 @@ func TestNextDenial(t *testing.T) {
 	}
 }
 
-// Promise: a denial finds room where others are over.
+// Promise: a denial finds room where others are over, or were forgotten.
 func TestRoomForTheNext(t *testing.T) {
 	var c Cache
 	l := limitOf(t, "five")
+	for i := range CacheMost/cacheShards + 1 {
+		c.Note(start, Key{l, fmt.Sprint(i), 5}, no(start, 1))
+	}
+	c.Forget(start, 5)
 	for i := range CacheMost/cacheShards + 1 {
 		c.Note(start, Key{l, fmt.Sprint(i), 5}, no(start, 1))
 	}

@@ -87,7 +87,7 @@ func (n *naive) find(
 	v.Denied, v.By = true, s.By
 	v.Answer = limiter.Decision{
 		Limit: k.Limit.Capacity(), Remaining: s.Denied.Remaining,
-		RetryAfter: max(1, time.Duration(s.at.Add(s.Denied.RetryAfter)-now)),
+		RetryAfter: time.Duration(s.at.Add(s.Denied.RetryAfter) - now),
 		ResetAfter: max(0, time.Duration(s.at.Add(s.Denied.ResetAfter)-now)),
 	}
 	return v
@@ -109,8 +109,8 @@ func TestCacheAgainstNaive(t *testing.T) {
 		{l, "a", 64}, {l, "b", 64}, {other, "a", 64}, {l, "c", 128},
 	}
 	spans := []time.Duration{
-		0, 1, worth - 1, worth, again, Renew, Lasts / 2, Lasts - Renew, Lasts - 1, Lasts, 2 * Lasts,
-		time.Minute,
+		0, 1, worth - 1, worth, again, Renew, 2 * Lasts / 5, Lasts / 2, Lasts - Renew, Lasts - 1,
+		Lasts, 2 * Lasts, time.Minute,
 	}
 	for seed := range uint64(100) {
 		draw := rand.New(rand.NewPCG(seed, 1))
@@ -123,12 +123,19 @@ func TestCacheAgainstNaive(t *testing.T) {
 			if draw.IntN(2) == 0 {
 				now = now.Add(span())
 			}
-			k := pick(draw, keys)
+			k, sent := pick(draw, keys), now.Add(-min(span(), Lasts))
+			if s := n.said[k]; s != nil && draw.IntN(3) == 0 { // to where one of its times ends
+				end := pick(draw, []limiter.Instant{
+					s.over(), s.over().Add(Lasts), s.until(), s.asks, s.since.Add(2 * Lasts),
+				})
+				now = max(now, end)
+				sent = min(now, max(s.watched(), now.Add(-2*Lasts)))
+			}
 			switch draw.IntN(10) {
 			case 0, 1, 2, 3:
 				a := &Answer{
 					By: 1 + draw.Uint64N(2), Cost: few(),
-					Sent: now.Add(-min(span(), Lasts)),
+					Sent: sent,
 					Told: draw.IntN(4) > 0,
 					Denied: limiter.Decision{
 						Remaining:  few(),
@@ -149,6 +156,9 @@ func TestCacheAgainstNaive(t *testing.T) {
 				cost, named := few(), (draw.IntN(2) == 0)
 				remembered := span()
 				want := n.find(now, k, cost, named, remembered)
+				if want.Denied && want.Answer.RetryAfter < 1 {
+					t.Fatalf("%+v sends nobody away", want)
+				}
 				if got := c.Find(now, k, cost, named, remembered); got != want {
 					t.Fatalf("%d of %q at %v: %+v, want %+v", cost, k.Key, now-start, got, want)
 				}
