@@ -393,7 +393,9 @@ func TestFreshCopies(t *testing.T) {
 		"half":               {Copy{Of: of, At: now}, false, false},
 		"whole":              {Copy{Of: of, Whole: true, At: now}, false, true},
 		"old":                {Copy{Of: of, Whole: true, At: now.Add(-s.p.Fresh)}, false, true},
-		"too old":            {Copy{Of: of, Whole: true, At: now.Add(-s.p.Fresh - 1)}, false, false},
+		"too old": {
+			Copy{Of: of, Whole: true, At: now.Add(-s.p.Fresh - 1)}, false, false,
+		},
 		"too old, and a root": {
 			Copy{Of: of, Whole: true, At: now.Add(-s.p.Fresh - 1)}, true, false,
 		},
