@@ -2,7 +2,7 @@ package ownership
 
 import (
 	"fmt"
-	"strings"
+	"slices"
 	"testing"
 	"time"
 )
@@ -117,23 +117,34 @@ func TestFailoverOfTheConfiguration(t *testing.T) {
 // Promise: a process with an ended boot calls all members of the cluster that it belonged to, and
 // what it knows of partitions are copies.
 func TestNextBootKnowsTheOthers(t *testing.T) {
-	w := newWorld(1, 3)
-	w.trio("a", "b", "c")
-	a := w.node("a")
-	w.step(a, Received{2, Missed{a.s.config.Epoch}})
-	next := a.s
-	if next.me.Boot == 1 || next.me.Role != RoleOwner || next.Stage() != StageCandidate {
-		t.Fatalf("%+v at the stage %v", next.me, next.Stage())
-	}
-	for _, id := range []string{"b", "c"} {
-		e := next.origin.elect
-		if n := strings.Count(fmt.Sprint(e.Others, e.IDs), id); n != 1 {
-			t.Errorf("%s is called %d times", id, n)
+	for _, elect := range []Electorate{{}, Of("a", "b"), {Others: []string{"c", "x"}}} {
+		s, _, _ := claimer()
+		s.origin.elect, s.config.Secret = elect, 5
+		s.parts[0].Kind, s.parts[0].Copy = Held, Copy{Of: 10, Whole: true}
+		s.Step(0, Received{10, Missed{s.config.Epoch}})
+		next := s.Next(99)
+		if next.me.Boot != 99 || next.me.ID != "b" || next.Stage() != StageCandidate ||
+			next.Config() != s.config || next.origin.former != 11 {
+			t.Fatalf("%+v of %+v at the stage %v", next.me, next.origin, next.Stage())
 		}
-	}
-	for i := range next.parts {
-		if p := next.Part(i); p.Kind != Copied && p.Kind != None || p.Bound != 0 {
-			t.Errorf("partition %d is %+v", i, p)
+		e := next.origin.elect
+		calls := slices.Concat(e.IDs, e.Others)
+		slices.Sort(calls)
+		for _, id := range []string{"a", "b", "c", "d"} {
+			if n := slices.Index(append(calls, id), id); n == len(calls) {
+				t.Errorf("%s is not called", id)
+			}
+		}
+		if all := len(slices.Compact(slices.Clone(calls))); all != len(calls) || e.Secret != 5 {
+			t.Errorf("called are %v", calls)
+		}
+		for i := range next.parts {
+			if p := next.Part(i); p.Kind != Copied && p.Kind != None || p.Bound != 0 {
+				t.Errorf("partition %d is %+v", i, p)
+			}
+		}
+		if next.Part(0).Copy != s.Part(0).Copy {
+			t.Error("it has no copies")
 		}
 	}
 }
