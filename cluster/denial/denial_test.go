@@ -214,3 +214,19 @@ func TestPromisesEnd(t *testing.T) {
 		t.Errorf("%d are told at the end", n)
 	}
 }
+
+// Promise: denials are in a row if each was asked for while its owner would still have told the end
+// of the one before, by the slower clock; a client may repeat a take from before a gap.
+func TestRowsOfDenials(t *testing.T) {
+	k := key(limitOf(t, "five"), "alice")
+	told := start.Add(WatchLasts - WatchLasts/ClockGain)
+	for _, late := range []time.Duration{-1, 0, 1} {
+		var c Cache
+		c.Note(start, k, no(start, 2))
+		sent := told.Add(late)
+		c.Note(sent, k, no(sent, 2))
+		if denied := c.Find(sent+1, k, 2, true, time.Second).Denied; denied != (late <= 0) {
+			t.Errorf("asked for %v after the end, in a row: %t", late, denied)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package lease
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -184,5 +185,33 @@ func TestNothingGranted(t *testing.T) {
 	}
 	if asks := ls.Tick(start.Add(31*time.Millisecond), never); len(asks) != 1 {
 		t.Errorf("%d messages, want 1", len(asks))
+	}
+}
+
+// Promise: what is said in a tick is said in one order, by key and then by limit, so that a world
+// of the simulator is always the same.
+func TestOneOrder(t *testing.T) {
+	var ls Leases
+	var want []string
+	for i := range 8 {
+		for _, name := range []string{"a", "b", "c"} {
+			k := keyOf(t, fmt.Sprint(7-i))
+			l := *k.Limit
+			l.Name = name
+			k.Limit, k.Hash = &l, 5
+			ask := wanted(t, &ls, k)
+			ls.Begin(ask)
+			id := dedup.ID{Origin: 1, Sequence: uint64(len(want) + 1)}
+			ls.Done(start, start, ask, nil, &Grant{ID: id, Units: 20})
+			want = append(want, k.Key+" "+name)
+		}
+	}
+	slices.Sort(want)
+	var got []string
+	for _, a := range ls.Tick(start, func(Key) bool { return true }) {
+		got = append(got, a.Key.Key+" "+a.Key.Limit.Name)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("said of %q", got)
 	}
 }
