@@ -164,3 +164,16 @@ func TestProbe(t *testing.T) {
 	p.under = false
 	p.mu.Unlock()
 }
+
+// Promise: a client may be further ahead where its level is low, so that what has gathered while
+// other programs had the processors is answered, and never so far that it waits for long.
+func TestPatience(t *testing.T) {
+	for level, want := range map[float64]time.Duration{
+		4: patience, 1: patience, 1. / 2: patience,
+		1. / 4: 4 * patientWork, leastLevel: mostPatience,
+	} {
+		if got := (&shares{level: level}).patience(); got != want {
+			t.Errorf("at a level of %v it is %v, not %v", level, got, want)
+		}
+	}
+}

@@ -261,7 +261,7 @@ const perSecond = 13333 // requests that the model can answer
 // Promise: beside a client that asks three times as often as the node can answer, a client that
 // asks little is answered each time, and as fast as before but for the time that two dozen requests
 // take. So are those requests of the greedy client that are admitted; the others hear OVERLOADED,
-// and most of what the node can do is done.
+// and of what the node can do more than five sixths are done.
 func TestPoliteClientBesideThreeTimesTheCapacity(t *testing.T) {
 	for _, connections := range []int{300, 1000} {
 		m := newModel()
@@ -274,7 +274,7 @@ func TestPoliteClientBesideThreeTimesTheCapacity(t *testing.T) {
 			got.p99 > 24*m.cost {
 			t.Errorf("beside %d connections the polite client has %+v", connections, got)
 		}
-		if got := count(greedy); got.overloaded == 0 || got.answered < 4*perSecond*6/10 ||
+		if got := count(greedy); got.overloaded == 0 || got.answered < 4*perSecond*5/6 ||
 			got.p99 > burst+patience {
 			t.Errorf("over %d connections the greedy client has %+v", connections, got)
 		}
@@ -363,7 +363,8 @@ func TestClientsKeepAnEighthOfTheNode(t *testing.T) {
 }
 
 // Promise: other programs that have three quarters of the processor do not take from what clients
-// get of the rest: a polite client has its answers, and most of what the node can do is done.
+// get of the rest: a polite client has its answers, and more than half of what the node can do is
+// done, since what has gathered meanwhile is not taken for too much.
 func TestOverloadBesideOtherPrograms(t *testing.T) {
 	m := newModel()
 	m.ours, m.others = 3*time.Millisecond, 9*time.Millisecond
@@ -375,7 +376,7 @@ func TestOverloadBesideOtherPrograms(t *testing.T) {
 	if got := count(polite); got.overloaded > 0 || got.p99 > 30*time.Millisecond {
 		t.Errorf("the polite client has %+v", got)
 	}
-	if got := count(greedy); got.overloaded == 0 || got.answered < 8*perSecond/4/2 {
+	if got := count(greedy); got.overloaded == 0 || got.answered < 8*perSecond/4*55/100 {
 		t.Errorf("the greedy client has %+v", got)
 	}
 }

@@ -35,12 +35,17 @@ const (
 
 	// burst is how far a client may be ahead of its level before its connections are read less.
 	burst = time.Millisecond
-	// patience is how much further it may be ahead before its requests are refused.
-	patience = 2 * time.Millisecond
+	// patience is how much further it may be ahead before its requests are refused, or, if that
+	// takes longer at its level, but no longer than mostPatience, patientWork of a processor: while
+	// other programs have the processors its requests gather, and they are no more than it may have.
+	patience     = 2 * time.Millisecond
+	patientWork  = time.Millisecond
+	mostPatience = 5 * time.Millisecond
 	// enough is the part of its level that a client must have used lately for those of its requests
 	// to be refused that were sent too early: what comes of them has waited long, but nothing else
-	// may use what it leaves.
-	enough = 0.7
+	// may use what it leaves. A client that never waits as it was told uses little more than this
+	// part, so the rest is idle beside it: the nearer to 1, the longer requests stand in line.
+	enough = 0.85
 	// mostAccounts bounds the memory of an overload. Clients beyond are let in.
 	mostAccounts = 64 << 10
 )
@@ -98,12 +103,18 @@ func (s *shares) ask(now time.Duration, client string, cost time.Duration, late 
 	}
 	debt := max(0, a.paid-now)
 	if s.phase == overloaded &&
-		(debt > burst+patience || late && (debt > burst || a.before > s.level*enough)) {
+		(debt > burst+s.patience() || late && (debt > burst || a.before > s.level*enough)) {
 		a.used += cost / 2 // to read and to refuse it
 		s.since = now
 		return verdict{true, debt - burst}
 	}
 	return s.charge(now, a, cost)
+}
+
+// patience is how far beyond burst a client may be ahead.
+func (s *shares) patience() time.Duration {
+	atLevel := time.Duration(float64(patientWork) / s.level)
+	return max(patience, min(mostPatience, atLevel))
 }
 
 // spend charges a client for what was done for it and cannot be refused.
