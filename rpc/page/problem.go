@@ -1,6 +1,7 @@
 package page
 
 import (
+	"maps"
 	"net/http"
 
 	"penstock/rpc/door"
@@ -42,6 +43,33 @@ func Fault(rw http.ResponseWriter, f door.Fault) {
 		Type: f.Type, Title: http.StatusText(f.Status), Status: f.Status, Detail: f.Text,
 		Field: f.Field, Right: f.Right,
 	})
+}
+
+// Prepared is Fault for a fault that is said often: what it says is made once.
+func Prepared(f door.Fault) http.HandlerFunc {
+	p := prepared{header: make(http.Header)}
+	Fault(&p, f)
+	return func(rw http.ResponseWriter, _ *http.Request) {
+		maps.Copy(rw.Header(), p.header)
+		rw.WriteHeader(p.status)
+		rw.Write(p.body)
+	}
+}
+
+// prepared is an answer that is written once, and sent many times.
+type prepared struct {
+	header http.Header
+	status int
+	body   []byte
+}
+
+func (p *prepared) Header() http.Header { return p.header }
+
+func (p *prepared) WriteHeader(status int) { p.status = status }
+
+func (p *prepared) Write(b []byte) (int, error) {
+	p.body = append(p.body, b...)
+	return len(b), nil
 }
 
 // Error says an error of Node.Check as HTTP carries it.

@@ -272,6 +272,9 @@ func (c *connection) check(
 	}
 }
 
+// busy is said to what is refused. Most of it comes when there is no time.
+var busy = "BUSY " + fair.ErrOverloaded.Error()
+
 // decide has the node decide on the items of the round, and writes their replies down.
 func (c *connection) decide() {
 	r := c.round
@@ -284,9 +287,9 @@ func (c *connection) decide() {
 	r.request = cluster.Request{Items: r.items[:n]}
 	out := r.decided[:n]
 	if err := c.charge(out); err != nil {
-		text := "ERR " + door.Explain(err).Text
-		if errors.Is(err, fair.ErrOverloaded) {
-			text = "BUSY " + door.Explain(err).Text
+		text := busy
+		if !errors.Is(err, fair.ErrOverloaded) {
+			text = "ERR " + door.Explain(err).Text
 		}
 		for range n {
 			c.fail(text)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"penstock/limiter"
+	"penstock/rpc/fair"
 	"penstock/rpc/rpctest"
 )
 
@@ -33,6 +34,36 @@ func BenchmarkHTTP(b *testing.B) {
 				w := httptest.NewRecorder()
 				if h.ServeHTTP(w, r); w.Code != http.StatusOK {
 					b.Fatal(w.Code, w.Body)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkRefused is what it takes to refuse a request at the HTTP door, beside one that is let in.
+func BenchmarkRefused(b *testing.B) {
+	node := rpctest.Alone(b,
+		limiter.Spec{Name: "big", Algorithm: limiter.GCRA, Limit: 1 << 30, Per: time.Hour})
+	for _, way := range []struct {
+		name string
+		gate *fair.Gate
+		code int
+	}{
+		{"let in", fair.New(), http.StatusOK},
+		{"refused", fair.Strained(1e-9), http.StatusTooManyRequests},
+	} {
+		h := New(Config{Node: node, Gate: way.gate})
+		ask := func() int {
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/v1/check?limit=big&key=alice", nil))
+			return w.Code
+		}
+		ask() // the first one is let in
+		b.Run(way.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if code := ask(); code != way.code {
+					b.Fatal(code)
 				}
 			}
 		})

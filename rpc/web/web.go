@@ -291,13 +291,16 @@ func (w *web) gated(next http.Handler) http.Handler {
 		client, work := w.caller(r).Name(), workOf(r)
 		work.Line.Yield() // the requests of a pipeline are read at once
 		if err := w.Gate.Enter(client, work); err != nil {
-			page.Fault(rw, door.Explain(err))
+			overloaded(rw, r)
 			return
 		}
 		defer w.Gate.Leave(client)
 		next.ServeHTTP(rw, r)
 	})
 }
+
+// overloaded is the answer to a request that is refused. Most of them come when there is no time.
+var overloaded = page.Prepared(door.Explain(fair.ErrOverloaded))
 
 // lineKey is of a connection's line in the context of its requests.
 type lineKey struct{}
