@@ -35,9 +35,9 @@ const (
 
 	// burst is how far a client may be ahead of its level before its connections are read less.
 	burst = time.Millisecond
-	// patience is how much further it may be ahead before its requests are refused, or, if that
-	// takes longer at its level, but no longer than mostPatience, patientWork of a processor: while
-	// other programs have the processors its requests gather, and they are no more than it may have.
+	// patience is how much further it may be ahead before its requests are refused. At a low level
+	// it is how long patientWork of a processor takes, up to mostPatience: while other programs have
+	// the processors, requests gather, and they are no more than their client may have.
 	patience     = 2 * time.Millisecond
 	patientWork  = time.Millisecond
 	mostPatience = 5 * time.Millisecond

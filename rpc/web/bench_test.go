@@ -40,7 +40,7 @@ func BenchmarkHTTP(b *testing.B) {
 	}
 }
 
-// BenchmarkRefused is what it takes to refuse a request at the HTTP door, beside one that is let in.
+// BenchmarkRefused is what it takes to refuse a request at the HTTP door, and to let one in.
 func BenchmarkRefused(b *testing.B) {
 	node := rpctest.Alone(b,
 		limiter.Spec{Name: "big", Algorithm: limiter.GCRA, Limit: 1 << 30, Per: time.Hour})
@@ -55,7 +55,8 @@ func BenchmarkRefused(b *testing.B) {
 		h := New(Config{Node: node, Gate: way.gate})
 		ask := func() int {
 			w := httptest.NewRecorder()
-			h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/v1/check?limit=big&key=alice", nil))
+			r := httptest.NewRequest(http.MethodGet, "/v1/check?limit=big&key=alice", nil)
+			h.ServeHTTP(w, r)
 			return w.Code
 		}
 		ask() // the first one is let in
