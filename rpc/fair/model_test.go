@@ -415,7 +415,8 @@ func TestWhatIsDoneOfThreeTimesTheCapacity(t *testing.T) {
 		p, g := count(polite), count(greedy)
 		done := float64(g.answered) / (8 * can)
 		t.Logf("%d ms of its own, %d of others', answers take %d: %.2f is done, "+
-			"%d refusals a second, p99 %v", c.ours, c.others, c.far, done, g.overloaded/8, p.p99.Round(ms(1)/10))
+			"%d refusals a second, p99 %v", c.ours, c.others, c.far, done, g.overloaded/8,
+			p.p99.Round(ms(1)/10))
 		if done < c.least || p.p99 > c.longest || p.overloaded > 0 {
 			t.Errorf("%+v: %v is done, and the polite client has %+v", c, done, p)
 		}

@@ -36,8 +36,8 @@ const (
 	// burst is how far a client may be ahead of its level before its connections are read less.
 	burst = time.Millisecond
 	// patience is how much further it may be ahead before its requests are refused. At a low level
-	// it is how long patientWork of a processor takes, up to mostPatience: while other programs have
-	// the processors, requests gather, and they are no more than their client may have.
+	// it is how long patientWork of a processor takes, up to mostPatience: while other programs
+	// have the processors, requests gather, and they are no more than their client may have.
 	patience     = 2 * time.Millisecond
 	patientWork  = time.Millisecond
 	mostPatience = 5 * time.Millisecond
