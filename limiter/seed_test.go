@@ -1,12 +1,14 @@
 package limiter
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math/bits"
 	"strconv"
 	"testing"
 	"time"
+	"unsafe"
 )
 
 // The constants of XXH64, by which strangers aim.
@@ -131,5 +133,24 @@ func TestPlaces(t *testing.T) {
 	public := newPlacement(0, 58, 64)
 	if at := public.of("key", 42); at != 42 {
 		t.Errorf("without a seed a key lies at %d, and its public hash is 42", at)
+	}
+}
+
+// Promise: where a key lies depends on its bytes alone, and not on what lies beside them in memory.
+func TestPlaceOfAKeyInABuffer(t *testing.T) {
+	p := newPlacement(1, 58, 64)
+	for n := range 70 {
+		var places [2]uint64
+		for i := range places {
+			buffer := bytes.Repeat([]byte{byte('x' + i)}, 200)
+			key := buffer[64 : 64+n]
+			for j := range key {
+				key[j] = byte(j)
+			}
+			places[i] = p.of(unsafe.String(unsafe.SliceData(key), n), 0)
+		}
+		if places[0] != places[1] {
+			t.Errorf("a key of %d bytes lies at two places", n)
+		}
 	}
 }

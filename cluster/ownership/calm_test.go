@@ -105,6 +105,9 @@ func TestFailoverOfTheConfiguration(t *testing.T) {
 			s.p.Step != want/20 {
 			t.Errorf("failover %v: %+v", failover, *s.p)
 		}
+		if said := p.With(failover).Failover; said != failover || p.With(Failover).Failover != 0 {
+			t.Errorf("failover %v is said to be %v", failover, said)
+		}
 		if p.Lease != Failover*12/20 {
 			t.Fatalf("failover %v of one boot changes the parameters of others", failover)
 		}
