@@ -159,7 +159,9 @@ func TestInstantsStayWithinBounds(t *testing.T) {
 // instant there is for a mark behind it.
 func TestNearestBoundary(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		mark := rapid.Int64().Draw(t, "mark")
+		mark := rapid.OneOf(rapid.Int64(), rapid.SampledFrom([]int64{
+			math.MinInt64, math.MaxInt64, int64(earliest) - 1, int64(latest) + 1,
+		})).Draw(t, "mark")
 		step := int64(time.Second) * rapid.Int64Range(1, 1000).Draw(t, "step")
 		at := nearest(mark, step)
 		within := min(max(mark, int64(earliest)), int64(latest))

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 
@@ -644,5 +645,21 @@ func BenchmarkWords(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// Promise: a list of partitions that comes in pieces is bounded as a whole.
+func TestClaimsInPieces(t *testing.T) {
+	for before := range ring.Partitions + 1 {
+		b := protowire.AppendTag(nil, 1, protowire.BytesType)
+		f := wire.Fields{Rest: protowire.AppendBytes(b, []byte{3, 4})}
+		if !f.Next() {
+			t.Fatal(f.Err)
+		}
+		list, err := readClaimed(make([]int, before), &f)
+		fits := before+2 <= ring.Partitions
+		if fits != (err == nil) || fits && len(list) != before+2 {
+			t.Fatalf("2 partitions after %d: %d, %v", before, len(list), err)
+		}
 	}
 }
