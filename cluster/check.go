@@ -358,6 +358,6 @@ func (n *Node) conclude(now limiter.Instant, r *batch, out []Decision) {
 	run.flush()
 	if degraded > 0 {
 		n.stats.Degraded.Add(degraded)
-		n.debts.owe(now, r.items, out)
+		n.debts.owe(now, r, out)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"penstock/cluster/debts"
+	"penstock/cluster/dedup"
 	"penstock/limiter"
 )
 
@@ -13,10 +14,12 @@ import (
 // debt, by a report, as far as the limit reaches (and its max_debt). So the excess is
 // taken from the units that come after, until the limit is used up; beyond that it stays extra.
 //
-// A report has an ID as every take has, so it is charged once. If the take itself was sent to a
-// node and not answered, that node may have charged it, and is not told again; another node, which
-// has taken over since, is. Then it may be counted twice, if it was copied before: too little is
-// admitted, never too much.
+// A client that has heard nothing from this node may have repeated the take at another one. So the
+// holder is asked for the take itself first, under its ID, as long as it would remember that: if it
+// has let the take in it says so again, and if there is room it lets it in now. What it refuses is
+// reported under an ID of its own, so it is charged once as well. If the take itself was sent to a node and not answered, that node may
+// have charged it, and is not told again; another node, which has taken over since, is. Then it may
+// be counted twice, if it was copied before: too little is admitted, never too much.
 //
 // A reservation that was admitted so is a promise: the holder of the key is asked to reserve the
 // same amount, under the ID that the client knows, for as long as it was to last. If it has done so
@@ -47,9 +50,9 @@ const reportOrigin = 1 << 62
 func ofReport(id ID) ID { return ID{Origin: id.Origin ^ reportOrigin, Sequence: id.Sequence} }
 
 // owe notes what of a request has to be charged later, and tells clients of their reservations.
-func (db *debtor) owe(now limiter.Instant, items []flight, out []Decision) {
+func (db *debtor) owe(now limiter.Instant, r *batch, out []Decision) {
 	for i := range out {
-		it := &items[i]
+		it := &r.items[i]
 		reserved := it.Op == OpReserve
 		if out[i].Source != SourceFallback || !out[i].Allowed || out[i].overruled() ||
 			it.Op != OpTake && !reserved || it.Cost <= 0 {
@@ -57,6 +60,9 @@ func (db *debtor) owe(now limiter.Instant, items []flight, out []Decision) {
 		}
 		x, room := it.debt(now), true
 		x.Report, x.Doubt = ofReport(it.ID), it.doubt
+		if !reserved && it.takesAlone(r) {
+			x.Take = it.ID
+		}
 		if reserved {
 			x.Client = it.Hold.Client
 			holder, deadline := strings.Clone(it.Hold.Holder), now.Add(it.Hold.TTL)
@@ -70,6 +76,15 @@ func (db *debtor) owe(now limiter.Instant, items []flight, out []Decision) {
 			db.stats.Forgiven.Add(1)
 		}
 	}
+}
+
+// takesAlone reports whether a holder that is asked for the item again decides on the same take,
+// and leaves the key alone if it refuses. An atomic request is remembered as a whole, under the ID
+// of its first item.
+func (it *flight) takesAlone(r *batch) bool {
+	l := it.Limit
+	return (!r.atomic || len(r.items) == 1) && !it.child && !it.Report && !it.Strict &&
+		!l.CountRejected && !l.Strict && !l.ClientTime && !l.NeverDenies()
 }
 
 // debt is the item as a debt, since now, which is reported under the item's ID.
@@ -139,7 +154,10 @@ func (db *debtor) chargeSome() (more bool) {
 	var ended []settlement
 	for _, x := range db.ledger.Oldest(MaxItems) {
 		it := owing(&x, AskItem{Cost: x.Cost, ID: x.Report, Terms: Terms{Report: true}})
-		it.doubt = x.Doubt
+		if x.Take != (ID{}) && now <= x.At.Add(dedup.Lasts) {
+			it = owing(&x, AskItem{Cost: x.Cost, ID: x.Take})
+		}
+		it.doubt, it.owed = x.Doubt, true
 		t := db.forwarder.aim(now, view, r, &it, 1)
 		away := !db.holder.decides(now, x.Hash)
 		asked := !x.Promised() && away && t >= 0 && x.Doubt.Of(view.peers[t].boot)
@@ -193,6 +211,9 @@ func (db *debtor) haveCharged(
 			if db.ledger.Forget(x); used != 0 {
 				later = append(later, x.AsTake(used))
 			}
+		case r.items[i].ID == x.Take && !out[i].Allowed:
+			x.Take = ID{} // a report charges it as far as the limit reaches
+			later = append(later, *x)
 		default:
 			db.stats.Settled.Add(1)
 			db.ledger.Forget(x)

@@ -182,6 +182,50 @@ func TestWhatAMinorityAdmittedIsCharged(t *testing.T) {
 	}
 }
 
+// Promise: … nor if its client, which has heard nothing, has had it charged by way of another node,
+// before this one answers or after that. What the limit has no room for it is charged as far as the
+// limit reaches, and a repeat is refused.
+func TestTakeThatIsRepeatedElsewhereIsChargedOnce(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		before bool // it is repeated before the share answers
+		there  int64
+		left   int64 // in the end
+		admits bool  // the repeat is let in
+	}{
+		{"first at the other node", true, 5, 4, true},
+		{"first from the share", false, 5, 4, true},
+		{"there is no room", false, 0, 0, false},
+	} {
+		w := newWorld(t, 3, five)
+		key := w.key("n2", 0)
+		for w.remaining("n2", "five", key) > row.there {
+			w.take("n2", "five", key)
+		}
+		item := Item{Limit: "five", Key: key, Cost: 1, ID: ID{Origin: 9, Sequence: 9}}
+		repeat := func() {
+			if d := w.check("n3", item)[0]; d.Allowed != row.admits || d.Degraded {
+				t.Errorf("%s: n3 answers %+v", row.name, d)
+			}
+		}
+		if row.before {
+			repeat()
+		}
+		w.meet = func(c *Call, _ func() *Answer) { c.Err = ErrUnsent }
+		d := w.check("n1", item)[0]
+		if w.meet = nil; d.Source != SourceFallback {
+			t.Fatalf("%s: n1 answers %+v", row.name, d)
+		}
+		if w.pass(time.Second); !row.before {
+			repeat()
+		}
+		if left := w.remaining("n2", "five", key); left != row.left || !d.Allowed {
+			t.Errorf("%s: %d of 5 are left; want %d; the share has said %+v", row.name, left,
+				row.left, d)
+		}
+	}
+}
+
 var errSilent = errors.New("no answer")
 
 // Promise: … nor if this node has charged it itself before: a repeat of a take is no second one.

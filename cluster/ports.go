@@ -93,7 +93,7 @@ type HoldTerms struct {
 	// the holder, or empty. May be borrowed
 	Holder string
 	// OpReserve, OpLease: a mark of the client, by which its door knows it; 0: a node asks. Holds
-	// are counted by it (limiter.MaxHoldsOfClient), and it is shown to nobody
+	// are counted by it (limiter.Ledger), and it is shown to nobody
 	Client uint64
 }
 

@@ -47,10 +47,16 @@ func (j *judge) delivered(from, p *process, a *cluster.Ask, deadline limiter.Ins
 			j.deliveredAside(p, &x, out)
 			continue
 		}
-		// what is charged afterwards: reference.owes
-		if out.Status == cluster.StatusDone && it.Report {
-			x.account.reference.paid(x.account, p, from,
-				cluster.ID{Origin: it.ID.Origin ^ reportOrigin, Sequence: it.ID.Sequence}, it.Cost)
+		// what is charged afterwards (reference.owes): as the take that it was, or by a report
+		switch r := &x.account.reference; {
+		case out.Status == cluster.StatusDone && it.Report:
+			take := cluster.ID{Origin: it.ID.Origin ^ reportOrigin, Sequence: it.ID.Sequence}
+			j.once.reported(p, from, x.account, take)
+			r.paid(x.account, p, from, take, it.Cost)
+		case out.Status == cluster.StatusDone && out.Decision.Allowed:
+			r.paid(x.account, p, from, it.ID, 0)
+		case out.Status == cluster.StatusDone:
+			r.refused(from, it.ID)
 		}
 		if out.Status != cluster.StatusDone || it.Report {
 			continue

@@ -130,6 +130,10 @@ func (j *onceJudge) remembered(p *process, a *answered, id cluster.ID, items []a
 	if own := j.repeatsShare(p, id, items, got); own != nil {
 		return own
 	}
+	if j.hasChargedItself(p, &items[0]) && len(items) == 1 {
+		j.mayRepeat(p, items, got)
+		return got
+	}
 	if a == nil || len(a.decisions) != len(got) {
 		return nil
 	}
@@ -163,6 +167,13 @@ func (j *onceJudge) mayRepeat(p *process, items []asked, got []limiter.Decision)
 		j.counted.mayCount(p, &items[i])
 		items[i].account.reference.mayHave(p.now(), &items[i], got[i].Allowed, fallen)
 	}
+}
+
+// hasChargedItself reports whether p may know it as a take that its share had admitted, and that it
+// has charged to itself since it decides. That goes over no line, so nobody sees it.
+func (j *onceJudge) hasChargedItself(p *process, it *asked) bool {
+	owed, known := it.account.reference.owed[owing{p, it.id}]
+	return known && it.op == cluster.OpTake && j.world.now < owed.until-owedLasts+2*memory
 }
 
 // repeatsShare is what p has answered under id from its share, when it had to decide by itself, if
@@ -212,6 +223,26 @@ func (j *onceJudge) remember(p *process, before *answered, of *account, id clust
 	}
 	j.memories.add(before, id, p, j.world.now, got, charges)
 	j.memories.answers.get(id).account = of
+}
+
+// reported hears that p, which decides, has charged a take by a report of a process that has
+// admitted it by itself. As long as p remembers that it has let the take in, it is to be asked for
+// the take, and to charge nothing. That is so of limits which a take that they refuse leaves alone.
+func (j *onceJudge) reported(p, by *process, of *account, take cluster.ID) {
+	owed, known := of.reference.owed[owing{by, take}]
+	own := j.memories.answers.get(take).of(p)
+	if s := of.spec; !known || owed.refused || own == nil || own.share || !own.charges ||
+		len(own.decisions) != 1 || s.CountRejected || s.Strict || s.ClientTime ||
+		s.OnDeny == limiter.DenyShadow || s.DryRun || s.Parent != "" {
+		return
+	}
+	since := owed.until - owedLasts
+	// the node counts from when it was asked
+	if now := j.world.now; now < since+memory/2 && own.at.Add(memory) > p.now() &&
+		now < own.now+memory-memory/500 {
+		j.fail(once, "%s charges the report of take %s, which it has let in", p.machine.id,
+			idText(take))
+	}
 }
 
 // thawed reports whether a machine has thawed since then: one that decides, or one that was asked

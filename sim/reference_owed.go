@@ -16,10 +16,12 @@ type owing struct {
 	id cluster.ID
 }
 
-// promissory is how much is owed, and until when it may be charged.
+// promissory is how much is owed, until when it may be charged, and whether an owner has refused the
+// take: then it is charged by a report.
 type promissory struct {
-	until time.Duration
-	cost  int64
+	until   time.Duration
+	cost    int64
+	refused bool
 }
 
 // ownDebts is what p may have charged to itself since then of what it owes: such a report goes over
@@ -54,7 +56,9 @@ func (r *reference) owes(a *account, p *process, id cluster.ID, cost int64) {
 		r.owed = make(map[owing]promissory)
 	}
 	now := p.machine.world.now
-	r.owed[owing{p, id}] = promissory{now + owedLasts, min(max(0, cost), capacityOf(a.spec))}
+	r.owed[owing{p, id}] = promissory{
+		until: now + owedLasts, cost: min(max(0, cost), capacityOf(a.spec)),
+	}
 	r.unpaid++
 	r.owedBy = now + owedLasts
 	if timed(a.spec) {
@@ -106,6 +110,15 @@ func (r *reference) paid(a *account, p, by *process, id cluster.ID, cost int64) 
 		r.debt = max(0, r.debt-min(cost, capacityOf(a.spec)))
 	} else if r.unseen <= now && r.isOwed(now) == 0 {
 		r.blind = now + forgets(a.spec)
+	}
+}
+
+// refused notes that an owner has refused the take that by has admitted by itself.
+func (r *reference) refused(by *process, id cluster.ID) {
+	x := owing{by, id}
+	if d, known := r.owed[x]; known {
+		d.refused = true
+		r.owed[x] = d
 	}
 }
 

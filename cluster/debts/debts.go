@@ -34,6 +34,7 @@ type Debt struct {
 	Hash   uint64
 	Cost   int64
 	Report dedup.ID        // of the report that charges it
+	Take   dedup.ID        // of the take, if a holder may know that; else zero
 	At     limiter.Instant // when it was admitted
 	Doubt  *Doubt          // the boots that may have charged it
 	Client uint64          // of a reservation; see limiter.Hold

@@ -106,6 +106,31 @@ func (w *Window) OnceAlone(
 	return false
 }
 
+// Charge is OnceAlone for a take that a share of the limit may have admitted: what this node's own
+// share has said is no answer, for it has charged nothing. A client that repeats the take still
+// hears that.
+func (w *Window) Charge(
+	now limiter.Instant,
+	id ID,
+	partition int,
+	out *limiter.Decision,
+	take func() bool,
+) (repeated bool) {
+	s, place := w.shard(id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.findLocked(now, id, place, 1)
+	if p >= 0 && !s.atLocked(p).flag(isShare) {
+		*out = s.answerLocked(p)
+		return true
+	}
+	if take() && p < 0 {
+		s.addLocked(now, id, place, uint16(partition), 0)
+		s.keepOneLocked(out)
+	}
+	return false
+}
+
 // Each calls fn with every memory of the owner's answers of the partitions that are wanted, shard
 // by shard, oldest first.
 func (w *Window) Each(now limiter.Instant, wanted func(partition uint16) bool, fn func(Memory)) {
@@ -149,7 +174,9 @@ func (w *Window) learn(now limiter.Instant, m *Memory) {
 	s, place := w.shard(m.ID)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.findLocked(now, m.ID, place, len(m.Decisions)) < 0 {
+	p := s.findLocked(now, m.ID, place, len(m.Decisions))
+	// a share's yes has charged nothing, and an owner's yes has
+	if p < 0 || s.atLocked(p).flag(isShare) && m.Decisions[0].Allowed {
 		s.addLocked(now, m.ID, place, m.Partition, isLearned)
 		s.keepLocked(m.Decisions)
 	}

@@ -205,6 +205,57 @@ func TestWindowKnowsShares(t *testing.T) {
 	}
 }
 
+// Promise: a take that a share has admitted is charged unless an owner has decided on it, here or
+// elsewhere, and its client hears again what it has heard.
+func TestWindowChargesWhatAShareAdmitted(t *testing.T) {
+	for _, row := range []struct {
+		name    string
+		share   bool  // this node's share has answered
+		owner   []int // what remains after each answer of an owner: here, or learned if negative
+		charges bool
+		says    int64 // what a repeat of the take hears to remain
+	}{
+		{"nobody has decided", false, nil, true, 50},
+		{"its own share has", true, nil, true, 7},
+		{"it has decided as the owner", false, []int{40}, false, 40},
+		{"another owner has told it", false, []int{-41}, false, 41},
+		{"its own share, then an owner that has told it", true, []int{-41}, false, 41},
+		{"two owners that have told it", true, []int{-41, -42}, false, 41},
+	} {
+		var w Window
+		id := ID{Origin: 1, Sequence: 1}
+		answers := func(remaining int64) func(*limiter.Decision) func() bool {
+			return func(out *limiter.Decision) func() bool {
+				return func() bool {
+					*out = limiter.Decision{Allowed: true, Remaining: remaining}
+					return true
+				}
+			}
+		}
+		var out limiter.Decision
+		if row.share {
+			w.OnceAlone(0, id, 3, &out, answers(7)(&out))
+			w.Share(0, id)
+		}
+		for _, left := range row.owner {
+			if left > 0 {
+				w.OnceAlone(0, id, 3, &out, answers(int64(left))(&out))
+				continue
+			}
+			w.Learn(0, []Memory{{ID: id, Partition: 3, Decisions: []limiter.Decision{{
+				Allowed: true, Remaining: int64(-left),
+			}}}})
+		}
+		if repeated := w.Charge(1, id, 3, &out, answers(50)(&out)); repeated == row.charges {
+			t.Errorf("%s: it is charged: %t", row.name, !repeated)
+		}
+		w.OnceAlone(1, id, 3, &out, answers(-1)(&out))
+		if out.Remaining != row.says {
+			t.Errorf("%s: a repeat hears that %d remain; want %d", row.name, out.Remaining, row.says)
+		}
+	}
+}
+
 // Promise: memory follows what is remembered: answers that are forgotten leave nothing behind, and
 // their room is used again before more is taken. A memory that is told says how old it is.
 func TestForgottenAnswersLeaveNothingBehind(t *testing.T) {
