@@ -16,8 +16,8 @@ type owing struct {
 	id cluster.ID
 }
 
-// promissory is how much is owed, until when it may be charged, and whether an owner has refused the
-// take: then it is charged by a report.
+// promissory is how much is owed, until when it may be charged, and whether an owner has refused
+// the take: then it is charged by a report.
 type promissory struct {
 	until   time.Duration
 	cost    int64

@@ -251,7 +251,8 @@ func TestWindowChargesWhatAShareAdmitted(t *testing.T) {
 		}
 		w.OnceAlone(1, id, 3, &out, answers(-1)(&out))
 		if out.Remaining != row.says {
-			t.Errorf("%s: a repeat hears that %d remain; want %d", row.name, out.Remaining, row.says)
+			t.Errorf("%s: a repeat hears that %d remain; want %d", row.name, out.Remaining,
+				row.says)
 		}
 	}
 }

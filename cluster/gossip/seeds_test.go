@@ -182,7 +182,8 @@ func TestSeedsThatAreTheNodeItself(t *testing.T) {
 				if a.Joined() != row.first {
 					t.Errorf("joined: %v, want %v", a.Joined(), row.first)
 				}
-				if err := unlessUnconfirmed(a.SetState(cluster.StateActive)); (err == nil) != row.first {
+				err := unlessUnconfirmed(a.SetState(cluster.StateActive))
+				if (err == nil) != row.first {
 					t.Errorf("SetState: %v", err)
 				}
 			})
