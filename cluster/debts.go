@@ -154,11 +154,7 @@ func (db *debtor) chargeSome() (more bool) {
 	var of, doubted, later []debts.Debt
 	var ended []settlement
 	for _, x := range db.ledger.Oldest(MaxItems) {
-		it := owing(&x, AskItem{Cost: x.Cost, ID: x.Report, Terms: Terms{Report: true}})
-		if x.Take != (ID{}) && now <= x.At.Add(dedup.Lasts) {
-			it = owing(&x, AskItem{Cost: x.Cost, ID: x.Take})
-		}
-		it.doubt, it.owed = x.Doubt, true
+		it := charging(now, &x)
 		t := db.forwarder.aim(now, view, r, &it, 1)
 		away := !db.holder.decides(now, x.Hash)
 		asked := !x.Promised() && away && t >= 0 && x.Doubt.Of(view.peers[t].boot)
@@ -230,6 +226,16 @@ func (db *debtor) haveCharged(
 func owing(x *debts.Debt, asked AskItem) flight {
 	asked.Limit, asked.Key = x.Limit, x.Key
 	return flight{AskItem: asked, hash: x.Hash}
+}
+
+// charging asks for the take that was admitted, or reports it.
+func charging(now limiter.Instant, x *debts.Debt) flight {
+	it := owing(x, AskItem{Cost: x.Cost, ID: x.Report, Terms: Terms{Report: true}})
+	if x.Take != (ID{}) && now <= x.At.Add(dedup.Lasts) {
+		it = owing(x, AskItem{Cost: x.Cost, ID: x.Take})
+	}
+	it.doubt, it.owed = x.Doubt, true
+	return it
 }
 
 // opening asks the holder of the key to reserve what was promised.

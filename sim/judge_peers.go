@@ -47,24 +47,32 @@ func (j *judge) delivered(from, p *process, a *cluster.Ask, deadline limiter.Ins
 			j.deliveredAside(p, &x, out)
 			continue
 		}
-		// what is charged afterwards (reference.owes): as the take that it was, or by a report
-		switch r := &x.account.reference; {
-		case out.Status == cluster.StatusDone && it.Report:
-			take := cluster.ID{Origin: it.ID.Origin ^ reportOrigin, Sequence: it.ID.Sequence}
-			j.once.reported(p, from, x.account, take)
-			r.paid(x.account, p, from, take, it.Cost)
-		case out.Status == cluster.StatusDone && out.Decision.Allowed:
-			r.paid(x.account, p, from, it.ID, 0)
-		case out.Status == cluster.StatusDone:
-			r.refused(from, it.ID)
+		if out.Status != cluster.StatusDone {
+			continue
 		}
-		if out.Status != cluster.StatusDone || it.Report {
+		j.deliveredDebt(from, p, it, x.account, out.Decision.Allowed)
+		if it.Report {
 			continue
 		}
 		j.exact.hears(p, x, out.Decision, a.Atomic)
 		j.answer.says(p, &x, out.Decision)
 	}
 	j.exact.judges(p, true)
+}
+
+// deliveredDebt follows p, which decides on what from may have admitted by itself (reference.owes):
+// it charges that as the take that it was, or by a report.
+func (j *judge) deliveredDebt(from, p *process, it *cluster.AskItem, a *account, yes bool) {
+	switch r := &a.reference; {
+	case it.Report:
+		take := cluster.ID{Origin: it.ID.Origin ^ reportOrigin, Sequence: it.ID.Sequence}
+		j.once.reported(p, from, a, take)
+		r.paid(a, p, from, take, it.Cost)
+	case yes:
+		r.paid(a, p, from, it.ID, 0)
+	default:
+		r.refused(from, it.ID)
+	}
 }
 
 // deliveredAside checks what p answered to a reservation, or to its settlement, in a world where

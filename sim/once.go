@@ -130,10 +130,6 @@ func (j *onceJudge) remembered(p *process, a *answered, id cluster.ID, items []a
 	if own := j.repeatsShare(p, id, items, got); own != nil {
 		return own
 	}
-	if j.hasChargedItself(p, &items[0]) && len(items) == 1 {
-		j.mayRepeat(p, items, got)
-		return got
-	}
 	if a == nil || len(a.decisions) != len(got) {
 		return nil
 	}
@@ -177,12 +173,16 @@ func (j *onceJudge) hasChargedItself(p *process, it *asked) bool {
 }
 
 // repeatsShare is what p has answered under id from its share, when it had to decide by itself, if
-// got says that again; else nil.
+// got says that again; else nil. If p may have charged that to itself since, it is got.
 func (j *onceJudge) repeatsShare(p *process, id cluster.ID, items []asked,
 	got []limiter.Decision,
 ) []limiter.Decision {
 	own := p.shares.answers.get(id)
 	if own == nil || own.at.Add(memory) <= p.now() || len(got) != 1 || got[0] != own.decisions[0] {
+		if len(items) == 1 && j.hasChargedItself(p, &items[0]) {
+			j.mayRepeat(p, items, got)
+			return got
+		}
 		return nil
 	}
 	own.repeated = j.world.now
@@ -227,13 +227,12 @@ func (j *onceJudge) remember(p *process, before *answered, of *account, id clust
 
 // reported hears that p, which decides, has charged a take by a report of a process that has
 // admitted it by itself. As long as p remembers that it has let the take in, it is to be asked for
-// the take, and to charge nothing. That is so of limits which a take that they refuse leaves alone.
+// the take, and to charge nothing.
 func (j *onceJudge) reported(p, by *process, of *account, take cluster.ID) {
 	owed, known := of.reference.owed[owing{by, take}]
 	own := j.memories.answers.get(take).of(p)
-	if s := of.spec; !known || owed.refused || own == nil || own.share || !own.charges ||
-		len(own.decisions) != 1 || s.CountRejected || s.Strict || s.ClientTime ||
-		s.OnDeny == limiter.DenyShadow || s.DryRun || s.Parent != "" {
+	if !known || owed.refused || own == nil || own.share || !own.charges ||
+		len(own.decisions) != 1 || !asksForTakes(of.spec) {
 		return
 	}
 	since := owed.until - owedLasts
@@ -243,6 +242,13 @@ func (j *onceJudge) reported(p, by *process, of *account, take cluster.ID) {
 		j.fail(once, "%s charges the report of take %s, which it has let in", p.machine.id,
 			idText(take))
 	}
+}
+
+// asksForTakes reports whether a take under s that was admitted without its owner is asked for as
+// that take: if it is refused, that changes nothing.
+func asksForTakes(s *limiter.Spec) bool {
+	return !s.CountRejected && !s.Strict && !s.ClientTime && s.OnDeny != limiter.DenyShadow &&
+		!s.DryRun && s.Parent == ""
 }
 
 // thawed reports whether a machine has thawed since then: one that decides, or one that was asked
