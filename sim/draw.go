@@ -285,8 +285,8 @@ func drawDistances(r *rand.Rand, n int) (all []distance) {
 }
 
 // drawGossip draws how fast members hear of each other.
-func drawGossip(r *rand.Rand) gossip {
-	return gossip{
+func drawGossip(r *rand.Rand) pace {
+	return pace{
 		spread: oneOf(r, 0, 20*time.Millisecond, 500*time.Millisecond, 3*time.Second),
 		detect: 2 * time.Second, doubt: oneOf(r, 0, 500*time.Millisecond, 2500*time.Millisecond),
 		settle: oneOf(r, 50*time.Millisecond, time.Second),

@@ -12,10 +12,10 @@ import (
 
 // frame is the buffer that a peer's message is read into.
 type frame struct {
-	world *world
-	bytes []byte
-	items []cluster.AskItem
-	ask   cluster.Ask
+	network *network
+	bytes   []byte
+	items   []cluster.AskItem
+	ask     cluster.Ask
 
 	moved   []byte // of a Move
 	entries []limiter.Entry
@@ -26,7 +26,7 @@ type frame struct {
 func (d *delivery) read() (ask *cluster.Ask, erase func()) {
 	l, p := d.letter, d.process
 	if p.wire == nil {
-		f := p.machine.world.frame()
+		f := p.machine.world.network.frame()
 		return f.read(&l.ask, p), f.erase
 	}
 	ask, erase, err := p.wire.Ask(&l.ask, l.left, p.now())
@@ -79,7 +79,7 @@ func (f *frame) erase() {
 		f.move = cluster.Move{}
 	}
 	f.ask = cluster.Ask{}
-	f.world.frames = append(f.world.frames, f)
+	f.network.frames = append(f.network.frames, f)
 }
 
 func blacken(b []byte) {
@@ -90,13 +90,13 @@ func blacken(b []byte) {
 
 var black = strings.Repeat("#", 512)
 
-func (w *world) frame() *frame {
-	n := len(w.frames)
-	if n == 0 {
-		return &frame{world: w}
+func (n *network) frame() *frame {
+	last := len(n.frames) - 1
+	if last < 0 {
+		return &frame{network: n}
 	}
-	f := w.frames[n-1]
-	w.frames = w.frames[:n-1]
+	f := n.frames[last]
+	n.frames = n.frames[:last]
 	return f
 }
 

@@ -13,6 +13,12 @@ import (
 // gossip is how machines learn of each other. Every fact comes to every machine on its own, so they
 // hear of things late and in different orders, and a member may be the last to hear of itself.
 type gossip struct {
+	world *world
+	views []*cluster.View // made last
+}
+
+// pace says how long that takes.
+type pace struct {
 	spread time.Duration // the longest that a fact is under way
 	// the shortest time after which a machine that does not answer is declared dead; 0: never
 	detect time.Duration
@@ -30,16 +36,38 @@ type fact struct {
 	there   bool // false: it is gone, or was declared dead
 }
 
+// gather has all machines that are there from the beginning know each other, all of them ACTIVE.
+func (g *gossip) gather() {
+	w := g.world
+	for _, m := range w.machines {
+		if p := m.process; p != nil {
+			m.version, p.told = 2, cluster.StateActive
+			p.known = make([]fact, len(w.machines))
+			for i, o := range w.machines {
+				if o.process != nil {
+					p.known[i] = fact{2, o.process.boot, cluster.StateActive, true}
+				}
+			}
+		}
+	}
+	for _, m := range w.machines {
+		if m.process != nil {
+			m.process.look()
+		}
+	}
+}
+
 // tell has p say something new about its own machine.
-func (w *world) tell(p *process, state cluster.State, there bool) {
+func (g *gossip) tell(p *process, state cluster.State, there bool) {
 	m := p.machine
 	m.version += 2
 	p.told = state
-	w.rumour(p, m, fact{m.version, p.boot, state, there})
+	g.rumour(p, m, fact{m.version, p.boot, state, there})
 }
 
 // rumour spreads a fact about a machine from a process that knows it.
-func (w *world) rumour(from *process, about *machine, f fact) {
+func (g *gossip) rumour(from *process, about *machine, f fact) {
+	w := g.world
 	for _, m := range w.machines {
 		q := m.process
 		if q == nil {
@@ -50,14 +78,15 @@ func (w *world) rumour(from *process, about *machine, f fact) {
 			continue
 		}
 		late := time.Duration(w.dice.Int64N(int64(w.plan.gossip.spread)))
-		w.at(w.now+late, func() { w.bring(from, q, about, f) })
+		w.at(w.now+late, func() { g.bring(from, q, about, f) })
 	}
 }
 
 // bring has q learn a fact, as soon as it is not cut off from where that comes from.
-func (w *world) bring(from, q *process, about *machine, f fact) {
-	if !q.dead && !w.resting && !w.reaches(from.machine, q.machine) {
-		w.at(w.now+time.Second, func() { w.bring(from, q, about, f) })
+func (g *gossip) bring(from, q *process, about *machine, f fact) {
+	w := g.world
+	if !q.dead && !w.resting && !g.reaches(from.machine, q.machine) {
+		w.at(w.now+time.Second, func() { g.bring(from, q, about, f) })
 		return
 	}
 	q.do(func() { q.learn(about, f) })
@@ -73,20 +102,21 @@ func (p *process) learn(about *machine, f fact) {
 	if about == p.machine && !f.there && f.boot == p.boot && !p.departed {
 		if f.version > about.version { // else what it has said since contradicts already
 			about.version = f.version - 1
-			p.machine.world.tell(p, p.told, true) // which it may not have heard of itself yet
+			// which it may not have heard of itself yet
+			p.machine.world.gossip.tell(p, p.told, true)
 		}
 		return
 	}
 	*known = f
 	p.look()
 	if f.there {
-		p.machine.world.watch(p, about) // it may be old news
+		p.machine.world.gossip.watch(p, about) // it may be old news
 	}
 }
 
 // look makes a View of what p knows.
 func (p *process) look() {
-	v, err := p.machine.world.view(p)
+	v, err := p.machine.world.gossip.view(p)
 	if err != nil {
 		panic(err)
 	}
@@ -98,7 +128,8 @@ func (p *process) look() {
 }
 
 // view is the View of p. Most machines mostly know the same, and share it.
-func (w *world) view(p *process) (*cluster.View, error) {
+func (g *gossip) view(p *process) (*cluster.View, error) {
+	w := g.world
 	members := make([]cluster.Member, 0, len(p.known))
 	for i := range p.known {
 		f, m := &p.known[i], w.machines[i]
@@ -110,14 +141,14 @@ func (w *world) view(p *process) (*cluster.View, error) {
 		}
 	}
 	slices.SortFunc(members, func(a, b cluster.Member) int { return strings.Compare(a.ID, b.ID) })
-	for _, v := range w.views {
+	for _, v := range g.views {
 		if slices.Equal(v.Members, members) {
 			return v.SeenBy(p.machine.id)
 		}
 	}
 	v, err := cluster.NewViewOn(p.machine.id, members, ringOf)
 	if err == nil {
-		w.views = append(w.views[max(0, len(w.views)-latestViews+1):], v)
+		g.views = append(g.views[max(0, len(g.views)-latestViews+1):], v)
 	}
 	return v, err
 }
@@ -158,9 +189,9 @@ var (
 
 // doubt has every machine watch the ones that do not answer any more, and declare them dead when
 // its patience is over.
-func (w *world) doubt() {
-	g := &w.plan.gossip
-	if g.detect == 0 {
+func (g *gossip) doubt() {
+	w := g.world
+	if w.plan.gossip.detect == 0 {
 		return
 	}
 	for _, m := range w.machines {
@@ -169,28 +200,29 @@ func (w *world) doubt() {
 			if m == o || q == nil || !q.known[m.index].there {
 				continue
 			}
-			w.watch(q, m)
+			g.watch(q, m)
 		}
 	}
 }
 
 // watch has q declare m dead if it stays silent for long.
-func (w *world) watch(q *process, m *machine) {
-	if w.plan.gossip.detect == 0 || q.machine == m || q.watching[m.index] || !w.silent(q, m) {
+func (g *gossip) watch(q *process, m *machine) {
+	w := g.world
+	if w.plan.gossip.detect == 0 || q.machine == m || q.watching[m.index] || !g.silent(q, m) {
 		return
 	}
 	if q.watching == nil {
 		q.watching = make(map[int]bool)
 	}
 	q.watching[m.index] = true
-	g := &w.plan.gossip
-	patience := g.detect + time.Duration(w.dice.Int64N(int64(g.doubt)+1))
+	times := &w.plan.gossip
+	patience := times.detect + time.Duration(w.dice.Int64N(int64(times.doubt)+1))
 	const looks = 8 // it has to be silent at each
 	var look func(n int)
 	look = func(n int) {
 		switch f := &q.known[m.index]; {
 		case q.dead, w.resting: // a cut that nobody mends has no end of its own
-		case !f.there || !w.silent(q, m):
+		case !f.there || !g.silent(q, m):
 			delete(q.watching, m.index)
 		case q.machine.frozen: // it notices nothing
 			q.do(func() { look(n) })
@@ -200,20 +232,24 @@ func (w *world) watch(q *process, m *machine) {
 			delete(q.watching, m.index)
 			w.trace.add(happening{at: w.now, kind: buries, node: q.machine, peer: m})
 			w.faults.Deaths++
-			w.rumour(q, m, fact{f.version | 1, f.boot, f.state, false})
+			g.rumour(q, m, fact{f.version | 1, f.boot, f.state, false})
 		}
 	}
 	look(looks)
 }
 
 // silent reports whether q hears nothing of the boot of m that it knows.
-func (w *world) silent(q *process, m *machine) bool {
+func (g *gossip) silent(q *process, m *machine) bool {
 	return m.process == nil || m.frozen || m.process.boot != q.known[m.index].boot ||
-		!w.reaches(m, q.machine) || !w.reaches(q.machine, m)
+		!g.speak(m, q.machine)
 }
 
+// speak reports whether two machines reach each other.
+func (g *gossip) speak(m, o *machine) bool { return g.reaches(m, o) && g.reaches(o, m) }
+
 // reaches reports whether what is said on one machine comes to another, by whatever way.
-func (w *world) reaches(from, to *machine) bool {
+func (g *gossip) reaches(from, to *machine) bool {
+	w := g.world
 	if w.network.cuts == 0 || from == to || !w.network.lines[from.index][to.index].cut {
 		return true
 	}
@@ -241,7 +277,8 @@ func (w *world) reaches(from, to *machine) bool {
 
 // reconcile lets machines that have lost sight of each other meet again: now and then each tells
 // another all that it knows.
-func (w *world) reconcile() {
+func (g *gossip) reconcile() {
+	w := g.world
 	if w.plan.quiet() {
 		return
 	}
@@ -252,14 +289,14 @@ func (w *world) reconcile() {
 		for _, m := range w.machines {
 			o := w.machines[w.dice.IntN(len(w.machines))]
 			p, q := m.process, o.process
-			if p == nil || q == nil || p == q || m.frozen || o.frozen || !w.reaches(m, o) {
+			if p == nil || q == nil || p == q || m.frozen || o.frozen || !g.reaches(m, o) {
 				continue
 			}
 			for i, f := range p.known {
 				q.learn(w.machines[i], f)
 			}
 		}
-		w.reconcile()
+		g.reconcile()
 	})
 }
 

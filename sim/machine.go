@@ -192,7 +192,7 @@ func (m *machine) crash() {
 	m.world.judge.bounded.losesShares(p)
 	for _, r := range p.visits {
 		m.world.judge.left(r)
-		m.world.failed(r)
+		m.world.callers.failed(r)
 	}
 }
 

@@ -24,8 +24,8 @@ func (w *world) enter(p *process) {
 	// until its own word comes back to it
 	p.known[m.index] = fact{m.version + 1, p.boot, state, true}
 	p.look()
-	w.tell(p, state, true)
-	w.doubt()
+	w.gossip.tell(p, state, true)
+	w.gossip.doubt()
 	switch {
 	case state == cluster.StateActive:
 	case seed != nil:
@@ -68,7 +68,7 @@ func (w *world) seedFor(p *process) (leaving *process) {
 		m := w.machines[(p.machine.index+1+i)%len(w.machines)]
 		q := m.process
 		switch {
-		case q == nil || q == p || m.frozen || !w.reaches(m, p.machine) || !w.reaches(p.machine, m):
+		case q == nil || q == p || m.frozen || !w.gossip.speak(m, p.machine):
 		case !q.leaving:
 			return q
 		case leaving == nil:
@@ -94,7 +94,7 @@ func (w *world) activate(p *process) {
 		w.at(w.now+enterEvery, func() { p.do(func() { w.activate(p) }) })
 		return
 	}
-	w.tell(p, cluster.StateActive, true)
+	w.gossip.tell(p, cluster.StateActive, true)
 	if p.machine.rolling {
 		w.at(w.now+w.plan.gossip.settle, func() {
 			p.machine.rolling = false
@@ -108,7 +108,7 @@ func (w *world) activate(p *process) {
 func (m *machine) leave() {
 	p := m.process
 	p.leaving = true
-	m.world.tell(p, cluster.StateLeaving, true)
+	m.world.gossip.tell(p, cluster.StateLeaving, true)
 	m.world.at(m.world.now+lingers, func() { m.depart(p) })
 }
 
@@ -125,7 +125,7 @@ func (m *machine) depart(p *process) {
 	default:
 		w.trace.add(happening{at: w.now, kind: departs, node: m})
 		p.departed = true
-		w.tell(p, cluster.StateLeaving, false)
+		w.gossip.tell(p, cluster.StateLeaving, false)
 		p.node.Stop()
 		p.states()
 		if w.plan.machines[m.index].disk {

@@ -18,7 +18,7 @@ type plan struct {
 	sky      sky
 	machines []machinePlan
 	weather  weather
-	gossip   gossip
+	gossip   pace
 	limits   []rule
 	except   map[string][]limiter.Override // from limits, by name
 	traffic  traffic

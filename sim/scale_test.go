@@ -140,7 +140,7 @@ func grow(nodes int) *scaled {
 			near: 300 * time.Microsecond, mean: 200 * time.Microsecond,
 			far: 20 * time.Millisecond, inOrder: true,
 		},
-		gossip: gossip{spread: 800 * time.Millisecond, settle: time.Second},
+		gossip: pace{spread: 800 * time.Millisecond, settle: time.Second},
 		length: busy + idle + 2*time.Second,
 		limits: []rule{{Spec: limiter.Spec{
 			Name: "a", Algorithm: limiter.GCRA, Limit: 10,

@@ -103,9 +103,9 @@ func (f *flow) add(a arrival) {
 func (f *flow) reserves(a arrival) {
 	for i := range a.items {
 		it := &a.items[i]
-		f.world.told.made++
+		f.world.callers.told.made++
 		it.Op, it.ID = cluster.OpReserve, cluster.ID{Origin: clientOrigin, Sequence: reservedIDs +
-			f.world.told.made}
+			f.world.callers.told.made}
 		it.Hold = &cluster.HoldTerms{TTL: f.hold.ttl, Holder: f.name}
 	}
 	f.add(a)

@@ -51,7 +51,7 @@ type draft struct {
 func newDraft(open func(string) (io.ReadCloser, error)) *draft {
 	p := &plan{
 		seed: 1, strict: true, sweepEvery: 5 * time.Second,
-		gossip: gossip{
+		gossip: pace{
 			spread: 300 * time.Millisecond, detect: 2500 * time.Millisecond,
 			doubt: 1500 * time.Millisecond, settle: time.Second,
 		},
@@ -322,11 +322,11 @@ var linkFields = []field[weather]{
 	{"in_order", sets(policy.Flag, func(x *weather) *bool { return &x.inOrder })},
 }
 
-var gossipFields = []field[gossip]{
-	{"spread", sets(spanOf(0, time.Minute), func(g *gossip) *time.Duration { return &g.spread })},
-	{"detect", sets(spanOf(0, time.Hour), func(g *gossip) *time.Duration { return &g.detect })},
-	{"doubt", sets(spanOf(0, time.Hour), func(g *gossip) *time.Duration { return &g.doubt })},
-	{"settle", sets(spanOf(0, time.Hour), func(g *gossip) *time.Duration { return &g.settle })},
+var gossipFields = []field[pace]{
+	{"spread", sets(spanOf(0, time.Minute), func(g *pace) *time.Duration { return &g.spread })},
+	{"detect", sets(spanOf(0, time.Hour), func(g *pace) *time.Duration { return &g.detect })},
+	{"doubt", sets(spanOf(0, time.Hour), func(g *pace) *time.Duration { return &g.doubt })},
+	{"settle", sets(spanOf(0, time.Hour), func(g *pace) *time.Duration { return &g.settle })},
 }
 
 // limitList reads the limits as they are written everywhere, and keeps their order.

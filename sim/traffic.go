@@ -35,8 +35,8 @@ type slip struct {
 
 // lone has a be written on a slip.
 func (a *arrival) lone(w *world) {
-	if n := len(w.slips); n > 0 {
-		a.slip, w.slips = w.slips[n-1], w.slips[:n-1]
+	if n := len(w.callers.slips); n > 0 {
+		a.slip, w.callers.slips = w.callers.slips[n-1], w.callers.slips[:n-1]
 	} else {
 		a.slip = new(slip)
 	}
@@ -78,100 +78,6 @@ func (w *world) source() source {
 		sources = append(sources, newFlow(w, &w.plan.demands[i], uint64(i)))
 	}
 	return mix(sources...)
-}
-
-// await waits for the next request; after the last one the world comes to rest.
-func (w *world) await(from source) {
-	w.coming.world, w.coming.from = w, from
-	if !from.next(&w.coming.next) {
-		w.rest()
-		return
-	}
-	w.schedule.add(w.coming.next.at, &w.coming)
-}
-
-// awaited is the next request, when its time has come.
-type awaited struct {
-	world *world
-	from  source
-	next  arrival
-}
-
-func (a *awaited) happen() {
-	a.world.drawing = a.from
-	a.world.arrive(&a.next)
-}
-
-// arrive has the nodes that a names hear of it.
-func (w *world) arrive(a *arrival) {
-	if !w.told.follows(a) {
-		return
-	}
-	var r *request
-	if n := len(w.requests); n > 0 {
-		r, w.requests = w.requests[n-1], w.requests[:n-1]
-	} else {
-		r = new(request)
-	}
-	*r = request{
-		items: a.items, atomic: a.atomic, broken: a.broken, patience: a.patience,
-		open: len(a.calls), roams: a.roams, retry: a.retry, slip: a.slip,
-	}
-	w.judge.posed(r)
-	w.course.posed(r)
-	for i, c := range a.calls {
-		if m := w.machines[c.node]; c.after == 0 {
-			w.visit(m, r, i == len(a.calls)-1)
-		} else {
-			w.visitLater(m, r, c.after)
-		}
-	}
-}
-
-func (w *world) visitLater(m *machine, r *request, after time.Duration) {
-	w.at(w.now+after, func() { w.visit(m, r, true) })
-}
-
-// roam is the machine at which a client ends up that begins at m and goes on from one to the next
-// until one is up.
-func (w *world) roam(m *machine) *machine {
-	for i := range w.machines {
-		if next := w.machines[(m.index+i)%len(w.machines)]; next.process != nil {
-			return next
-		}
-	}
-	return m
-}
-
-// answered is what a client does when it hears.
-func (w *world) answered(r *request, out []cluster.Decision, took time.Duration) {
-	w.course.heard(r, out, took)
-	for i := range out {
-		if !out[i].Allowed {
-			w.retry(r)
-			return
-		}
-	}
-}
-
-// failed is what it does when it will not.
-func (w *world) failed(r *request) {
-	w.course.missed(r)
-	w.retry(r)
-}
-
-// retry has the client of r try again some time later, if it is one that does: at any node, as a
-// request of its own.
-func (w *world) retry(r *request) {
-	if r.retry.times == 0 {
-		return
-	}
-	again := arrival{
-		items: r.items, atomic: r.atomic, patience: r.patience, roams: r.roams,
-		retry: retry{r.retry.times - 1, r.retry.after},
-		calls: []calling{{node: w.dice.IntN(len(w.machines))}},
-	}
-	w.at(w.now+r.retry.after, func() { w.arrive(&again) })
 }
 
 // script is traffic that is known in advance, by time.

@@ -12,40 +12,48 @@ import (
 
 // world is some machines, what lies between them, and the clients. One goroutine owns all of it.
 type world struct {
-	plan      *plan
-	now       time.Duration // since the world began
-	schedule  schedule
-	tasks     tasks
-	machines  []*machine // by index
-	byID      map[string]*machine
-	network   network
-	dice      *rand.Rand // of the network
-	rules     []limitRule
-	named     map[string]*limiter.Limit // of all rules
-	limits    cluster.Limits            // those that nodes know by name
-	frames    []*frame                  // buffers not in use
-	letters   []*letter                 // likewise
-	visits    []*visit                  // likewise
-	requests  []*request                // likewise
-	slips     []*slip                   // likewise
-	coming    awaited                   // the next request
-	drawing   source                    // of the next request, before the next event
-	told      reservations              // what clients have heard
-	first     *placement                // in the beginning
-	views     []*cluster.View           // made last
-	judge     *judge
-	founded   *ownership.Configuration // that the world begins with
-	trace     trace
-	plant     func(*process) // of a test: a fault in every process that boots
-	course    *course        // what happens over time; nil if nobody wants to see it
+	plan     *plan
+	now      time.Duration // since the world began
+	schedule schedule
+	tasks    tasks
+	machines []*machine // by index
+	byID     map[string]*machine
+	network  network
+	dice     *rand.Rand // of the network
+	gossip   gossip
+	callers  callers
+	rulebook
+	first   *placement               // in the beginning
+	founded *ownership.Configuration // that the world begins with
+	judge   *judge
+	trace   trace
+	plant   func(*process) // of a test: a fault in every process that boots
+	course  *course        // what happens over time; nil if nobody wants to see it
+	damage
+	ending
+}
+
+// rulebook are the limits of a world.
+type rulebook struct {
+	rules  []limitRule
+	named  map[string]*limiter.Limit // of all rules
+	limits cluster.Limits            // those that nodes know by name
+}
+
+// damage is what has gone wrong.
+type damage struct {
 	faults    FaultReport
-	clear     bool          // no requests and no faults any more: nothing gets lost
-	agreeBy   time.Duration // all must; 0: not known yet
-	recovered bool          // an operator has
-	resting   bool          // no timers any more, and no requests
-	rested    time.Duration // since when
 	wentDown  time.Duration // when a node last did
 	allDown   time.Duration // when nobody was left
+	recovered bool          // an operator has
+}
+
+// ending is how a world comes to rest.
+type ending struct {
+	clear   bool          // no requests and no faults any more: nothing gets lost
+	agreeBy time.Duration // all must; 0: not known yet
+	resting bool          // no timers any more, and no requests
+	rested  time.Duration // since when
 }
 
 // limitRule is a rule of the plan, made.
@@ -89,11 +97,13 @@ const warmUp = 2 * time.Second
 
 func newWorld(p *plan, plant func(*process)) *world {
 	w := &world{
-		plan: p, plant: plant, now: -warmUp, wentDown: -warmUp, allDown: -2 * warmUp,
-		dice: stream(p.seed, dicesStream), byID: make(map[string]*machine),
-		limits: make(cluster.Limits), named: make(map[string]*limiter.Limit), trace: newTrace(),
-		network: newNetwork(len(p.machines)), told: newReservations(),
+		plan: p, plant: plant, now: -warmUp, dice: stream(p.seed, dicesStream),
+		byID: make(map[string]*machine), trace: newTrace(), network: newNetwork(len(p.machines)),
+		rulebook: rulebook{limits: make(cluster.Limits), named: make(map[string]*limiter.Limit)},
+		damage:   damage{wentDown: -warmUp, allDown: -2 * warmUp},
 	}
+	w.gossip.world = w
+	w.callers = callers{world: w, told: newReservations()}
 	for _, rule := range p.limits {
 		l := mustLimit(rule.Spec, p.except[rule.Name]...)
 		w.rules = append(w.rules, limitRule{l, rule.inline})
@@ -120,11 +130,11 @@ func newWorld(p *plan, plant func(*process)) *world {
 			m.boot()
 		}
 	}
-	w.gather()
-	w.reconcile()
+	w.gossip.gather()
+	w.gossip.reconcile()
 	// what it took to find each other is no news
 	w.at(0, func() { w.network.tally = MessageReport{} })
-	w.await(w.source())
+	w.callers.await(w.source())
 	for _, f := range p.faults {
 		w.at(f.at, func() { w.strike(f) })
 	}
@@ -144,10 +154,7 @@ func (w *world) run() {
 
 // step has the next event happen, if there is one and no promise is broken.
 func (w *world) step() bool {
-	if from := w.drawing; from != nil { // the last event was a request
-		w.drawing = nil
-		w.await(from)
-	}
+	w.callers.goOn()
 	if w.resting && w.now > w.rested+restAfter {
 		w.judge.live.restless()
 	}
@@ -225,26 +232,6 @@ func (w *world) stop() {
 // never get away, because no node is left that could take over what they hold.
 const longestMove = 10 * time.Minute
 
-// gather has all machines that are there from the beginning know each other, all of them ACTIVE.
-func (w *world) gather() {
-	for _, m := range w.machines {
-		if p := m.process; p != nil {
-			m.version, p.told = 2, cluster.StateActive
-			p.known = make([]fact, len(w.machines))
-			for i, o := range w.machines {
-				if o.process != nil {
-					p.known[i] = fact{2, o.process.boot, cluster.StateActive, true}
-				}
-			}
-		}
-	}
-	for _, m := range w.machines {
-		if m.process != nil {
-			m.process.look()
-		}
-	}
-}
-
 // owner is the machine that owns key when the world begins.
 func (w *world) owner(key string) *machine {
 	if w.first == nil {
@@ -273,7 +260,7 @@ func (w *world) strike(f fault) {
 		if m != peer {
 			w.faults.Cuts++
 			w.cutOff(m, peer)
-			w.doubt()
+			w.gossip.doubt()
 		}
 	case mends:
 		w.mend(m, peer)
@@ -310,7 +297,7 @@ func (w *world) strikeMember(k kind, m *machine) {
 	case k == crashes && up:
 		w.faults.Crashes++
 		m.crash()
-		w.doubt()
+		w.gossip.doubt()
 	case k == boots && !up:
 		m.start()
 	case k == joins && !up:
@@ -334,7 +321,7 @@ func (w *world) strikeFrozen(k kind, m *machine) {
 	case k == freezes && m.process != nil && !m.frozen:
 		w.faults.Freezes++
 		m.freeze()
-		w.doubt()
+		w.gossip.doubt()
 	case k == thaws && m.frozen:
 		m.thaw()
 	}

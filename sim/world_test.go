@@ -71,7 +71,7 @@ func (w *world) asks(at time.Duration, i int, key string, patience time.Duration
 				return err
 			},
 		}
-		w.visit(m, r, false)
+		w.callers.visit(m, r, false)
 		p.door = inner
 	})
 	return a
