@@ -30,7 +30,6 @@ type LimitCourse struct {
 	Limit string      `json:"limit"`
 	Ticks []LimitTick `json:"ticks"`
 	Sum   LimitTick   `json:"sum"`
-	spec  *limiter.Spec
 }
 
 // LimitTick counts units of one limit in one step of the time axis.
@@ -109,7 +108,7 @@ func newCourse(w *world, marks []mark) *course {
 		}
 	}
 	for i := range w.rules {
-		l := &LimitCourse{Limit: w.rules[i].limit.Name, spec: &w.rules[i].limit.Spec}
+		l := &LimitCourse{Limit: w.rules[i].limit.Name}
 		c.limits, c.byName[l.Limit] = append(c.limits, l), l
 	}
 	c.marks = append(c.marks, MarkReport{What: "from the beginning"})

@@ -40,9 +40,8 @@ type answered struct {
 	// of all memories, the one that was added after this one; or the next that is free
 	next *answered
 	// decided by its share, not as the owner: a node that is given the key hears of that answer too
-	share   bool
-	told    []told   // to which it has come
-	account *account // of its first item
+	share bool
+	told  []told // to which it has come
 }
 
 // told is a process to which an answer has come, with a gift or a copy or because it has answered
@@ -118,7 +117,7 @@ func (m *memories) add(before *answered, id cluster.ID, p *process, now time.Dur
 		a.before = &last
 	}
 	a.by, a.at, a.now, a.charges, a.share, a.repeated = p, p.now(), now, charges, false, 0
-	a.told, a.account = a.told[:0], nil
+	a.told = a.told[:0]
 	a.decisions = append(a.one[:0], ds...)
 }
 
@@ -222,7 +221,6 @@ func (j *onceJudge) remember(p *process, before *answered, of *account, id clust
 		j.allowed.of[anyCharge]++
 	}
 	j.memories.add(before, id, p, j.world.now, got, charges)
-	j.memories.answers.get(id).account = of
 }
 
 // reported hears that p, which decides, has charged a take by a report of a process that has

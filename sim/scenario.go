@@ -117,15 +117,15 @@ type flow struct {
 
 func newFlow(w *world, s *demand, n uint64) *flow {
 	f := &flow{
-		demand: s, world: w, dice: substream(w.plan.seed, trafficStream, n), now: s.from,
+		demand: s, world: w, dice: substream(w.plan.seed, n), now: s.from,
 		most: max(s.rate, s.wave.peak),
 	}
 	f.zipf = rand.NewZipf(f.dice, 1.2, 1, uint64(s.keys-1))
 	return f
 }
 
-// substream is the n-th substream of one of a seed's streams of chance.
-func substream(seed, kind, n uint64) *rand.Rand { return stream(seed, kind|(n+1)<<8) }
+// substream is the n-th part of the stream of chance that a seed has for traffic.
+func substream(seed, n uint64) *rand.Rand { return stream(seed, trafficStream|(n+1)<<8) }
 
 func (f *flow) next(a *arrival) bool {
 	if f.hold.ttl > 0 {

@@ -71,7 +71,7 @@ func (w *world) source() source {
 	for i := range w.plan.replays {
 		sources = append(sources, &player{
 			replay: &w.plan.replays[i], world: w,
-			dice: substream(w.plan.seed, trafficStream, uint64(i)<<32),
+			dice: substream(w.plan.seed, uint64(i)<<32),
 		})
 	}
 	for i := range w.plan.demands {

@@ -81,7 +81,7 @@ func (s *State) recover(now Instant) {
 	case s.stage == StageJoined && !s.Deciding(now):
 		s.beginFork(now, forkRecovery)
 	case s.stage < StageJoined && s.Alone(now):
-		s.foundWith(now, []Member{s.me})
+		s.foundWith([]Member{s.me})
 	}
 }
 

@@ -236,11 +236,11 @@ func (s *founder) votedBy(now Instant, from Boot) {
 			members = append(members, m)
 		}
 	}
-	s.foundWith(now, members)
+	s.foundWith(members)
 }
 
 // foundWith installs the first configuration of a cluster.
-func (s *founder) foundWith(now Instant, members []Member) {
+func (s *founder) foundWith(members []Member) {
 	slices.SortFunc(members, func(a, b Member) int { return strings.Compare(a.ID, b.ID) })
 	root := s.me.Boot
 	if s.origin.elect.Stamp != 0 {
@@ -263,12 +263,12 @@ func (s *founder) candidate(now Instant, config *Configuration) {
 	s.stage, s.founding = StageCandidate, founding{since: never}
 	s.config, s.asking = config, candidacy{since: never}
 	if !asked {
-		s.join(now)
+		s.join()
 	}
 }
 
 // join asks the members of the cluster to admit this boot.
-func (s *founder) join(now Instant) {
+func (s *founder) join() {
 	for _, m := range s.config.Members {
 		s.send(m.Boot, Join{s.me, s.origin.former})
 	}
@@ -294,7 +294,7 @@ func (s *speaker) joinAsked(now Instant, from Boot, m Join) {
 	if !e.asked {
 		e.asked, e.askedAt = true, now
 	}
-	e.member, e.former = m.Member, m.Former
+	e.member = m.Member
 	if m.Former != 0 {
 		s.entry(m.Former).signed(SignGone, now)
 	}

@@ -104,7 +104,7 @@ func (h *hasher) state(now Instant, s *State) {
 	h.boots(o.votes)
 	for i := range s.roster {
 		e := &s.roster[i]
-		h.num(int(e.boot), int(e.sign), int(e.former))
+		h.num(int(e.boot), int(e.sign))
 		h.bit(e.asked, e.leaving, e.stays, e.seen, e.unreached != never)
 		h.boots(e.missed)
 		for _, t := range []Instant{

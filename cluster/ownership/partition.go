@@ -72,7 +72,6 @@ type PartEvent struct {
 	Boot  Boot
 	Whole bool
 	At    Instant
-	Self  Boot
 }
 
 // Next is the state after an event. An event that does not fit changes nothing.

@@ -92,7 +92,6 @@ func (s *sight) Roster(now Instant) []Known {
 type entry struct {
 	boot   Boot
 	member Member // of a candidate
-	former Boot   // of a candidate: the boot that its process had before
 	sign   Sign
 	signAt Instant // when sign last changed
 
@@ -164,7 +163,7 @@ func (s *holdings) lineEnded(now Instant, b Boot) {
 }
 
 // closing ends the boot before its process closes its door.
-func (s *State) closing(now Instant) {
+func (s *State) closing() {
 	s.closed = true
 	if s.p.keeps(ruleDoor) {
 		s.end(Closed)

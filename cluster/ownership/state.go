@@ -173,7 +173,7 @@ func (s *State) step(now Instant, e Event) {
 	case Recover:
 		s.recover(now)
 	case Closing:
-		s.closing(now)
+		s.closing()
 	case Emptied:
 		s.emptied, s.renewed = true, never
 	case Fetched:
@@ -202,7 +202,7 @@ func (s *State) poll(now Instant) {
 			return
 		}
 		s.greet(now)
-		s.join(now)
+		s.join()
 	case StageJoined:
 		s.greet(now)
 		s.renew(now)
@@ -312,7 +312,7 @@ func (s *State) receiveJoined(now Instant, from Boot, m Message) {
 	case Promise:
 		s.promised(from, m)
 	case Accept:
-		s.accept(now, from, m)
+		s.accept(now, m)
 	case Accepted:
 		s.accepted(from, m)
 	case Secede:

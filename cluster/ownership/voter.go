@@ -86,7 +86,7 @@ func (s *register) prepare(now Instant, from Boot, m Prepare) {
 
 // accept seals the epoch. The value is accepted at once if no boot that it evicts can have a
 // right any more, else as soon as that is so.
-func (s *register) accept(now Instant, from Boot, m Accept) {
+func (s *register) accept(now Instant, m Accept) {
 	v := &s.voter
 	if v.closed || !s.config.Votes(s.me.Boot) || m.Ballot < v.promised {
 		return
