@@ -55,7 +55,8 @@ func drawDecision(draw *rand.Rand) limiter.Decision {
 
 // Promise: a window answers as one that has kept everything: repeats within Lasts and no later ones
 // get the answer of the first, of a share too, alone or together; what is told to others is all
-// that an owner has answered, once and in order, and nothing that only a share has.
+// that an owner has answered, once and in order, and nothing that only a share has. What a share has
+// admitted is charged unless an owner has answered.
 func TestWindowAgainstNaive(t *testing.T) {
 	for seed := range uint64(40) {
 		draw := rand.New(rand.NewPCG(seed, 1))
@@ -110,7 +111,8 @@ func TestWindowAgainstNaive(t *testing.T) {
 				}
 			case 3:
 				m := Memory{ID: id, Partition: partition, Decisions: given}
-				if w.Learn(now, []Memory{m}); known == nil {
+				w.Learn(now, []Memory{m})
+				if known == nil || known.share && given[0].Allowed {
 					remember(&answer{Memory: m, at: now, learned: true})
 				}
 			case 4:
@@ -129,6 +131,25 @@ func TestWindowAgainstNaive(t *testing.T) {
 				}
 			case 6:
 				checkEach(t, &w, all, now, partition)
+			case 7:
+				kept, taken, alone := draw.IntN(5) > 0, false, all.lastOf(now, id, 1)
+				var out limiter.Decision
+				again := w.Charge(now, id, int(partition), &out, func() bool {
+					taken, out = true, given[0]
+					return kept
+				})
+				want := given[0]
+				switch {
+				case alone != nil && !alone.share:
+					want = alone.Decisions[0]
+				case alone == nil && kept:
+					remember(&answer{
+						Memory: Memory{id, partition, 0, given[:1]}, at: now,
+					})
+				}
+				if again == taken || taken != (alone == nil || alone.share) || out != want {
+					t.Fatalf("%v: charged %t, again %t, %+v; want %+v", id, taken, again, out, want)
+				}
 			}
 			alone := all.lastOf(now, id, 1)
 			learned, shared := alone != nil && alone.learned, alone != nil && alone.share
