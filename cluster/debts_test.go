@@ -2,10 +2,12 @@ package cluster
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	"penstock/cluster/debts"
+	"penstock/cluster/dedup"
 	"penstock/limiter"
 )
 
@@ -222,6 +224,86 @@ func TestTakeThatIsRepeatedElsewhereIsChargedOnce(t *testing.T) {
 		if left := w.remaining("n2", "five", key); left != row.left || !d.Allowed {
 			t.Errorf("%s: %d of 5 are left; want %d; the share has said %+v", row.name, left,
 				row.left, d)
+		}
+	}
+}
+
+// Promise: the holder is asked for a take that a share has admitted, and told by a report if it
+// refuses. A take that would change its key although it is refused, or is not remembered by its
+// own ID, is reported at once; and so is one that no holder remembers any more.
+func TestWhichTakesAreAskedForAgain(t *testing.T) {
+	take := ID{Origin: 9, Sequence: 9}
+	limit := func(change func(*limiter.Spec)) limiter.Spec {
+		s := limiter.Spec{
+			Name: "drawn", Algorithm: limiter.FixedWindow, Limit: 9, Per: time.Hour,
+		}
+		change(&s)
+		return s
+	}
+	for _, row := range []struct {
+		name   string
+		spec   limiter.Spec
+		change func(*Request)
+		silent time.Duration // so long the holder is not reached
+		asked  string        // what it hears of the key in turn
+	}{
+		{"plain", limit(func(*limiter.Spec) {}), nil, 0, "take report"},
+		{
+			"late", limit(func(*limiter.Spec) {}), nil, dedup.Lasts + time.Second,
+			"report",
+		},
+		{
+			"a refused take counts", limit(func(s *limiter.Spec) { s.CountRejected = true }), nil,
+			0, "report",
+		},
+		{
+			"a refused take puts refills off", limit(func(s *limiter.Spec) {
+				s.Algorithm, s.Anchor, s.Strict = limiter.TokenBucket, limiter.FirstHit, true
+			}), nil, 0, "report",
+		},
+		{"its client reports it", limit(func(*limiter.Spec) {}), func(r *Request) {
+			r.Items[0].Report = true
+		}, 0, "report"},
+		{"with another one", limit(func(*limiter.Spec) {}), func(r *Request) {
+			r.Atomic, r.Items = true, append(r.Items, r.Items[0])
+			r.Items[1].ID.Sequence++
+		}, 0, "report report"},
+	} {
+		w := newWorld(t, 3, row.spec)
+		key := w.key("n2", 0)
+		for w.remaining("n2", "drawn", key) > 0 {
+			w.take("n2", "drawn", key)
+		}
+		r := &Request{Items: []Item{{Limit: "drawn", Key: key, Cost: 1, ID: take}}}
+		if row.change != nil {
+			row.change(r)
+		}
+		var heard []string
+		reached := false
+		w.meet = func(c *Call, deliver func() *Answer) {
+			c.Err = ErrUnsent
+			if !reached {
+				return
+			}
+			for _, it := range c.Ask.Items {
+				switch {
+				case it.Report && it.ID != take:
+					heard = append(heard, "report")
+				case !it.Report && it.ID == take:
+					heard = append(heard, "take")
+				}
+			}
+			c.Answer, c.Err = deliver(), nil
+		}
+		out := make([]Decision, len(r.Items))
+		if err := w.nodes["n1"].Check(r, out); err != nil || !out[0].Allowed {
+			t.Fatalf("%s: %v, %+v", row.name, err, out[0])
+		}
+		w.pass(row.silent)
+		reached = true
+		w.pass(2 * time.Second)
+		if got := strings.Join(heard, " "); got != row.asked {
+			t.Errorf("%s: the holder hears %q; want %q", row.name, got, row.asked)
 		}
 	}
 }

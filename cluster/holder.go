@@ -54,11 +54,7 @@ func (hd *holder) decide(now limiter.Instant, it *flight, out *limiter.Decision)
 		act()
 		return
 	}
-	if it.owed {
-		it.again = hd.recent.Charge(now, it.ID, hd.partition(it.hash), out, act)
-	} else {
-		it.again = hd.recent.OnceAlone(now, it.ID, hd.partition(it.hash), out, act)
-	}
+	it.again = hd.recent.OnceAlone(now, it.ID, hd.partition(it.hash), it.owed, out, act)
 	if it.again {
 		hd.stats.Repeated.Add(1)
 		hd.seesReleased(it, out)

@@ -84,35 +84,14 @@ func (w *Window) Once(
 	return false
 }
 
-// OnceAlone is Once for a take with a single decision.
+// OnceAlone is Once for a take with a single decision. If the take is owed, a share of the limit has
+// admitted it, and it is to be charged: then what this node's own share has said is no answer, for
+// it has charged nothing. A client that repeats the take still hears that.
 func (w *Window) OnceAlone(
 	now limiter.Instant,
 	id ID,
 	partition int,
-	out *limiter.Decision,
-	take func() bool,
-) (repeated bool) {
-	s, place := w.shard(id)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if p := s.findLocked(now, id, place, 1); p >= 0 {
-		*out = s.answerLocked(p)
-		return true
-	}
-	if take() {
-		s.addLocked(now, id, place, uint16(partition), 0)
-		s.keepOneLocked(out)
-	}
-	return false
-}
-
-// Charge is OnceAlone for a take that a share of the limit may have admitted: what this node's own
-// share has said is no answer, for it has charged nothing. A client that repeats the take still
-// hears that.
-func (w *Window) Charge(
-	now limiter.Instant,
-	id ID,
-	partition int,
+	owed bool,
 	out *limiter.Decision,
 	take func() bool,
 ) (repeated bool) {
@@ -120,7 +99,7 @@ func (w *Window) Charge(
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.findLocked(now, id, place, 1)
-	if p >= 0 && !s.atLocked(p).flag(isShare) {
+	if p >= 0 && !(owed && s.atLocked(p).flag(isShare)) {
 		*out = s.answerLocked(p)
 		return true
 	}

@@ -89,7 +89,7 @@ func testWindowKnowsAllIDs(t *testing.T, first int) {
 		}
 		var again bool
 		if len(out) == 1 && i%3 > 0 {
-			again = r.OnceAlone(now, id, 0, &out[0], take)
+			again = r.OnceAlone(now, id, 0, false, &out[0], take)
 		} else {
 			again = r.Once(now, id, 0, out, take)
 		}
@@ -187,7 +187,7 @@ func TestWindowKnowsShares(t *testing.T) {
 	share, owner := ID{Origin: 1, Sequence: 1}, ID{Origin: 1, Sequence: 2}
 	for _, id := range []ID{share, owner} {
 		var out limiter.Decision
-		r.OnceAlone(0, id, 3, &out, func() bool { return true })
+		r.OnceAlone(0, id, 3, false, &out, func() bool { return true })
 	}
 	r.Share(0, share)
 	r.Share(0, ID{Origin: 9}) // which nobody has asked for
@@ -234,22 +234,23 @@ func TestWindowChargesWhatAShareAdmitted(t *testing.T) {
 		}
 		var out limiter.Decision
 		if row.share {
-			w.OnceAlone(0, id, 3, &out, answers(7)(&out))
+			w.OnceAlone(0, id, 3, false, &out, answers(7)(&out))
 			w.Share(0, id)
 		}
 		for _, left := range row.owner {
 			if left > 0 {
-				w.OnceAlone(0, id, 3, &out, answers(int64(left))(&out))
+				w.OnceAlone(0, id, 3, false, &out, answers(int64(left))(&out))
 				continue
 			}
 			w.Learn(0, []Memory{{ID: id, Partition: 3, Decisions: []limiter.Decision{{
 				Allowed: true, Remaining: int64(-left),
 			}}}})
 		}
-		if repeated := w.Charge(1, id, 3, &out, answers(50)(&out)); repeated == row.charges {
+		repeated := w.OnceAlone(1, id, 3, true, &out, answers(50)(&out))
+		if repeated == row.charges {
 			t.Errorf("%s: it is charged: %t", row.name, !repeated)
 		}
-		w.OnceAlone(1, id, 3, &out, answers(-1)(&out))
+		w.OnceAlone(1, id, 3, false, &out, answers(-1)(&out))
 		if out.Remaining != row.says {
 			t.Errorf("%s: a repeat hears that %d remain; want %d", row.name, out.Remaining,
 				row.says)

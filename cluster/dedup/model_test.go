@@ -55,8 +55,8 @@ func drawDecision(draw *rand.Rand) limiter.Decision {
 
 // Promise: a window answers as one that has kept everything: repeats within Lasts and no later ones
 // get the answer of the first, of a share too, alone or together; what is told to others is all
-// that an owner has answered, once and in order, and nothing that only a share has. What a share has
-// admitted is charged unless an owner has answered.
+// that an owner has answered, once and in order, and nothing that only a share has. A take that a
+// share has admitted is charged unless an owner has answered.
 func TestWindowAgainstNaive(t *testing.T) {
 	for seed := range uint64(40) {
 		draw := rand.New(rand.NewPCG(seed, 1))
@@ -96,7 +96,7 @@ func TestWindowAgainstNaive(t *testing.T) {
 				take := func() bool { taken = true; copy(out, given); return kept }
 				var again bool
 				if len(out) == 1 && (draw.IntN(2) == 0) {
-					again = w.OnceAlone(now, id, int(partition), &out[0], take)
+					again = w.OnceAlone(now, id, int(partition), false, &out[0], take)
 				} else {
 					again = w.Once(now, id, int(partition), out, take)
 				}
@@ -134,7 +134,7 @@ func TestWindowAgainstNaive(t *testing.T) {
 			case 7:
 				kept, taken, alone := draw.IntN(5) > 0, false, all.lastOf(now, id, 1)
 				var out limiter.Decision
-				again := w.Charge(now, id, int(partition), &out, func() bool {
+				again := w.OnceAlone(now, id, int(partition), true, &out, func() bool {
 					taken, out = true, given[0]
 					return kept
 				})
