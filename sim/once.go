@@ -195,7 +195,9 @@ func (j *onceJudge) repeatsShare(p *process, id cluster.ID, items []asked,
 // first has lost its memory since, or has given it to a node that was lost, so that the partition
 // was claimed. It is also excused after the time in which an owner remembers, because a client has
 // repeated itself too late, or because the ask was lying at the door of a frozen machine. A node
-// never repeats itself too late. Nothing excuses a node that has heard of the first charge.
+// never repeats itself too late, but in takes that it owes: the first node may have charged such a
+// take without an answer, and then another one is asked. Nothing excuses a node that has heard of
+// the first charge.
 func (j *onceJudge) remember(p *process, before *answered, of *account, id cluster.ID,
 	got []limiter.Decision, charges bool,
 ) {
@@ -210,7 +212,8 @@ func (j *onceJudge) remember(p *process, before *answered, of *account, id clust
 				p.machine.id, idText(id), before.by.machine.id)
 		case before.by.dead && !before.by.departed,
 			j.claims[j.world.plan.partition(of.hash)] >= before.now && j.world.plan.sky != calm:
-		case j.outlived(before, p) && (id.Origin == clientOrigin || j.thawed(before.now)):
+		case j.outlived(before, p) &&
+			(id.Origin == clientOrigin || of.reference.isOwedBySome(id) || j.thawed(before.now)):
 		default:
 			j.fail(once, "%s charges take %s, which %s has charged before", p.machine.id,
 				idText(id), before.by.machine.id)

@@ -113,6 +113,16 @@ func (r *reference) paid(a *account, p, by *process, id cluster.ID, cost int64) 
 	}
 }
 
+// isOwedBySome reports whether a node has admitted the take without the node that decides.
+func (r *reference) isOwedBySome(id cluster.ID) bool {
+	for x := range r.owed {
+		if x.id == id {
+			return true
+		}
+	}
+	return false
+}
+
 // refused notes that an owner has refused the take that by has admitted by itself.
 func (r *reference) refused(by *process, id cluster.ID) {
 	x := owing{by, id}

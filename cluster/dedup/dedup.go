@@ -84,9 +84,9 @@ func (w *Window) Once(
 	return false
 }
 
-// OnceAlone is Once for a take with a single decision. If the take is owed, a share of the limit has
-// admitted it, and it is to be charged: then what this node's own share has said is no answer, for
-// it has charged nothing. A client that repeats the take still hears that.
+// OnceAlone is Once for a take with a single decision. If the take is owed, a share of the limit
+// has admitted it, and it is to be charged: then the answer of this node's own share does not
+// count, for it has charged nothing. A client that repeats the take still hears it.
 func (w *Window) OnceAlone(
 	now limiter.Instant,
 	id ID,
