@@ -427,6 +427,46 @@ func TestAskersLeaveACircle(t *testing.T) {
 	}
 }
 
+// Promise: no request fails while nodes come and go, nor is decided without its owner. Of two nodes
+// that name each other one gets the key after the others were asked; these have old news and lead
+// back to the two. Three may name each other in turn, and a fourth have the key.
+func TestAskersComeBackToACircle(t *testing.T) {
+	for _, names := range []map[string]string{
+		{"n2": "n3", "n3": "n2", "n4": "n2", "n5": "n2"},
+		{"n2": "n3", "n3": "n2", "n4": "n3", "n5": "n3"},
+		{"n2": "n3", "n3": "n4", "n4": "n2", "n5": "n5"},
+	} {
+		for _, first := range []string{"n2", "n3"} {
+			for _, decides := range []string{"n2", "n3", "n5"} {
+				if (names["n5"] == "n5") != (decides == "n5") {
+					continue
+				}
+				w := newWorld(t, 5, five)
+				asked := 0
+				w.meet = func(c *Call, deliver func() *Answer) {
+					if len(c.Ask.Items) == 0 {
+						c.Answer = deliver()
+						return
+					}
+					asked++
+					w.pass(time.Millisecond)
+					a := AnswerItem{Status: StatusNotOwner, Owner: names[c.To.ID]}
+					if c.To.ID == decides && asked > inCircles {
+						a = AnswerItem{
+							Status: StatusDone, Decision: limiter.Decision{Allowed: true},
+						}
+					}
+					c.Answer = &Answer{Items: []AnswerItem{a}}
+				}
+				if d := w.take("n1", "five", w.key(first, 0)); d.Degraded || d.Owner != decides {
+					t.Errorf("%v, %s decides, %s is asked first: %s, degraded %t after %d sends",
+						names, decides, first, d.Source, d.Degraded, asked)
+				}
+			}
+		}
+	}
+}
+
 // Promise: no request fails while nodes come and go, nor is decided without its owner. A node that
 // has got the key meanwhile is asked as soon as another one names it: it is no circle if one of the
 // two named nobody before, nor is there time for others where answers take long, or once more where

@@ -34,7 +34,8 @@ const (
 const namesMe = 3
 
 // inCircles is from which send on every other one goes to the others in turn, and not to the node
-// that is said to decide. By then two have named each other for as long as circling at least. Where
+// that is said to decide, while two name each other; more may do so in turn, so of inCircles sends
+// one does in any case. By then two have named each other for as long as circling at least. Where
 // an answer alone takes that long it is enough that they have done so circles times, unless it
 // takes so long that there is time for a few sends only: then it is better to wait for one of the
 // two to decide. A node that one of the others names is asked in any case: it may be one of the
