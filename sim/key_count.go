@@ -49,6 +49,16 @@ func (c *keyCount) hidden(
 	return units
 }
 
+// refills has what a bucket counts for having travelled come back with all else that it counts: one
+// that is full counts nothing more for it.
+func (c *keyCount) refills(now limiter.Instant, s *limiter.Spec) {
+	if c.later > 0 {
+		whole := c.whole.copy()
+		whole.take(now, s, 0)
+		c.later = min(c.later, whole.used)
+	}
+}
+
 // misses takes off what a decision shows to be forgotten. was is the state before it: what the
 // decision itself charges is not what was forgotten.
 func (c *keyCount) misses(

@@ -26,7 +26,7 @@ func (w *world) recovers() {
 		w.recovered = agreed.Recover() == nil
 		if m.process.states(); w.recovered {
 			w.judge.allowed.used[byOperator]++
-			w.agreeBy = w.now + agreesWithin
+			w.agreeBy = w.now + w.plan.agreesWithin()
 		}
 	}
 }
@@ -46,4 +46,11 @@ func (w *world) hasMost(c *ownership.Configuration) bool {
 
 // agreesWithin is how much longer than restAfter a world may take until all agree on what each
 // holds, or after an operator has recovered it: news of the last to come or go may be on its way.
-const agreesWithin = 10 * time.Second
+// Where messages get lost, one that is there may be taken for dead until the end, and is back some
+// seconds later.
+func (p *plan) agreesWithin() time.Duration {
+	if p.weather.loss > 0 {
+		return 30 * time.Second
+	}
+	return 10 * time.Second
+}

@@ -175,9 +175,13 @@ func (r *reference) forget(now limiter.Instant, a *account, lost int64) {
 	switch {
 	case lost <= 0:
 		return
-	case lost < capacityOf(a.spec) || s.Algorithm == limiter.TokenBucket:
+	case lost < capacityOf(a.spec):
 		r.loose.take(now, s, -lost)
 		r.drop(lost)
+	case s.Algorithm == limiter.TokenBucket:
+		_, mark := r.loose.tokensAt(now, s) // it may have been charged more than it holds
+		r.loose.keepTokens(now, s, 0, mark)
+		r.drop(everything)
 	default:
 		r.loose = naiveState{}
 		r.drop(everything)

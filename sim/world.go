@@ -208,7 +208,7 @@ func (w *world) stop() {
 		return
 	}
 	if w.agreeBy == 0 {
-		w.agreeBy = w.now + agreesWithin
+		w.agreeBy = w.now + w.plan.agreesWithin()
 	}
 	if w.now >= w.agreeBy {
 		w.recovers()
