@@ -358,6 +358,66 @@ func TestRepeatIsChargedOnce(t *testing.T) {
 	})
 }
 
+// Promise: no more is admitted than the limit says. What may have been given back is not given back
+// once more by a node that does not remember it: neither by another one, nor by the one that asked,
+// and not together with other items either. What was not sent is given back elsewhere.
+func TestWhatIsGivenBackIsNotGivenBackTwice(t *testing.T) {
+	lost, unsent := errors.New("lost on the way back"), fmt.Errorf("%w: there is no way", ErrUnsent)
+	for _, c := range []struct {
+		name    string
+		items   []Item
+		err     error
+		decides string
+	}{
+		{"a refund", []Item{{Cost: -2}}, lost, ""},
+		{"a reset", []Item{{Op: OpReset}}, lost, ""},
+		{"a refund with others", []Item{{Cost: 1}, {Cost: -2}}, lost, ""},
+		{"a take", []Item{{Cost: 2}}, lost, "n2"},
+		{"a refund that was not sent", []Item{{Cost: -2}}, unsent, "n2"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t, 3, five)
+			key := w.key("n3", 0)
+			for i := range c.items {
+				c.items[i].Limit, c.items[i].Key = "five", key
+			}
+			w.meet = func(call *Call, deliver func() *Answer) {
+				switch {
+				case len(call.Ask.Items) == 0:
+					call.Answer = deliver()
+				case call.To.ID == "n3" && call.Ask.Hop == 1:
+					call.Err = c.err
+				default: // n3 has given the key to n2 meanwhile
+					call.Answer = &Answer{}
+					for range call.Ask.Items {
+						a := AnswerItem{Status: StatusNotOwner, Owner: "n2"}
+						if call.To.ID == "n2" {
+							a = AnswerItem{
+								Status: StatusDone, Decision: limiter.Decision{Allowed: true},
+							}
+						}
+						call.Answer.Items = append(call.Answer.Items, a)
+					}
+				}
+			}
+			out := make([]Decision, len(c.items))
+			r := Request{Items: c.items, Atomic: len(c.items) > 1}
+			if err := w.nodes["n1"].Check(&r, out); err != nil {
+				t.Fatal(err)
+			}
+			for i := range out {
+				by := out[i].Owner
+				if out[i].Source == SourceFallback {
+					by = ""
+				}
+				if by != c.decides {
+					t.Errorf("item %d: %q has decided, want %q", i, by, c.decides)
+				}
+			}
+		})
+	}
+}
+
 // Two peers that name each other end in a fallback, not in a loop.
 func TestPeersThatNameEachOther(t *testing.T) {
 	w := newWorld(t, 3, five)

@@ -104,7 +104,8 @@ func (fw *forwarder) forward(
 			if fresh := fw.view.Load(); fresh != seen {
 				seen, view = fresh, fw.aimAgain(now, view, fresh, r, away, targets)
 			}
-			if away = fw.decideNow(now, view, r, away, targets, out, hop); hopeless(away, targets) {
+			away = fw.decideNow(now, view, r, away, targets, out, hop)
+			if view.bar(r, away, targets); hopeless(away, targets) {
 				break
 			}
 			fw.stats.Retried.Add(uint64(len(away)))
@@ -159,16 +160,18 @@ func (fw *forwarder) decideRest(
 	now limiter.Instant, view *route, r *batch, away, targets []int, out []Decision,
 ) {
 	if r.atomic && len(r.items) > 1 { // all here, or none
-		if len(away) > 0 && !hopeless(away, targets) && fw.holder.decideAllHere(now, r.items, out) {
+		if len(away) > 0 && !hopeless(away, targets) &&
+			!r.mayHaveGivenBack() && fw.holder.decideAllHere(now, r.items, out) {
 			return
 		}
 		for _, i := range away {
 			targets[i] = nobody
 		}
 	}
+	slices.Sort(away) // some have waited longer than others, and stand in the order of the request
 	for _, i := range away {
 		switch {
-		case targets[i] != nobody && fw.decideHere(now, &r.items[i], &out[i]):
+		case targets[i] != nobody && fw.decideStill(now, &r.items[i], &out[i]):
 		case !r.owed:
 			out[i] = fw.shares.fallback(now, view, &r.items[i])
 		}
@@ -180,14 +183,14 @@ func (fw *forwarder) decideRest(
 func (fw *forwarder) decideNow(
 	now limiter.Instant, view *route, r *batch, away, targets []int, out []Decision, hop int,
 ) (left []int) {
-	if r.atomic && len(r.items) > 1 {
+	if r.atomic && len(r.items) > 1 && !r.mayHaveGivenBack() {
 		if fw.holder.decideAllHere(now, r.items, out) {
 			return nil
 		}
 	}
 	for _, i := range away {
 		it := &r.items[i]
-		if !r.atomic && targets[i] != nobody && fw.decideHere(now, it, &out[i]) {
+		if !r.atomic && targets[i] != nobody && fw.decideStill(now, it, &out[i]) {
 			continue
 		}
 		if t := targets[i]; t == nobodyYet || t == view.Self ||
@@ -197,6 +200,41 @@ func (fw *forwarder) decideNow(
 		left = append(left, i)
 	}
 	return left
+}
+
+// mayHaveGivenBack reports whether a node may have given back what it gives back, without an answer.
+func (it *flight) mayHaveGivenBack() bool { return it.doubt != nil && it.givesBack() }
+
+func (r *batch) mayHaveGivenBack() bool {
+	for i := range r.items {
+		if r.items[i].mayHaveGivenBack() {
+			return true
+		}
+	}
+	return false
+}
+
+// decideStill is decideHere for an item that other nodes were asked for.
+func (fw *forwarder) decideStill(now limiter.Instant, it *flight, out *Decision) bool {
+	return !it.mayHaveGivenBack() && fw.decideHere(now, it, out)
+}
+
+// bar leaves those items undecided that other nodes may have given back already than their targets.
+// A take that another node executes once more admits nothing more; but what is given back twice may
+// be taken twice. The nodes that may have given it back remember its ID, and may be asked again.
+func (r *route) bar(q *batch, away, targets []int) {
+	for _, i := range away {
+		it, t := &q.items[i], targets[i]
+		if !it.mayHaveGivenBack() || t >= 0 && it.doubt.Of(r.peers[t].boot) {
+			continue
+		}
+		if targets[i] = nobody; q.atomic {
+			for _, k := range away {
+				targets[k] = nobody
+			}
+			return
+		}
+	}
 }
 
 // hopeless reports whether no node could decide any of the items.

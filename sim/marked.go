@@ -105,8 +105,9 @@ func (j *markedJudge) decideFromShare(h *hearing, it *cluster.Item, d *cluster.D
 	n := sharesIn(h, it, d, raw, by)
 	m := j.once.memories.answers.get(it.ID)
 	if j.repeats(p, m, it, raw) {
-		if a.Decision, a.due, a.full = raw, true, true; m.of(p) != nil {
-			a.Decision = m.of(p).decisions[0]
+		a.Decision, a.due, a.full = raw, true, true
+		if own := m.of(p); own != nil && !own.share {
+			a.Decision = own.decisions[0]
 			return
 		}
 		if !(n > 0 && shares.says(p, share(spec, n), it, raw)) {
@@ -143,8 +144,8 @@ func sharesIn(h *hearing, it *cluster.Item, d *cluster.Decision, raw limiter.Dec
 
 // repeats reports whether p, which answers got without the owner, may know what was decided on this
 // take when it had one: it has done so itself, and then knows for sure; or the answer has come to
-// it; or it was to be given the partition since, and the take was decided on lately, from any
-// node's share, before that.
+// it, maybe because it has asked for what its own share had admitted; or it was to be given the
+// partition since, and the take was decided on lately, from any node's share, before that.
 func (j *markedJudge) repeats(p *process, m *answered, it *cluster.Item,
 	got limiter.Decision,
 ) bool {
@@ -154,10 +155,14 @@ func (j *markedJudge) repeats(p *process, m *answered, it *cluster.Item,
 		return false
 	case own != nil && !own.share && len(own.decisions) == 1 && own.at.Add(memory) > p.now():
 		return true
-	case own != nil || len(m.decisions) != 1:
+	case own != nil && !own.share || len(m.decisions) != 1:
 		return false
 	}
 	_, told := m.toldTo(p)
+	if own != nil { // unless it has asked, it says what its share has said
+		_, told = j.account(limitName(it), it.Key).reference.owed[owing{p, it.ID}]
+		return told && m.decisions[0] == got
+	}
 	recalled := j.recalled[j.world.plan.partition(limiter.Hash(it.Key))] >= m.now &&
 		j.world.now < m.now+memory+j.carriage()
 	return (told || recalled) && m.decisions[0] == got
