@@ -295,8 +295,8 @@ func (s *sight) want(now Instant, silent bool) *Configuration {
 	s.admit(now, next)
 	slices.SortFunc(next.Members, func(a, b Member) int { return strings.Compare(a.ID, b.ID) })
 	next.Voters = chooseVoters(c.Voters, next.Members, s.ready(now))
-	if next.same(c) {
-		return nil
+	if len(next.Voters) == 0 || next.same(c) {
+		return nil // without voters nothing could be decided ever again
 	}
 	return next
 }
