@@ -227,6 +227,7 @@ func (j *countedJudge) passes(c *keyCount, p *process, s *limiter.Spec) {
 		return
 	}
 	j.loss.Changes++
+	c.begun = false // that was on the clock of before, if at this instant
 	if len(before.fading) > 0 {
 		if j.loss.After++; j.atOnce(before.machine) {
 			j.checked[warned]++
