@@ -195,8 +195,9 @@ func (j *countedJudge) counts(p *process, it *asked, got limiter.Decision) {
 // be forgotten, and how much that is, told once. known is false if nobody could tell.
 func (j *countedJudge) found(a *account, p *process) (st naiveState, lost int64, known bool) {
 	c := a.count
+	byFile := p.restored != nil && j.gifts[j.world.plan.partition(a.hash)] < p.began
 	if c == nil || c.by != p || c.looked != j.world.now || j.world.now < c.blind ||
-		a.spec.MinGap > 0 || p.restored != nil {
+		a.spec.MinGap > 0 || byFile {
 		return st, 0, false // of limits with a gap an instant may be forgotten, and no unit
 	}
 	lost, c.lost, c.begun = c.lost, 0, false
