@@ -183,8 +183,8 @@ func (r *route) named(owner string, hash uint64, asked int) int {
 
 // goesRound reports whether nodes have named each other too often: they may do so for as long as
 // news take to come. circle says whether the last two have, after it took so long to ask one. A
-// node that somebody else has named is asked: what the one in turn says may be old, and lead back to
-// the two, of which one has got the key meanwhile.
+// node that another one has named is asked: that may be old news, and lead back to the two, of
+// which one has got the key meanwhile.
 func (it *flight) goesRound(took time.Duration, hop int, circle bool) bool {
 	if took < circling {
 		return hop >= inCircles && (circle && hop%2 == 0 || hop%inCircles == 0)

@@ -202,7 +202,8 @@ func (fw *forwarder) decideNow(
 	return left
 }
 
-// mayHaveGivenBack reports whether a node may have given back what it gives back, without an answer.
+// mayHaveGivenBack reports whether a node may have executed it, without an answer, and what it asks
+// for is to give back.
 func (it *flight) mayHaveGivenBack() bool { return it.doubt != nil && it.givesBack() }
 
 func (r *batch) mayHaveGivenBack() bool {

@@ -173,10 +173,7 @@ func (j *countedJudge) counts(p *process, it *asked, got limiter.Decision) {
 		had = c.whole.peek(now, s, 0).Remaining
 	}
 	over := max(0, got.Remaining-had, c.hidden(now, s, it.op, got))
-	if owed := had - got.Remaining; owed > 0 && len(a.reference.owed) > 0 {
-		// nobody has seen it charged, and it may be forgotten like all that is charged
-		c.charges = append(c.charges, perishable{at: w.now, by: p, cost: owed})
-	}
+	c.noteOwed(p, a, had-got.Remaining)
 	if c.looked != w.now {
 		c.looked, c.lost, c.begun = w.now, 0, false
 	}

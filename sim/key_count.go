@@ -139,6 +139,14 @@ func (c *keyCount) allow(p *process, over int64, cold time.Duration) (allowed in
 	return allowed
 }
 
+// noteOwed notes what p shows to be charged that nobody has seen charged: it was owed, and may be
+// forgotten like all that is charged.
+func (c *keyCount) noteOwed(p *process, a *account, cost int64) {
+	if cost > 0 && len(a.reference.owed) > 0 {
+		c.charges = append(c.charges, perishable{at: p.machine.world.now, by: p, cost: cost})
+	}
+}
+
 // prune drops the charges that do not count any more.
 func (c *keyCount) prune(before time.Duration) {
 	if n := len(c.charges); n < 64 || n < cap(c.charges) {
