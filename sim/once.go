@@ -41,6 +41,7 @@ type answered struct {
 	next *answered
 	// decided by its share, not as the owner: a node that is given the key hears of that answer too
 	share bool
+	vague bool   // by a share of which nothing is known
 	told  []told // to which it has come
 }
 
@@ -117,6 +118,7 @@ func (m *memories) add(before *answered, id cluster.ID, p *process, now time.Dur
 		a.before = &last
 	}
 	a.by, a.at, a.now, a.charges, a.share, a.repeated = p, p.now(), now, charges, false, 0
+	a.vague = false
 	a.told = a.told[:0]
 	a.decisions = append(a.one[:0], ds...)
 }

@@ -27,11 +27,15 @@ func (l *shares) repeated(p *process, it *cluster.Item, raw limiter.Decision,
 		a.at.Add(memory) <= p.now() {
 		return nil
 	}
-	raw.Allowed = raw.Allowed || atomic && a.decisions[0].Allowed
-	if a.decisions[0] != raw {
+	before := &a.decisions[0]
+	raw.Allowed = raw.Allowed || atomic && before.Allowed
+	if atomic && a.vague { // before it fell with others it may have been a yes
+		before.Allowed = raw.Allowed
+	}
+	if *before != raw {
 		return nil
 	}
-	return &a.decisions[0]
+	return before
 }
 
 // split is in how many shares a node has split a limit, as far as it may, told by what it answers;
@@ -132,6 +136,7 @@ func (l *shares) mayForget(now limiter.Instant, s *limiter.Spec, it *cluster.Ite
 func (l *shares) believe(p *process, it *cluster.Item, got limiter.Decision, a *answered) {
 	if (it.Op == cluster.OpTake || it.Op == cluster.OpReserve) && it.ID != (cluster.ID{}) {
 		l.add(a, it.ID, p, p.machine.world.now, []limiter.Decision{got}, got.Allowed)
+		l.answers.get(it.ID).vague = true
 	}
 }
 

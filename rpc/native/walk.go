@@ -25,7 +25,6 @@ const (
 	frameReset   = 3
 
 	flagEndStream = 1
-	flagPadded    = 8
 )
 
 // ends reports whether the sender sends nothing more on the frame's stream.
