@@ -73,6 +73,7 @@ func memberOf(list []uint16) func(uint16) bool {
 func (cp *copier) takenLocked(now limiter.Instant, p *peer, m *Move, a *MoveAnswer) {
 	cp.parts.heardLocked(a.Term)
 	r := cp.view.Load()
+	cp.toldWholeLocked(p, m.Begin, a.Whole)
 	cp.endFormerLocked(p, m.Lent)
 	cp.wholeTakenLocked(p, m.Whole)
 	if len(m.Gift) == 0 {

@@ -180,6 +180,7 @@ type inbox struct {
 	sequence uint64
 	pass     uint64 // of the boot over its table: all that it has copied here until then has come
 	refused  []uint16
+	whole    []uint16        // of the partitions that it has begun with that: known as a whole
 	begun    map[uint16]bool // partitions of which the boot keeps the copies here
 }
 
@@ -193,18 +194,19 @@ func (ik *intake) applyLocked(r *route, now limiter.Instant, m *Move, a *MoveAns
 	a.Applied = true
 	switch {
 	case m.Sequence == in.sequence:
-		a.Refused = in.refused
+		a.Refused, a.Whole = in.refused, in.whole
 		return
 	case m.Sequence < in.sequence: // an old one: its sender does not wait for it any more
 		return
 	}
-	in.sequence, in.refused = m.Sequence, nil
+	in.sequence, in.refused, in.whole = m.Sequence, nil, nil
 	ik.stats.Copied.Add(uint64(len(m.Entries) + len(m.Charges)))
 	ik.holder.chargedElsewhere(now, m.Charges)
 	if ik.parts.list == nil {
 		return
 	}
 	ik.beginLocked(in, m)
+	a.Whole = in.whole
 	ik.parts.hearLacking(now, m)
 	ik.endLocked(in, m)
 	ik.importHolds(now, m, true)
@@ -253,6 +255,9 @@ func (ik *intake) beginLocked(in *inbox, m *Move) {
 			pt.whole, pt.gave = pt.gave && pt.copyOf == m.From, false
 			pt.pure = pt.copyOf == 0 || pt.copyOf == m.From ||
 				pt.lentTo == m.From // the last has got all that there was
+			if pt.whole {
+				in.whole = append(in.whole, p)
+			}
 			pt.copyOf, pt.pass, pt.lost, pt.hint = m.From, m.Pass, 0, m.ID
 			ik.parts.enterLocked(int(p), partCopied)
 		}
@@ -298,8 +303,13 @@ func (ik *intake) takeGiftLocked(r *route, m *Move) (refused []uint16) {
 			}
 		case ik.parts.list[p].state != partHeld:
 			ik.stats.Received.Add(1)
+			pt := &ik.parts.list[p]
+			same := pt.copyOf == m.From && pt.pure
 			ik.parts.holdLocked(int(p), m.Term)
 			ik.copier.beginCopiesLocked(r, int(p))
+			if same {
+				ik.copier.askGiverLocked(int(p), m.From)
+			}
 		}
 	}
 	return refused

@@ -166,6 +166,39 @@ func (cp *copier) beginCopiesLocked(r *route, p int) {
 	cp.dueLocked(pt)
 }
 
+// askGiverLocked has the boot that has given p asked whether it has all of it, if copies of p go
+// there: what was just taken over is what it has. From now on it gets what changes. If it says no,
+// it gets all.
+func (cp *copier) askGiverLocked(p int, giver uint64) {
+	pt := &cp.parts.list[p]
+	for _, s := range [...]*slot{&pt.slot, &pt.second} {
+		if s.to != nil && s.to.boot == giver {
+			s.copied = copyAsked
+			s.to.out.begin([]uint16{uint16(p)})
+		}
+	}
+}
+
+// toldWholeLocked follows what p says of the partitions of which copies have begun.
+func (cp *copier) toldWholeLocked(p *peer, begun, whole []uint16) {
+	if len(begun) == 0 {
+		return
+	}
+	has := memberOf(whole)
+	for _, i := range begun {
+		pt := &cp.parts.list[i]
+		s := pt.slotOf(p, pt.state == partHeld)
+		switch {
+		case s == nil || s.copied != copyAsked:
+		case has(i):
+			s.copied = copyTaken
+		default:
+			s.copied = copyWanted
+			cp.dueLocked(pt)
+		}
+	}
+}
+
 // endOthersLocked has all other copies of p end, which this node has given to keeper.
 func (cp *copier) endOthersLocked(p int, keeper *peer) {
 	cp.endSecondLocked(p, keeper)
@@ -189,13 +222,13 @@ func (cp *copier) endSecondLocked(p int, keeper *peer) {
 // eachCopy calls f for each outbox in which a change of a key of partition p belongs.
 func (cp *copier) eachCopy(p int, f func(*outbox)) {
 	pt := &cp.parts.list[p]
-	if pt.to != nil && pt.copied >= copyBegun {
+	if pt.to != nil && pt.copied > copyWanted {
 		f(pt.to.out)
 	}
 	if cp.parts.list[p].state != partHeld {
 		return
 	}
-	if s := &pt.second; s.to != nil && s.copied >= copyBegun && s.to != pt.to {
+	if s := &pt.second; s.to != nil && s.copied > copyWanted && s.to != pt.to {
 		f(s.to.out)
 	}
 	if pt.former != nil && pt.former != pt.to && pt.former.out != nil {

@@ -178,6 +178,8 @@ type MoveAnswer struct {
 	// partitions of Gift that the answerer does not take, or of Begin that it holds itself; of what
 	// is from a file, those that it does not hold
 	Refused []uint16
+	// partitions of Begin of which the answerer has all already: it has given them to the sender
+	Whole   []uint16
 	Applied bool          // the copies and the gift were taken in, but for what is refused
 	Up      time.Duration // since the answerer was started
 }

@@ -80,9 +80,11 @@ type copyState uint8
 
 const (
 	copyWanted copyState = iota // nothing yet
-	copyBegun                   // what has changed, and the parts of the table that were looked at
-	copyWhole                   // all, with what waits to be sent
-	copyTaken                   // all, and it has said so
+	// what has changed, and all if the member says so: it has given the partition to this node
+	copyAsked
+	copyBegun // what has changed, and the parts of the table that were looked at
+	copyWhole // all, with what waits to be sent
+	copyTaken // all, and it has said so
 )
 
 // holdings are what other goroutines read of the states. A decision reads held under the lock of

@@ -28,6 +28,7 @@ const (
 	memoryOrigin, memorySequence, memoryPartition, memoryAge, memoryDecisions = 1, 2, 3, 4, 5
 
 	movedTerm, movedStandings, movedRefused, movedApplied, movedUp, movedEpoch = 1, 2, 3, 4, 6, 7
+	movedWhole                                                                 = 8
 )
 
 // Field numbers of a copy of a hold.

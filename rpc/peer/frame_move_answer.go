@@ -20,6 +20,9 @@ func moveAnswerSize(m *cluster.MoveAnswer) int {
 	if len(m.Refused) > 0 {
 		size += wire.SizeBytes(sizePartitions(m.Refused))
 	}
+	if len(m.Whole) > 0 {
+		size += wire.SizeBytes(sizePartitions(m.Whole))
+	}
 	return size
 }
 
@@ -35,7 +38,8 @@ func appendMoveAnswer(b []byte, m *cluster.MoveAnswer) []byte {
 	b = appendPartitions(b, movedRefused, m.Refused)
 	b = wire.AppendBool(b, movedApplied, m.Applied)
 	b = wire.AppendUint(b, movedUp, uint64(max(0, m.Up)))
-	return appendEpoch(b, movedEpoch, m.Epoch)
+	b = appendEpoch(b, movedEpoch, m.Epoch)
+	return appendPartitions(b, movedWhole, m.Whole)
 }
 
 // appendBoots writes a packed list.
@@ -69,6 +73,8 @@ func readMoveAnswer(b []byte, memo *lineageMemo) (*cluster.MoveAnswer, error) {
 			m.Applied = f.Value != 0
 		case movedUp:
 			m.Up = time.Duration(f.Value)
+		case movedWhole:
+			m.Whole, err = readPartitions(m.Whole, &f)
 		case movedEpoch:
 			m.Epoch, err = memo.readEpoch(f.Bytes)
 		}

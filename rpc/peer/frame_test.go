@@ -556,6 +556,7 @@ func drawAnswer(t *rapid.T) *cluster.Answer {
 	if rapid.Bool().Draw(t, "move?") {
 		want.Move = &cluster.MoveAnswer{
 			Term: rapid.Uint64().Draw(t, "term"), Refused: drawPartitions(t, "refused"),
+			Whole:   drawPartitions(t, "whole"),
 			Applied: rapid.Bool().Draw(t, "applied"),
 			Up:      time.Duration(rapid.Int64Min(0).Draw(t, "up")), Epoch: drawEpoch(t),
 		}

@@ -2312,7 +2312,9 @@ type MoveAnswer struct {
 	// Since the answerer was started.
 	UpNs int64 `protobuf:"varint,6,opt,name=up_ns,json=upNs,proto3" json:"up_ns,omitempty"`
 	// Of the answerer.
-	Epoch         *Epoch `protobuf:"bytes,7,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Epoch *Epoch `protobuf:"bytes,7,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// Partitions that the move begins to copy, and of which the answerer has all: it has given them to the asker.
+	Whole         []uint32 `protobuf:"varint,8,rep,packed,name=whole,proto3" json:"whole,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2385,6 +2387,13 @@ func (x *MoveAnswer) GetUpNs() int64 {
 func (x *MoveAnswer) GetEpoch() *Epoch {
 	if x != nil {
 		return x.Epoch
+	}
+	return nil
+}
+
+func (x *MoveAnswer) GetWhole() []uint32 {
+	if x != nil {
+		return x.Whole
 	}
 	return nil
 }
@@ -2765,7 +2774,7 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x12\n" +
 	"\x04boot\x18\x02 \x01(\x06R\x04boot\x12\x1b\n" +
 	"\tpeer_addr\x18\x03 \x01(\tR\bpeerAddr\x12\x1a\n" +
-	"\bfeatures\x18\x04 \x01(\x04R\bfeatures\"\xbc\x01\n" +
+	"\bfeatures\x18\x04 \x01(\x04R\bfeatures\"\xd2\x01\n" +
 	"\n" +
 	"MoveAnswer\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x1c\n" +
@@ -2773,7 +2782,8 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\arefused\x18\x03 \x03(\rR\arefused\x12\x18\n" +
 	"\aapplied\x18\x04 \x01(\bR\aapplied\x12\x13\n" +
 	"\x05up_ns\x18\x06 \x01(\x03R\x04upNs\x12-\n" +
-	"\x05epoch\x18\a \x01(\v2\x17.penstock.peer.v1.EpochR\x05epochJ\x04\b\x05\x10\x06\"\x9d\x03\n" +
+	"\x05epoch\x18\a \x01(\v2\x17.penstock.peer.v1.EpochR\x05epoch\x12\x14\n" +
+	"\x05whole\x18\b \x03(\rR\x05wholeJ\x04\b\x05\x10\x06\"\x9d\x03\n" +
 	"\aOutcome\x12\x16\n" +
 	"\x06status\x18\x01 \x01(\rR\x06status\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\fR\x05owner\x12\x18\n" +

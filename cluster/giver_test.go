@@ -1,0 +1,137 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"penstock/limiter"
+	"penstock/ring"
+)
+
+// joinsThree has n4 join three nodes with keys, and counts the entries of keys that it copies to
+// others. They answer what it says as hear does.
+func joinsThree(
+	t *testing.T, keys int, hear func(to *Node, m *Move, deliver func() *Answer) *Answer,
+) (w *world, sent int) {
+	w = newWorld(t, 3, five)
+	w.spend(keys, "n1", "n2", "n3")
+	w.pass(time.Second)
+	w.meet = func(c *Call, deliver func() *Answer) {
+		if m := c.Ask.Move; m != nil && m.ID == "n4" {
+			sent += len(m.Entries)
+			c.Answer = hear(w.nodes[c.To.ID], m, deliver)
+			return
+		}
+		c.Answer = deliver()
+	}
+	w.start("n4", 4)
+	w.show(w.members(4), 0, "n1", "n2", "n3", "n4")
+	w.pass(3 * time.Second)
+	w.meet = nil
+	w.wantOneHolderEach("after the join")
+	if c := w.nodes["n4"].Copies(); c.Held == 0 || c.Unreplicated > 0 {
+		t.Errorf("the new node holds %d partitions, of which %d have no copy", c.Held,
+			c.Unreplicated)
+	}
+	return w, sent
+}
+
+// Promise: a node that joins does not send back what it was given, and if it dies nothing is lost,
+// neither what was charged before nor what it has charged itself.
+func TestGiversKeepWhatTheyGave(t *testing.T) {
+	const keys = 1000
+	w, sent := joinsThree(t, keys,
+		func(_ *Node, _ *Move, deliver func() *Answer) *Answer { return deliver() })
+	if sent > 0 {
+		t.Errorf("the new node has copied %d entries that nobody has charged", sent)
+	}
+	for i := range keys {
+		w.take("n4", "five", fmt.Sprint("k", i))
+	}
+	w.pass(time.Second)
+	w.die("n4", w.members(4))
+	w.pass(2 * time.Second)
+	w.wantRemaining("after the crash", keys, 2, "n1", "n2", "n3")
+}
+
+// Promise: a node that has given partitions away, and does not have all of them any more or is of a
+// release that does not say so, is sent all.
+func TestGiversThatHaveForgottenAreSentAll(t *testing.T) {
+	const keys = 1000
+	for _, c := range []struct {
+		name string
+		hear func(to *Node, m *Move, deliver func() *Answer) *Answer
+	}{
+		{"of an earlier release", func(_ *Node, _ *Move, deliver func() *Answer) *Answer {
+			a := deliver()
+			if a.Move != nil {
+				a.Move.Whole = nil
+			}
+			return a
+		}},
+		{"forgotten", func(to *Node, m *Move, deliver func() *Answer) *Answer {
+			to.parts.mu.Lock()
+			for _, p := range m.Begin {
+				if to.parts.list[p].gave {
+					to.parts.forgetLocked(int(p))
+				}
+			}
+			to.parts.mu.Unlock()
+			return deliver()
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w, sent := joinsThree(t, keys, c.hear)
+			if sent == 0 {
+				t.Error("the new node has copied nothing")
+			}
+			w.die("n4", w.members(4))
+			w.pass(2 * time.Second)
+			w.wantRemaining("after the crash", keys, 3, "n1", "n2", "n3")
+		})
+	}
+}
+
+// Promise: a charge that comes between a gift and the answer of its giver is copied.
+func TestChargesBeforeTheGiverAnswers(t *testing.T) {
+	w := newWorld(t, 2, five)
+	keys := make([]string, 200)
+	for i := range keys {
+		keys[i] = fmt.Sprint("k", i)
+	}
+	w.spend(len(keys), "n1", "n2")
+	w.pass(time.Second)
+	held := func(key string) bool {
+		return w.nodes["n3"].HoldsPartition(ring.Partition(limiter.Hash(key)))
+	}
+	var charged []string
+	w.meet = func(c *Call, deliver func() *Answer) {
+		m := c.Ask.Move
+		if m != nil && m.ID == "n3" && len(m.Begin) > 0 {
+			for _, key := range keys {
+				if held(key) && !slices.Contains(charged, key) {
+					charged = append(charged, key)
+					w.take("n3", "five", key)
+				}
+			}
+			w.pass(2 * tickEvery)
+		}
+		c.Answer = deliver()
+	}
+	w.start("n3", 3)
+	w.show(w.members(3), 0, "n1", "n2", "n3")
+	w.pass(2 * time.Second)
+	w.meet = nil
+	if len(charged) == 0 {
+		t.Fatal("no key was charged")
+	}
+	w.die("n3", w.members(3))
+	w.pass(2 * time.Second)
+	for _, key := range charged {
+		if got := w.remaining("n1", "five", key); got != 2 {
+			t.Errorf("%s has %d left, want 2", key, got)
+		}
+	}
+}
