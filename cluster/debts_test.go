@@ -228,6 +228,33 @@ func TestTakeThatIsRepeatedElsewhereIsChargedOnce(t *testing.T) {
 	}
 }
 
+// Promise: … and so is each take of a request whose takes stand or fall together, if it was repeated
+// before it is reported.
+func TestTakesThatAreRepeatedTogetherAreChargedOnce(t *testing.T) {
+	six := five
+	six.Name, six.Limit = "six", 6
+	w := newWorld(t, 3, five, six)
+	key := w.key("n2", 0)
+	items := []Item{
+		{Limit: "five", Key: key, Cost: 1, ID: ID{Origin: 9, Sequence: 9}},
+		{Limit: "six", Key: key, Cost: 1, ID: ID{Origin: 9, Sequence: 10}},
+	}
+	if d, all := w.takeAll("n3", items...); !all || d[0].Degraded {
+		t.Fatalf("n3 answers %+v", d)
+	}
+	w.meet = func(c *Call, _ func() *Answer) { c.Err = ErrUnsent }
+	d, all := w.takeAll("n1", items...)
+	if w.meet = nil; !all || d[0].Source != SourceFallback {
+		t.Fatalf("n1 answers %+v", d)
+	}
+	w.pass(time.Second)
+	for i, left := range []int64{4, 5} {
+		if got := w.remaining("n2", items[i].Limit, key); got != left {
+			t.Errorf("%d of %s are left; want %d", got, items[i].Limit, left)
+		}
+	}
+}
+
 // Promise: the holder is asked for a take that a share has admitted, and told by a report if it
 // refuses. A take that would change its key although it is refused, or is not remembered by its
 // own ID, is reported at once; and so is one that no holder remembers any more.

@@ -3,6 +3,7 @@ package cluster
 import (
 	"slices"
 
+	"penstock/cluster/dedup"
 	"penstock/limiter"
 )
 
@@ -43,8 +44,35 @@ func (hd *holder) decideAll(now limiter.Instant, items []flight, out []limiter.D
 	if hd.recent.Once(now, items[0].ID, hd.partition(items[0].hash), out,
 		func() bool { open = take(); return open }) {
 		hd.stats.Repeated.Add(1)
+	} else if open {
+		hd.expectReports(now, items, out)
 	}
 	return open
+}
+
+// expectReports remembers takes that were let in together as if they had been reported. The shares
+// of a node from which their client hears nothing may have let them in before, and it repeats them
+// by way of another node: that first node reports each of them, and here they are charged already.
+func (hd *holder) expectReports(now limiter.Instant, items []flight, out []limiter.Decision) {
+	for i := range items {
+		if !items[i].mayBeReported() || !out[i].Allowed && !items[i].Limit.NeverDenies() {
+			return
+		}
+	}
+	for i := range items {
+		if it := &items[i]; it.Cost > 0 {
+			hd.recent.Learn(now, []dedup.Memory{{
+				ID: ofReport(it.ID), Partition: uint16(hd.partition(it.hash)),
+				Decisions: out[i : i+1],
+			}})
+		}
+	}
+}
+
+// mayBeReported reports whether the client may have asked another node for the same, which may
+// report it.
+func (it *flight) mayBeReported() bool {
+	return it.Op == OpTake && it.ID != (ID{}) && it.ID.Origin&nodeOrigin == 0
 }
 
 // takeAll charges all items or none. Limits that never deny have no say in it: their refusal would

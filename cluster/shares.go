@@ -33,7 +33,7 @@ type shares struct {
 // not done, by a degraded denial. A reservation is charged to the share as a take is, all of it: it
 // is a promise, and the holder of the key is told of it later (debts.go).
 func (sh *shares) fallback(now limiter.Instant, view *route, it *flight) Decision {
-	d := Decision{Source: SourceFallback, Degraded: true}
+	d := Decision{Source: SourceFallback, Degraded: true, ID: it.ID}
 	if o := view.Owner(it.hash); o >= 0 {
 		d.Owner = view.Members[o].ID
 	}

@@ -34,14 +34,15 @@ func (j *markedJudge) decideAlone(h *hearing, out []cluster.Decision) {
 			// the latter charges nothing to the share: it speaks of what was charged before
 			continue
 		}
-		it, a := &h.items[i], &h.alone[i]
+		asked, a := h.items[i], &h.alone[i]
+		if asked.ID == (cluster.ID{}) {
+			asked.ID = d.ID // as the node has named it
+		}
 		if refused { // nothing is charged then
-			look := *it
-			look.Op = cluster.OpPeek
-			it = &look
+			asked.Op = cluster.OpPeek
 		}
 		by.spec = h.request.terms[i].account.spec
-		j.decideOneAlone(h, it, d, &by, a)
+		j.decideOneAlone(h, &asked, d, &by, a)
 		fallen = fallen || h.request.atomic && !a.Allowed && !watches(by.spec)
 	}
 	for i := range h.alone {
