@@ -41,6 +41,9 @@ func (j *carrier) bring(a *account, p *process) {
 		j.merge(a, p)
 		if refunds := j.givenBack(a); refunds > 0 {
 			r.strict.charge(p.now(), a.spec, refunds)
+			if refusalsCount(a.spec) { // there may have been more than a limit admits
+				r.goBlind(p, now, forgets(a.spec))
+			}
 		}
 		r.forget(p.now(), a, lost)
 		if counted {
