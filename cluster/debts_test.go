@@ -228,8 +228,8 @@ func TestTakeThatIsRepeatedElsewhereIsChargedOnce(t *testing.T) {
 	}
 }
 
-// Promise: … and so is each take of a request whose takes stand or fall together, if it was repeated
-// before it is reported.
+// Promise: … and so is each of the takes that stand or fall together, if they were repeated before
+// they are reported.
 func TestTakesThatAreRepeatedTogetherAreChargedOnce(t *testing.T) {
 	six := five
 	six.Name, six.Limit = "six", 6

@@ -272,16 +272,7 @@ func (s *sight) want(now Instant, silent bool) *Configuration {
 			silent && s.suspects(now, m.Boot)) {
 			continue
 		}
-		switch e := s.entry(m.Boot); {
-		case len(c.Members) == 1:
-			m.Role = RoleOwner
-		case e.leaving || s.unreachable(now, m.Boot, missed):
-			m.Role = RoleLeaving
-		case m.Role == RoleOwner || e.sign == SignLeft: // a farewell is for good
-		case e.stays, s.reachedByMost(m.Boot):
-			// it was asked to step down, and is reached again
-			m.Role = RoleOwner
-		}
+		m.Role = s.roleOf(now, &m, missed)
 		next.Members = append(next.Members, m)
 	}
 	if s.massive(now, next) {

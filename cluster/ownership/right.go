@@ -142,6 +142,22 @@ func (s *holdings) mayGo() bool {
 	return true
 }
 
+// roleOf is the role of a member in the next configuration.
+func (s *sight) roleOf(now Instant, m *Member, missed map[Boot]int) Role {
+	switch e := s.entry(m.Boot); {
+	case len(s.config.Members) == 1:
+		return RoleOwner
+	case e.leaving || s.unreachable(now, m.Boot, missed):
+		return RoleLeaving
+	case m.Role == RoleOwner || e.sign == SignLeft: // a farewell is for good
+		return m.Role
+	case e.stays, s.reachedByMost(m.Boot):
+		// it was asked to step down, and is reached again
+		return RoleOwner
+	}
+	return m.Role
+}
+
 // renewAsked acknowledges a renewal, unless this voter has sealed the epoch (R4).
 func (s *holdings) renewAsked(now Instant, from Boot, m Renew) {
 	e := s.entry(from)
