@@ -14,8 +14,11 @@ var CandidateFields = []string{
 }
 
 // IsCandidateName reports whether a name is that of a candidate's counters. No other limit should
-// have such a name.
-func IsCandidateName(name string) bool { return strings.HasSuffix(name, candidateMark) }
+// have such a name. One of Envoy's domains may end so, and has no candidate.
+func IsCandidateName(name string) bool {
+	_, envoys := EnvoyDomain(name)
+	return !envoys && strings.HasSuffix(name, candidateMark)
+}
 
 // Candidate is the limit that is tried beside l; nil if there is none. It sees what l is asked,
 // counts by itself, and never decides.

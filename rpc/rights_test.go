@@ -27,6 +27,7 @@ const clientFile = `clients:
 - {name: shop, token: shop-0123456789abcdef, check: {limits: [five], keys: [shop/]}}
 - {name: till, token: till-0123456789abcdef, check: {limits: [five], keys: [shop/]}, refund: true}
 - {name: free, token: free-0123456789abcdef, check: {inline: true}}
+- {name: edge, token: edge-0123456789abcdef, check: {inline: true, limits: [five, shop]}}
 - {name: view, token: view-0123456789abcdef, admin: read}
 - {name: root, token: root-0123456789abcdef, admin: write}
 - {name: prom, token: prom-0123456789abcdef, metrics: true}
@@ -40,6 +41,9 @@ func clientsFor(t testing.TB, text string) *access.Clients {
 	}
 	return access.New(set)
 }
+
+const envoyBody = `{"inline":{"name":"envoy/shop","algorithm":"fixed_window","limit":10,` +
+	`"per":"1m"},"key":"user=x"}`
 
 const inlineBody = `{"inline":{"algorithm":"gcra","limit":10,"per":"1m"},"key":"shop/1"}`
 
@@ -78,6 +82,9 @@ func TestRightsOverHTTP(t *testing.T) {
 		},
 		{"shop", "POST", "/v1/check", inlineBody, "check: {inline: true}"},
 		{"free", "POST", "/v1/check", inlineBody, ""},
+		{"free", "POST", "/v1/check", envoyBody, `check for the limit "shop"`},
+		{"free", "POST", "/v1/reset", envoyBody, `check for the limit "shop"`},
+		{"edge", "POST", "/v1/check", envoyBody, ""},
 		{"free", "GET", "/v1/check?limit=five&key=shop/1", "", `check for the limit "five"`},
 		{
 			"shop", "POST", "/v1/reserve", `{"limit":"five","key":"bank/1","ttl_ms":1000}`,

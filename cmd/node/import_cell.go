@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"penstock/limiter"
 )
 
 // importCell makes limits of CL.THROTTLE commands, which bring theirs along: one for each
@@ -68,6 +70,10 @@ func cellWords(command string) (words []string, err error) {
 	return words, nil
 }
 
+// cellOther is the limit of keys with a beginning that is no name of a limit. It is itself no
+// beginning of a key, for it has a colon.
+const cellOther = "cl.throttle:other"
+
 func (d *draft) cellLimit(line int, key string, numbers []string) error {
 	var n [3]int64
 	for i := range n {
@@ -84,15 +90,16 @@ func (d *draft) cellLimit(line int, key string, numbers []string) error {
 		{"burst", fmt.Sprint(n[0] + 1)}, // max_burst is beyond the first
 	}
 	name, _, found := strings.Cut(key, ":")
-	if !found || name == "" {
-		name = "cl.throttle"
-		d.note(line, "keys without a colon are under the limit %s, and under no rule", name)
+	if !found || name == "" || limiter.Taken(name) != "" {
+		name = cellOther
+		d.note(line, "keys without a colon, or with a beginning that no limit can be named, are "+
+			"under the limit %s, and under no rule", name)
 	}
 	for i := 2; ; i++ { // one beginning with several sets of numbers has several limits
 		l := d.named(name)
 		if l == nil {
 			d.limit(draftLimit{name: name, fields: fields})
-			if i == 2 && name != "cl.throttle" && !strings.Contains(name, "*") {
+			if i == 2 && name != cellOther && !strings.Contains(name, "*") {
 				d.rules = append(d.rules, draftRule{
 					[]field{{"key", text(name + ":*")}}, []field{{name, "{key}"}},
 				})

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -140,11 +141,30 @@ func TestCandidateFaults(t *testing.T) {
 			t.Errorf("%s: %v; want %q", row.fields, err, row.want)
 		}
 	}
-	_, err := Parse(
-		"f",
-		[]byte("limits:\n  - {name: a (candidate), algorithm: gcra, limit: 9, per: 1m}\n"),
-	)
-	if err == nil || !strings.Contains(err.Error(), "is the name of a candidate's counters") {
-		t.Errorf("a limit with the name of a candidate: %v", err)
+}
+
+// Promise: a limit of a file cannot have a name under which a door or a candidate counts, and the
+// fault has its place.
+func TestTakenNames(t *testing.T) {
+	for name, want := range map[string]string{
+		"a (candidate)":       "a candidate's counters",
+		"inline":              "limits that requests bring along without a name",
+		"cl.throttle":         "limits of CL.THROTTLE at the Redis door",
+		"envoy/shop":          "limits of Envoy's domains",
+		"envoy/a (candidate)": "limits of Envoy's domains",
+	} {
+		_, err := Parse("f", fmt.Appendf(nil,
+			"limits:\n  - {name: %s, algorithm: gcra, limit: 9, per: 1m}\n", name))
+		want = fmt.Sprintf("f:2:12: name: %q is the name of %s; choose another one", name, want)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want %s", name, err, want)
+		}
+	}
+	for _, name := range []string{"inline2", "cl.throttle:other", "envoy", "candidate"} {
+		_, err := Parse("f", fmt.Appendf(nil,
+			"limits:\n  - {name: '%s', algorithm: gcra, limit: 9, per: 1m}\n", name))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

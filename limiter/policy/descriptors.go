@@ -214,7 +214,7 @@ func EnvoyUnit(name string) (time.Duration, bool) {
 // tree, keeps what was counted. An error is a *limiter.SpecError.
 func (d *Domain) NewLimit(requests int64, per time.Duration, hidden bool) (*limiter.Limit, error) {
 	s := limiter.Spec{
-		Name: "envoy/" + d.Name, Algorithm: limiter.FixedWindow, Limit: requests, Per: per,
+		Name: limiter.EnvoyName(d.Name), Algorithm: limiter.FixedWindow, Limit: requests, Per: per,
 		Drain: true, OnError: d.OnError,
 	}
 	if hidden {

@@ -314,12 +314,8 @@ func (p *page) keep(n ast.Node, l *limiter.Limit) {
 		p.fault(n, "name", fmt.Sprintf("%q is the name of another limit of this file", l.Name))
 	case file != "":
 		p.fault(n, "name", fmt.Sprintf("%q is also a limit of %s", l.Name, file))
-	case limiter.IsCandidateName(l.Name):
-		p.fault(
-			n,
-			"name",
-			fmt.Sprintf("%q is the name of a candidate's counters; choose another one", l.Name),
-		)
+	case limiter.Taken(l.Name) != "":
+		p.fault(n, "name", limiter.Taken(l.Name))
 	case p.size+sizeOf(l) > MaxLimits:
 		p.fault(
 			n,

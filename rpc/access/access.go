@@ -118,6 +118,7 @@ type Ask struct {
 	Act    Act
 	Limit  string // name of a limit that the node has
 	Inline bool   // the item brings its limit along
+	Domain string // of Envoy, if the limit that is brought along shares its counters; or empty
 	Key    string
 }
 
@@ -131,10 +132,8 @@ func (c *Client) MayAsk(a Ask) error {
 		return c.lacks("check")
 	case a.Inline && !c.inline:
 		return c.MayBring()
-	case !a.Inline && !slices.ContainsFunc(c.limits, func(pattern string) bool {
-		return matches(pattern, a.Limit)
-	}):
-		return c.lacks("check for the limit %.100q", a.Limit)
+	case !c.mayCheck(a):
+		return c.lacks("check for the limit %.100q", a.named())
 	case c.keys != nil && !slices.ContainsFunc(c.keys, func(prefix string) bool {
 		return strings.HasPrefix(a.Key, prefix)
 	}):
@@ -143,6 +142,21 @@ func (c *Client) MayAsk(a Ask) error {
 		return c.lacks("refund")
 	}
 	return nil
+}
+
+// named is the limit that the client must have in its entry; empty: it needs none.
+func (a *Ask) named() string {
+	if a.Inline {
+		return a.Domain
+	}
+	return a.Limit
+}
+
+// mayCheck reports whether the client has the limit of a in its entry, if it needs that.
+func (c *Client) mayCheck(a Ask) bool {
+	return a.Inline && a.Domain == "" || slices.ContainsFunc(c.limits, func(pattern string) bool {
+		return matches(pattern, a.named())
+	})
 }
 
 func matches(pattern, name string) bool {

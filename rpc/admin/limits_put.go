@@ -125,12 +125,8 @@ func CheckedLimit(
 			Reason: "is missing; give the limit a name",
 		}
 	}
-	if limiter.IsCandidateName(s.Name) {
-		return nil, &cluster.InputError{
-			Field: "limit.name",
-			Reason: fmt.Sprintf("%q is the name of a candidate's counters; choose another one",
-				s.Name),
-		}
+	if why := limiter.Taken(s.Name); why != "" {
+		return nil, &cluster.InputError{Field: "limit.name", Reason: why}
 	}
 	l, err := limiter.New(s, overrides...)
 	if err == nil && tried != nil {

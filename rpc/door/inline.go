@@ -15,9 +15,6 @@ import (
 	"penstock/rpc/access"
 )
 
-// inlineName is the name of an inline limit that has none.
-const inlineName = "inline"
-
 // Inlines turns the limits that clients send along into *limiter.Limit, the same one for the same
 // Spec. The doors of a node share one, so that a client has its bound once and not at each of them.
 // Its zero value is ready to use.
@@ -34,11 +31,8 @@ func (c *Inlines) Get(spec limiter.Spec, from Caller) (*limiter.Limit, error) {
 	if err := c.permit(from, access.Read); err != nil {
 		return nil, err
 	}
-	l, err := c.Known(spec)
-	if err != nil {
-		return nil, err
-	}
-	return l.limit, nil
+	l, err := c.named(spec)
+	return l.OrNil(), err
 }
 
 // Bring is get for a request that may charge: the limit counts among those of its client.
@@ -50,7 +44,7 @@ func (c *Inlines) Bring(spec limiter.Spec, from Caller) (*limiter.Limit, error) 
 }
 
 func (c *Inlines) bring(spec limiter.Spec, from Caller, now time.Time) (*limiter.Limit, error) {
-	l, err := c.Known(spec)
+	l, err := c.named(spec)
 	if err != nil || now.UnixNano() < l.counted.Load() {
 		return l.OrNil(), err
 	}
@@ -92,11 +86,19 @@ func (c *Inlines) BringCall(ctx context.Context, spec limiter.Spec) (*limiter.Li
 	return l, err
 }
 
+// named is the limit of spec, unless its name is one that no request may use.
+func (c *Inlines) named(spec limiter.Spec) (*cachedLimit, error) {
+	if why := limiter.TakenInline(spec.Name); why != "" {
+		return nil, &limiter.SpecError{Field: "name", Reason: why}
+	}
+	return c.Known(spec)
+}
+
 // Known is the limit of spec, whether such limits are refused or not: what was reserved under one
 // can always be settled.
 func (c *Inlines) Known(spec limiter.Spec) (*cachedLimit, error) {
 	if spec.Name == "" {
-		spec.Name, spec.Nameless = inlineName, true
+		spec.Name, spec.Nameless = limiter.InlineName, true
 	}
 	spec.Inline = true
 	return c.cache.entry(spec)
@@ -200,7 +202,7 @@ func lifetime(l *limiter.Limit) time.Duration {
 
 // Restarted reports whether a door says so. Limits without a name of their own share one and
 // nothing else: none of them takes another's place.
-func Restarted(d *cluster.Decision) bool { return d.Restarted && d.Rule.Name != inlineName }
+func Restarted(d *cluster.Decision) bool { return d.Restarted && d.Rule.Name != limiter.InlineName }
 
 // OrNew is given, or new ones of a door alone.
 func OrNew(given *Inlines, n *cluster.Node) *Inlines {

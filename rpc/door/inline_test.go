@@ -2,10 +2,12 @@ package door
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
 
+	"penstock/cluster"
 	"penstock/limiter"
 )
 
@@ -36,5 +38,26 @@ func TestInlineLimitsInUseAreCounted(t *testing.T) {
 	now = now.Add(time.Minute)
 	if err := bring(maxInlinePerClient); err != nil {
 		t.Errorf("a new limit, when the others have run out: %v", err)
+	}
+}
+
+// Promise: no request reaches the counters of a candidate; one of Envoy's domains may have a name
+// like a candidate's.
+func TestInlineLimitsAreNoCandidates(t *testing.T) {
+	in, from := Inlines{}, Caller{Context: context.Background()}
+	for name, allowed := range map[string]bool{
+		"login (candidate)": false, "login": true, "envoy/login (candidate)": true,
+	} {
+		spec := limiter.Spec{Name: name, Algorithm: limiter.GCRA, Limit: 9, Per: time.Second}
+		for what, get := range map[string]func(limiter.Spec, Caller) (*limiter.Limit, error){
+			"bring": in.Bring, "get": in.Get,
+		} {
+			_, err := get(spec, from)
+			var input *cluster.InputError
+			if (err == nil) != allowed || err != nil && (!errors.As(InlineError(2, err), &input) ||
+				input.Field != "items[2].inline.name") {
+				t.Errorf("%s %q: %v", what, name, err)
+			}
+		}
 	}
 }

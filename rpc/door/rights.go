@@ -2,6 +2,7 @@ package door
 
 import (
 	"penstock/cluster"
+	"penstock/limiter"
 	"penstock/rpc/access"
 )
 
@@ -33,6 +34,11 @@ func Permit(t *access.Ticket, r *cluster.Request) error {
 
 func AskOf(it *cluster.Item) access.Ask {
 	a := access.Ask{Limit: it.Limit, Inline: it.Inline != nil, Key: it.Key}
+	if it.Inline != nil {
+		if domain, found := limiter.EnvoyDomain(it.Inline.Name); found {
+			a.Domain = domain
+		}
+	}
 	switch {
 	case it.Op == cluster.OpPeek:
 		a.Act = access.Peek

@@ -169,6 +169,9 @@ func permit(t *access.Ticket, domain string, questions []question) error {
 	for i := range questions {
 		q := &questions[i]
 		a := access.Ask{Limit: domain, Inline: q.brought, Key: q.Key}
+		if q.brought {
+			a.Domain = domain // it may share the counters of a limit of the files
+		}
 		if q.hits < 0 {
 			a.Act = access.GiveBack
 		}

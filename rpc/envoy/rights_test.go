@@ -6,7 +6,9 @@ import (
 	"testing"
 	"time"
 
+	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	quotav3 "github.com/envoyproxy/go-control-plane/envoy/service/rate_limit_quota/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -19,6 +21,8 @@ func TestRightsOfEnvoys(t *testing.T) {
 	set, _, err := access.Parse([]byte(`clients:
 - {name: d, token: token-of-client-d, check: {limits: [d]}}
 - {name: q, token: token-of-client-q, check: {limits: [q]}}
+- {name: i, token: token-of-client-i, check: {limits: [q], inline: true}}
+- {name: b, token: token-of-client-b, check: {limits: [d], inline: true}}
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -47,6 +51,22 @@ func TestRightsOfEnvoys(t *testing.T) {
 	refused("a refund", err)
 	if left, err := ask(d, ""); err != nil || left != "OK: OK 1/2 hour 3600" {
 		t.Errorf("the first of 2: %s, %v", left, err)
+	}
+
+	// a limit that a descriptor brings along shares the counters of its domain
+	bring := func(token string) error {
+		_, in := readRequest(t, "0s: d | user=x")
+		in.Descriptors[0].Limit = &commonv3.RateLimitDescriptor_RateLimitOverride{
+			RequestsPerUnit: 9, Unit: typev3.RateLimitUnit_HOUR,
+		}
+		_, err := door.ShouldRateLimit(
+			access.With(context.Background(), clients.Token([]byte(token))), in)
+		return err
+	}
+	refused("a limit that is brought to another domain", bring("token-of-client-i"))
+	refused("a limit that is brought without the right", bring("token-of-client-d"))
+	if err := bring("token-of-client-b"); err != nil {
+		t.Errorf("a limit that is brought to a domain of the client: %v", err)
 	}
 
 	quota, _ := alone(t, quotaLimits)

@@ -26,9 +26,6 @@ import (
 // store, this answers by the limiter instead: a quantity below 0 gives back at most what was taken,
 // and is never refused.
 
-// cellName is the name of the limits of CL.THROTTLE.
-const cellName = "cl.throttle"
-
 // cellRate is what a command asks for.
 type cellRate struct {
 	burst    int64 // max_burst + 1

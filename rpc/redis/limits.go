@@ -239,7 +239,8 @@ func (c *connection) limit(of commandLimit) (*limiter.Limit, error) {
 		return known.limit, nil
 	}
 	spec := limiter.Spec{
-		Name: cellName, Algorithm: limiter.GCRA, Limit: of.count, Burst: of.more, Per: of.per,
+		Name: limiter.ThrottleName, Algorithm: limiter.GCRA,
+		Limit: of.count, Burst: of.more, Per: of.per,
 	}
 	if of.bucket {
 		spec = limiter.Spec{

@@ -299,7 +299,7 @@ func TestRedisCellBounds(t *testing.T) {
 		}
 		of := rate.limit()
 		l, err := limiter.New(limiter.Spec{
-			Name: cellName, Algorithm: limiter.GCRA, Limit: of.count,
+			Name: limiter.ThrottleName, Algorithm: limiter.GCRA, Limit: of.count,
 			Burst: of.more, Per: of.per,
 		})
 		if err != nil || rate.interval != row.want || l.Per != row.want*time.Duration(l.Limit) ||

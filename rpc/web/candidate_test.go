@@ -105,14 +105,18 @@ func TestCandidateIsPutShownAndPromoted(t *testing.T) {
 		n.Limits()["new"].Candidate().Per.Hours() != 1 {
 		t.Errorf("another algorithm: %d %s", code, text)
 	}
-	r, text := rpctest.Page(
-		h,
-		"PUT",
-		"/v1/limits",
-		`{"name":"x (candidate)","algorithm":"gcra","limit":5,"per":"1h"}`,
-	)
-	if r.StatusCode != 400 || !strings.Contains(text, "is the name of a candidate's counters") {
-		t.Errorf("the name of a candidate: %d %s", r.StatusCode, text)
+	for name, want := range map[string]string{
+		"x (candidate)": "is the name of a candidate's counters",
+		"inline":        "is the name of limits that requests bring along",
+		"cl.throttle":   "is the name of limits of CL.THROTTLE",
+		"envoy/shop":    "is the name of limits of Envoy's domains",
+	} {
+		r, text := rpctest.Page(h, "PUT", "/v1/limits",
+			fmt.Sprintf(`{"name":%q,"algorithm":"gcra","limit":5,"per":"1h"}`, name))
+		if r.StatusCode != 400 || !strings.Contains(text, want) ||
+			!strings.Contains(text, `"field":"limit.name"`) {
+			t.Errorf("a name that is taken: %d %s; want %q", r.StatusCode, text, want)
+		}
 	}
 }
 
