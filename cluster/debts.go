@@ -161,7 +161,8 @@ func (db *debtor) chargeSome() (more bool) {
 		used, over := db.ledger.Spent(now, &x)
 		switch {
 		case now > x.At.Add(debts.Lasts) && over,
-			asked && view.peers[t].heard.Load() > int64(x.At):
+			asked && view.peers[t].heard.Load() > int64(x.At),
+			it.mayHaveGivenBack(): // and then it would be given back twice
 			db.stats.Forgiven.Add(1)
 			db.ledger.Forget(&x)
 		case asked, away && t == nobody: // another member may take over

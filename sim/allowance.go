@@ -22,6 +22,7 @@ const (
 	hastyShare
 	untoldDenial
 	lateTwice
+	ownDebt
 	heldMore
 	apartAtEnd
 	byOperator
@@ -75,11 +76,15 @@ var allowanceWords = [allowances]struct {
 	hastyShare:    {"hasty-share", anyAnswer, "a share answers for a client without patience", 0},
 	untoldDenial:  {"untold-denial", anyDenial, "a denial is not said to be too early", 18},
 	lateTwice:     {"late-twice", anyCharge, "a take is charged again after its memory", 0},
-	heldMore:      {"held-more", anyKept, "a counter holds more than was charged", 0},
-	apartAtEnd:    {"apart-at-end", anyWorld, "members need not agree in the end", 0},
-	byOperator:    {"by-operator", anyWorld, "members agree only after an operator's word", 0},
-	unanswered:    {"unanswered", anyAnswer, "an answer may be degraded or late", 6},
-	bothOfPair:    {"both-of-pair", anyDecision, "a pair decides on both sides", 0},
+	ownDebt: {
+		"own-debt", anyCharge,
+		"what a share had let in its node may have charged to itself", 0,
+	},
+	heldMore:   {"held-more", anyKept, "a counter holds more than was charged", 0},
+	apartAtEnd: {"apart-at-end", anyWorld, "members need not agree in the end", 0},
+	byOperator: {"by-operator", anyWorld, "members agree only after an operator's word", 0},
+	unanswered: {"unanswered", anyAnswer, "an answer may be degraded or late", 6},
+	bothOfPair: {"both-of-pair", anyDecision, "a pair decides on both sides", 0},
 }
 
 // allowed counts how often allowances were used, and of how many events.

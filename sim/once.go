@@ -181,6 +181,7 @@ func (j *onceJudge) repeatsShare(p *process, id cluster.ID, items []asked,
 	own := p.shares.answers.get(id)
 	if own == nil || own.at.Add(memory) <= p.now() || len(got) != 1 || got[0] != own.decisions[0] {
 		if len(items) == 1 && j.hasChargedItself(p, &items[0]) {
+			j.allowed.used[ownDebt]++
 			j.mayRepeat(p, items, got)
 			return got
 		}

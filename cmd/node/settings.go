@@ -197,6 +197,9 @@ type doors struct {
 	gossip, peer, grpc, http, redis, admin place
 }
 
+// leastMemory is a table of two shards.
+const leastMemory size = 64 << 10
+
 // check says what is wrong with s, before anything is opened.
 func (s *settings) check() (d doors, err error) {
 	if s.Name == "" || len(s.Name) > maxName || strings.ContainsAny(s.Name, "/ \t\r\n") {
@@ -205,6 +208,10 @@ func (s *settings) check() (d doors, err error) {
 	}
 	if s.Cluster == "" || len(s.Cluster) > maxName {
 		return d, fmt.Errorf("--cluster %q: give 1 to %d bytes", s.Cluster, maxName)
+	}
+	if s.Memory != 0 && s.Memory < leastMemory { // 0: of a node that no command line has begun
+		return d, fmt.Errorf("--memory: %d bytes are too few for a table of counters; give 64KiB "+
+			"or more, as in 256MiB", s.Memory)
 	}
 	if d, err = s.doors(); err != nil {
 		return d, err
