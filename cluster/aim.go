@@ -166,7 +166,8 @@ func (fw *forwarder) askNext(
 	case namer == 0: // the node that was asked is no party to it
 	case took >= farAway: // there is no time for others
 	case it.goesRound(took, hop, circle):
-		target, it.namer, it.circled = view.third(asked, target, hop/2), 0, 0
+		it.thirds++
+		target, it.namer, it.circled = view.third(asked, target, int(it.thirds)), 0, 0
 	}
 	return target
 }

@@ -27,6 +27,7 @@ func (mo *multiOwner) checkAtomic(
 		r.multiOwner = true
 		return mo.takeAll(now, view, r, out)
 	}
+	nameMates(r.items)
 	if mo.holder.decideAllHere(now, r.items, out) {
 		return nil
 	}

@@ -165,7 +165,7 @@ func (n *Node) Check(r *Request, out []Decision) error {
 // finish waits for what has to be known elsewhere before b, which is decided, is answered, and has
 // the answer be counted and seen.
 func finish(n *Node, now limiter.Instant, under tenure, b *batch, out []Decision) {
-	n.confirms.confirmOwn(b.items, out)
+	n.confirms.confirmOwn(b.deadline, b.items, out)
 	if !b.multiOwner {
 		n.notices.tell(b.deadline, b.items, out)
 	}

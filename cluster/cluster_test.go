@@ -3,6 +3,7 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -418,6 +419,38 @@ func TestWhatIsGivenBackIsNotGivenBackTwice(t *testing.T) {
 	}
 }
 
+// Promise: … nor by a member that was to ask the silent owner for it, and remembers nothing.
+func TestWhatIsGivenBackIsNotRelayedTwice(t *testing.T) {
+	w := newWorld(t, 3, five)
+	key := w.key("n3", 0)
+	w.meet = func(c *Call, deliver func() *Answer) {
+		if c.To.ID == "n3" {
+			c.Err = errSilent
+			return
+		}
+		c.Answer = deliver()
+	}
+	for range 20 {
+		w.take("n1", "five", key)
+	}
+	relayed, lost := 0, w.meet
+	w.meet = func(c *Call, deliver func() *Answer) {
+		if len(c.Ask.Items) == 0 || w.caller != "n1" || c.To.ID == "n3" ||
+			c.Ask.Items[0].Cost > 0 {
+			lost(c, deliver)
+			return
+		}
+		if c.Ask.Relay {
+			relayed++
+		}
+		c.Err = errors.New("lost on the way back")
+	}
+	d := w.check("n1", Item{Limit: "five", Key: key, Cost: -2})[0]
+	if relayed != 1 || !d.Degraded {
+		t.Errorf("a member was asked to relay it %d times, want 1; answered: %+v", relayed, d)
+	}
+}
+
 // Two peers that name each other end in a fallback, not in a loop.
 func TestPeersThatNameEachOther(t *testing.T) {
 	w := newWorld(t, 3, five)
@@ -495,13 +528,18 @@ func TestAskersComeBackToACircle(t *testing.T) {
 		{"n2": "n3", "n3": "n2", "n4": "n2", "n5": "n2"},
 		{"n2": "n3", "n3": "n2", "n4": "n3", "n5": "n3"},
 		{"n2": "n3", "n3": "n4", "n4": "n2", "n5": "n5"},
+		{"n2": "n3", "n3": "n2", "n4": "n4", "n5": "n2", "n6": "n2"},
+		{"n2": "n3", "n3": "n2", "n4": "n2", "n5": "n5", "n6": "n3"},
+		{"n2": "n3", "n3": "n2", "n4": "n2", "n5": "n2", "n6": "n6"},
 	} {
+		knows := func(id string) bool { return names[id] == id }
 		for _, first := range []string{"n2", "n3"} {
-			for _, decides := range []string{"n2", "n3", "n5"} {
-				if (names["n5"] == "n5") != (decides == "n5") {
+			for _, decides := range []string{"n2", "n3", "n4", "n5", "n6"} {
+				if slices.ContainsFunc([]string{"n4", "n5", "n6"}, knows) != knows(decides) ||
+					decides > "n3" && !knows(decides) {
 					continue
 				}
-				w := newWorld(t, 5, five)
+				w := newWorld(t, len(names)+1, five)
 				asked := 0
 				w.meet = func(c *Call, deliver func() *Answer) {
 					if len(c.Ask.Items) == 0 {

@@ -50,8 +50,9 @@ type charged struct {
 	bound    *int64
 }
 
-// confirmOwn waits for the copies of what this node has decided itself.
-func (cf *confirmer) confirmOwn(items []flight, out []Decision) {
+// confirmOwn waits for the copies of what this node has decided itself, until the deadline of the
+// request at most.
+func (cf *confirmer) confirmOwn(deadline limiter.Instant, items []flight, out []Decision) {
 	var list []charged
 	for i := range items {
 		if it, d := &items[i], &out[i]; needsHeir(it.Op, it.Limit) && d.Allowed &&
@@ -59,7 +60,7 @@ func (cf *confirmer) confirmOwn(items []flight, out []Decision) {
 			list = append(list, charged{*it, &d.Decision, &d.Degraded, &d.Bound})
 		}
 	}
-	cf.confirm(list)
+	cf.confirm(deadline, list)
 }
 
 // Confirm waits for the heirs of what DeliverInto has decided on a, as Ask.Waits says that it may,
@@ -77,7 +78,7 @@ func (n *Node) Confirm(a *Ask, answer *Answer) {
 				charged{it.arrive(decider.of(it)), &out.Decision, &out.Degraded, &out.Bound})
 		}
 	}
-	n.confirms.confirm(list)
+	n.confirms.confirm(a.Deadline, list)
 	if a.For != 0 && a.For != n.boot {
 		n.contacts.pass(a, answer)
 	}
@@ -92,11 +93,12 @@ func (n *Node) Confirm(a *Ask, answer *Answer) {
 	}
 }
 
-func (cf *confirmer) confirm(list []charged) {
+func (cf *confirmer) confirm(deadline limiter.Instant, list []charged) {
 	if len(list) == 0 {
 		return
 	}
-	calls, of := cf.copiesOf(cf.clock.Now(), list)
+	now := cf.clock.Now()
+	calls, of := cf.copiesOf(now, callDeadline(now, deadline, moveTimeout), list)
 	if len(calls) > 0 {
 		cf.net.Call(calls)
 	}
@@ -127,9 +129,11 @@ const (
 	unreceived = -2
 )
 
-// copiesOf prepares one call for each heir, and says for each item in which of them its copies
-// travel.
-func (cf *confirmer) copiesOf(now limiter.Instant, list []charged) (calls []Call, of [][2]int) {
+// copiesOf prepares one call for each heir, until a deadline, and says for each item in which of
+// them its copies travel.
+func (cf *confirmer) copiesOf(
+	now, deadline limiter.Instant, list []charged,
+) (calls []Call, of [][2]int) {
 	of = make([][2]int, len(list))
 	cf.parts.mu.Lock()
 	defer cf.parts.mu.Unlock()
@@ -149,7 +153,7 @@ func (cf *confirmer) copiesOf(now limiter.Instant, list []charged) (calls []Call
 			default:
 				of[i][k] = len(calls)
 				callOf[p] = len(calls)
-				calls = append(calls, cf.copyCall(now, p))
+				calls = append(calls, cf.copyCall(deadline, p))
 			}
 			cf.holder.addCopy(now, calls[of[i][k]].Ask.Move, &list[i].item)
 		}
@@ -158,8 +162,7 @@ func (cf *confirmer) copiesOf(now limiter.Instant, list []charged) (calls []Call
 }
 
 // copyCall is a call that brings copies to p beside those in order.
-func (cf *confirmer) copyCall(now limiter.Instant, p *peer) Call {
-	deadline := now.Add(moveTimeout)
+func (cf *confirmer) copyCall(deadline limiter.Instant, p *peer) Call {
 	m := &Move{
 		From: cf.boot, To: p.boot, ID: cf.id, Term: cf.parts.term, Secret: cf.view.Load().Secret,
 		Copying: Copying{Pass: cf.parts.passes + 1},

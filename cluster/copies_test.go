@@ -42,3 +42,28 @@ func TestCopiesAreCounted(t *testing.T) {
 		t.Errorf("alone: %+v", c)
 	}
 }
+
+// Promise: no check waits longer than its deadline, nor for the copy of what it has charged.
+func TestNoCopyIsWaitedForBeyondTheDeadline(t *testing.T) {
+	sync := five
+	sync.Name, sync.Sync = "sync", true
+	w := newWorld(t, 2, sync)
+	key := w.key("n1", 0)
+	w.pass(time.Second)
+	deadline, waited := w.now.Add(20*time.Millisecond), false
+	w.meet = func(c *Call, deliver func() *Answer) {
+		if c.Ask.Move != nil && w.caller == "n1" && c.Ask.Move.Sequence == 0 {
+			waited = true
+			if c.Deadline > deadline || c.Ask.Deadline > deadline {
+				t.Errorf("the copy is waited for %v longer than the deadline",
+					time.Duration(max(c.Deadline, c.Ask.Deadline)-deadline))
+			}
+		}
+		c.Answer = deliver()
+	}
+	out := make([]Decision, 1)
+	r := Request{Items: []Item{{Limit: "sync", Key: key, Cost: 1}}, Deadline: deadline}
+	if err := w.nodes["n1"].Check(&r, out); err != nil || !waited {
+		t.Errorf("waited for a copy %t, error %v", waited, err)
+	}
+}

@@ -231,13 +231,21 @@ func TestTakeThatIsRepeatedElsewhereIsChargedOnce(t *testing.T) {
 // Promise: … and so is each of the takes that stand or fall together, if they were repeated before
 // they are reported.
 func TestTakesThatAreRepeatedTogetherAreChargedOnce(t *testing.T) {
+	// without an ID the second take is named by the first
+	for _, second := range []ID{{Origin: 9, Sequence: 10}, {}} {
+		testTakesThatAreRepeatedTogether(t, second)
+	}
+}
+
+func testTakesThatAreRepeatedTogether(t *testing.T, second ID) {
+	t.Helper()
 	six := five
 	six.Name, six.Limit = "six", 6
 	w := newWorld(t, 3, five, six)
 	key := w.key("n2", 0)
 	items := []Item{
 		{Limit: "five", Key: key, Cost: 1, ID: ID{Origin: 9, Sequence: 9}},
-		{Limit: "six", Key: key, Cost: 1, ID: ID{Origin: 9, Sequence: 10}},
+		{Limit: "six", Key: key, Cost: 1, ID: second},
 	}
 	if d, all := w.takeAll("n3", items...); !all || d[0].Degraded {
 		t.Fatalf("n3 answers %+v", d)

@@ -18,6 +18,7 @@ type flight struct {
 
 	namer     uint64 // boot that has named the target; 0: none has
 	circled   uint8  // how often two nodes have named each other
+	thirds    uint8  // how often another one was asked because of that
 	owed      bool   // it was admitted already, and is to be charged (debts.go)
 	again     bool   // this node had answered it before
 	delivered bool   // asked by another node

@@ -88,7 +88,7 @@ func (fw *forwarder) forward(
 	targets := slices.Grow(few[:0], len(r.items))[:len(r.items)]
 	for _, i := range away {
 		it := &r.items[i]
-		targets[i], it.namer, it.circled = fw.aim(now, view, r, it, 1), 0, 0
+		targets[i], it.namer, it.circled, it.thirds = fw.aim(now, view, r, it, 1), 0, 0, 0
 		if it.Op != OpPeek && it.ID == (ID{}) {
 			it.ID = fw.nextID()
 		}
@@ -316,8 +316,11 @@ func (fw *forwarder) unanswered(
 			}
 		}
 	}
-	if peer.gone() || peer.Open(now) {
-		for _, i := range items {
+	for _, i := range items {
+		switch {
+		case c.Ask.Relay && r.items[i].mayHaveGivenBack(): // the one that relays remembers nothing
+			targets[i] = nobody
+		case peer.gone() || peer.Open(now):
 			targets[i] = nobodyYet
 		}
 	}

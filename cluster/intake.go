@@ -310,6 +310,7 @@ func (ik *intake) takeGiftLocked(r *route, m *Move) (refused []uint16) {
 			if same {
 				ik.copier.askGiverLocked(int(p), m.From)
 			}
+			ik.copier.followGiverLocked(r, int(p), m.From)
 		}
 	}
 	return refused

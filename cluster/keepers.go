@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"slices"
+
 	"github.com/cespare/xxhash/v2"
 
 	"penstock/limiter"
@@ -179,6 +181,24 @@ func (cp *copier) askGiverLocked(p int, giver uint64) {
 	}
 }
 
+// followGiverLocked has the boot that has given p get what changes, if it keeps what it has as a
+// copy although another member is to get one, of another zone or because the giver is silent. It
+// ends when the other has a whole copy: else the giver would take it for one for ever.
+func (cp *copier) followGiverLocked(r *route, p int, giver uint64) {
+	pt := &cp.parts.list[p]
+	next := [2]int{r.heir(p), -1}
+	if cp.right.heirs() > 1 {
+		next[1] = r.secondHeir(p)
+	}
+	for _, i := range next {
+		if i >= 0 && i != r.Self && r.peers[i].boot == giver && pt.to != nil &&
+			pt.slotOf(r.peers[i], true) == nil {
+			pt.former = r.peers[i]
+			cp.outboxLocked(pt.former)
+		}
+	}
+}
+
 // toldWholeLocked follows what p says of the partitions of which copies have begun.
 func (cp *copier) toldWholeLocked(p *peer, begun, whole []uint16) {
 	if len(begun) == 0 {
@@ -303,6 +323,8 @@ func (cp *copier) copyLentLocked(lent []uint16) {
 func (cp *copier) endLocked(p *peer, i uint16) {
 	if p != nil {
 		o := cp.outboxLocked(p)
+		// what has begun, and was not said yet, would be ended as if it were another holder's
+		o.begun = slices.DeleteFunc(o.begun, func(begun uint16) bool { return begun == i })
 		o.ended = append(o.ended, i)
 	}
 }

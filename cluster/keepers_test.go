@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -298,37 +299,69 @@ func TestCopiesOfAnEarlierRelease(t *testing.T) {
 	w.wantRemaining("after the deaths", 100, 3, "n1", "n2", "n3")
 }
 
-// Promise: no member keeps a copy that gets no changes any more, after members have come and gone.
+// Promise: no member keeps a copy that gets no changes any more, after members have come and gone:
+// nor does one that has given a partition away to a member of its own zone, and owns it next.
 func TestNoCopyIsLeftBehind(t *testing.T) {
-	for copies := range 3 {
-		w := founded(t, 3, copiesOf(copies), five)
-		w.spend(100, "n1", "n2", "n3")
-		w.pass(time.Second)
-		w.start("n4", 4)
-		w.show(w.members(4), 0, "n1", "n2", "n3", "n4")
-		w.pass(3 * time.Second)
-		w.wantOneHolderEach("after the join")
-		byBoot := map[uint64]*Node{}
-		for _, n := range w.nodes {
-			byBoot[n.boot] = n
+	for _, zones := range []string{"", "abca", "aaba"} {
+		for copies := range 3 {
+			t.Run(fmt.Sprintf("%d copies, zones %s", copies, zones), func(t *testing.T) {
+				testNoCopyIsLeftBehind(t, copies, zones)
+			})
 		}
-		for _, n := range w.nodes {
-			left := 0
-			for p := range n.parts.list {
-				of := byBoot[n.parts.list[p].copyOf]
-				if of == nil || of == n {
-					continue
-				}
-				pt := &of.parts.list[p]
-				if s := pt.slotOf(of.view.Load().peers[of.view.Load().Find(n.id)],
-					true); !of.parts.HoldsPartition(p) || s == nil || s.copied != copyTaken {
-					left++
-				}
+	}
+}
+
+func testNoCopyIsLeftBehind(t *testing.T, copies int, zones string) {
+	w := founded(t, 3, func(c *ownership.Configuration) {
+		copiesOf(copies)(c)
+		for i := range min(len(c.Members), len(zones)) {
+			c.Members[i].Zone = zones[i : i+1]
+		}
+	}, five)
+	w.spend(100, "n1", "n2", "n3")
+	w.pass(time.Second)
+	n4 := w.create("n4", 4)
+	n4.Membership().Agree(Trust{Zone: zones[max(0, len(zones)-1):]})
+	n4.Start()
+	w.show(w.members(4), 0, "n1", "n2", "n3", "n4")
+	w.pass(3 * time.Second)
+	w.wantOneHolderEach("after the join")
+	byBoot := map[uint64]*Node{}
+	for _, n := range w.nodes {
+		byBoot[n.boot] = n
+	}
+	for _, n := range w.nodes {
+		left := 0
+		for p := range n.parts.list {
+			of := byBoot[n.parts.list[p].copyOf]
+			if of == nil || of == n {
+				continue
 			}
-			if left > 0 {
-				t.Errorf("%d copies: %s keeps %d copies that it gets no changes of", copies, n.id,
-					left)
+			pt := &of.parts.list[p]
+			if s := pt.slotOf(of.view.Load().peers[of.view.Load().Find(n.id)],
+				true); !of.parts.HoldsPartition(p) || s == nil || s.copied != copyTaken {
+				left++
 			}
 		}
+		if left > 0 {
+			t.Errorf("%d copies: %s keeps %d copies that it gets no changes of", copies, n.id,
+				left)
+		}
+	}
+}
+
+// Promise: a copy that ends before its beginning was said is not begun: to end it would end that of
+// the next holder.
+func TestWhatEndsBeforeItHasBegunIsNotBegun(t *testing.T) {
+	w := founded(t, 3, copiesOf(1), five)
+	n := w.nodes["n1"]
+	p := n.view.Load().peers[n.view.Load().Find("n2")]
+	n.parts.mu.Lock()
+	defer n.parts.mu.Unlock()
+	o := n.copier.outboxLocked(p)
+	o.begin([]uint16{7, 8})
+	n.copier.endLocked(p, 7)
+	if len(o.begun) != 1 || o.begun[0] != 8 || !slices.Contains(o.ended, 7) {
+		t.Errorf("%v begin, and %v end; want 8, and 7", o.begun, o.ended)
 	}
 }

@@ -103,7 +103,7 @@ func (lc *local) askLease(a *lease.Ask) {
 	out := make([]Decision, len(r.items))
 	if view := lc.view.Load(); view != nil && len(r.items) > 0 {
 		lc.forwarder.checkEach(sent, view, &r, out)
-		lc.confirms.confirmOwn(r.items, out)
+		lc.confirms.confirmOwn(r.deadline, r.items, out)
 	}
 	lc.reportLost(&r, out)
 

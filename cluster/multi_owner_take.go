@@ -75,7 +75,7 @@ func (mo *multiOwner) takeAll(now limiter.Instant, view *route, r *batch, out []
 	mo.reserveAll(now, view, asks, out)
 	granted := mo.granted(asks, out)
 	// an heir is silent
-	if mo.confirms.confirmOwn(asks.items, out); granted && !mo.granted(asks, out) {
+	if mo.confirms.confirmOwn(r.deadline, asks.items, out); granted && !mo.granted(asks, out) {
 		granted = false
 		mo.release(asks, cancels(asks, asks.items, out))
 	}
@@ -145,6 +145,15 @@ func ofMate(id ID, i int) ID {
 }
 
 const mateOrigin = 1 << 60
+
+// nameMates gives IDs to items that stand or fall with the first one, if that has one.
+func nameMates(items []flight) {
+	for i := range items {
+		if it := &items[i]; it.ID == (ID{}) && items[0].ID != (ID{}) {
+			it.ID = ofMate(items[0].ID, i)
+		}
+	}
+}
 
 // standsWithOthers says why the item, which is the i-th, cannot stand or fall with others of other
 // owners.

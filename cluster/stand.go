@@ -60,7 +60,7 @@ func (cl *claimer) standOneLocked(c *claim, p uint16) Standing {
 	case c.lacks:
 		return StandingBusy
 	}
-	pt.term, pt.whole = c.Term, false // from now on the claimer may decide
+	pt.term, pt.whole, pt.gave = c.Term, false, false // from now on the claimer may decide
 	return cl.parts.free()
 }
 
