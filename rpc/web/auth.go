@@ -216,19 +216,19 @@ func (w *web) placeholder(name string, r *http.Request) (string, error) {
 	case "ip":
 		return w.clientAddress(r)
 	case "method":
-		return firstOf(r.Header.Get("X-Forwarded-Method"), r.Header.Get("X-Original-Method"),
-			r.Method), nil
-	case "path":
-		forwarded, original := r.Header.Get("X-Forwarded-Uri"), r.Header.Get("X-Original-URI")
-		switch {
-		case forwarded == "" && original == "":
-			return r.URL.Path, nil
-		case forwarded != "" && original != "" && forwarded != original:
-			return "",
-				errors.New("{path}: X-Forwarded-Uri and X-Original-URI differ, so one of them " +
-					"is the client's; let the proxy remove it")
+		method, err := ofProxy(r, name, "X-Forwarded-Method", "X-Original-Method")
+		if err != nil {
+			return "", err
 		}
-		uri := firstOf(forwarded, original)
+		return firstOf(method, r.Method), nil
+	case "path":
+		uri, err := ofProxy(r, name, "X-Forwarded-Uri", "X-Original-URI")
+		if err != nil {
+			return "", err
+		}
+		if uri == "" {
+			return r.URL.Path, nil
+		}
 		u, err := url.ParseRequestURI(uri)
 		if err != nil {
 			return "", fmt.Errorf("{path}: %.100q is not a URI", uri)
@@ -236,6 +236,17 @@ func (w *web) placeholder(name string, r *http.Request) (string, error) {
 		return path.Clean("/" + u.Path), nil
 	}
 	return "", fmt.Errorf("{%.60s} is unknown; there is: %s", name, placeholders)
+}
+
+// ofProxy is what a proxy says in one of two headers, or empty. Each proxy sets one and passes on
+// what its client says in the other.
+func ofProxy(r *http.Request, name, forwarded, original string) (string, error) {
+	a, b := r.Header.Get(forwarded), r.Header.Get(original)
+	if a != "" && b != "" && a != b {
+		return "", fmt.Errorf("{%s}: %s and %s differ, so one of them is the client's; let the "+
+			"proxy remove it", name, forwarded, original)
+	}
+	return firstOf(a, b), nil
 }
 
 // ofHeader is what NAME or NAME|DEFAULT stands for.

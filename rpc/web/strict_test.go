@@ -191,6 +191,16 @@ func TestHTTPKeysNameOneClient(t *testing.T) {
 			[]string{"X-Original-URI", "/login", "X-Forwarded-Uri", "/free"},
 			"",
 		},
+		{
+			"{method}", "1.2.3.4:5",
+			[]string{"X-Original-Method", "PUT", "X-Forwarded-Method", "GET"},
+			"",
+		},
+		{
+			"{method}", "1.2.3.4:5",
+			[]string{"X-Original-Method", "PUT", "X-Forwarded-Method", "PUT"},
+			"PUT",
+		},
 		{"{ip}", "1.2.3.4:5", []string{"X-Forwarded-For", "9.9.9.9"}, "1.2.3.4"},
 		{"{ip}", "10.1.1.1:5", []string{"X-Forwarded-For", "6.6.6.6, 9.9.9.9"}, "9.9.9.9"},
 		{"{ip}", "10.1.1.1:5", []string{
