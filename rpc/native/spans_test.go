@@ -3,11 +3,14 @@ package native
 import (
 	"context"
 	"net/http"
+	"slices"
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc/metadata"
 
 	"penstock/cluster"
+	"penstock/limiter"
 	"penstock/rpc/rpctest"
 	"penstock/rpc/trace"
 )
@@ -79,6 +82,22 @@ func TestWhichChecksHaveSpans(t *testing.T) {
 					x.parent, x.ratio, n, asked)
 			}
 		}
+	}
+}
+
+// Promise: the span of a check that is an error says what is wrong with which field, and no key,
+// also where the text of the error has the key.
+func TestSpansOfErrorsHaveNoKeys(t *testing.T) {
+	tree := []limiter.Spec{rpctest.Specs[0], rpctest.Specs[0]}
+	tree[0].Name, tree[1].Name, tree[1].Parent = "team", "user", "team"
+	node, spans := rpctest.Alone(t, tree...), &rpctest.ClientTraces{}
+	r := &cluster.Request{Items: []cluster.Item{{Limit: "user", Key: "secret", Cost: 1}}}
+	err := trace.New(spans, 1).CheckHTTP(node, http.Header{}, r, make([]cluster.Decision, 1))
+	if err == nil || !strings.Contains(err.Error(), "secret") {
+		t.Fatalf("%v; want an error with the key", err)
+	}
+	if want := []string{"InvalidArgument items[0].key"}; !slices.Equal(spans.Status, want) {
+		t.Errorf("the status of the span is %q; want %q", spans.Status, want)
 	}
 }
 

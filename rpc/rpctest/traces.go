@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 
+	"go.opentelemetry.io/otel/codes"
 	otel "go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 )
@@ -17,6 +18,8 @@ type ClientTraces struct {
 	Of   string // the operation that is asked
 	Seen []string
 	All  int // spans, of that trace and of others
+
+	Status []string // texts of spans' statuses
 }
 
 // Tracer is that of all spans.
@@ -35,5 +38,14 @@ func (t tracer) Start(
 	if strings.Contains(ClientTrace, otel.SpanContextFromContext(ctx).TraceID().String()) {
 		t.of.Seen = append(t.of.Seen, t.of.Of)
 	}
-	return t.Tracer.Start(ctx, name, options...)
+	ctx, s := t.Tracer.Start(ctx, name, options...)
+	return ctx, span{s, t.of}
 }
+
+type span struct {
+	otel.Span
+	of *ClientTraces
+}
+
+// SetStatus notes the text.
+func (s span) SetStatus(_ codes.Code, text string) { s.of.Status = append(s.of.Status, text) }

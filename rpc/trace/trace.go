@@ -15,6 +15,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"net/http"
+	"strings"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -128,11 +129,17 @@ func (n *node) Check(r *cluster.Request, out []cluster.Decision) error {
 	span.SetAttributes(attribute.String("penstock.door", n.door),
 		attribute.Int("penstock.items", len(r.Items)))
 	if err != nil {
-		span.SetStatus(codes.Error, err.Error())
+		span.SetStatus(codes.Error, fault(err))
 		return err
 	}
 	span.SetAttributes(outcome(out)...)
 	return nil
+}
+
+// fault is the kind of an error and the field that is wrong. Its text may have a key in it.
+func fault(err error) string {
+	f := door.Explain(err)
+	return strings.TrimSpace(f.Code.String() + " " + f.Field)
 }
 
 // outcome is what was decided: of several items the first one that is denied, or else the first.
