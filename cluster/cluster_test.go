@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -913,6 +914,13 @@ func TestBadInput(t *testing.T) {
 		make([]Decision, 2))
 	if !errors.As(err, &unknown) || unknown.Name != "six" || unknown.Item != 1 {
 		t.Errorf("unknown limit: %v", err)
+	}
+	// the error goes into headers of answers, so a long name is cut
+	err = w.nodes["n1"].Check(&Request{Items: []Item{{
+		Limit: strings.Repeat("\x00", 2<<20), Key: "k",
+	}}}, make([]Decision, 1))
+	if err == nil || len(err.Error()) > 1024 {
+		t.Errorf("unknown limit with a long name: an error of %d bytes", len(fmt.Sprint(err)))
 	}
 	if left := w.remaining("n1", "five", good.Key); left != 5 {
 		t.Errorf("a request in error charged its good item: %d left of 5", left)

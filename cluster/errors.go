@@ -28,7 +28,7 @@ type UnknownLimitError struct {
 }
 
 func (e *UnknownLimitError) Error() string {
-	return fmt.Sprintf("items[%d].limit: no limit is named %q here; "+
+	return fmt.Sprintf("items[%d].limit: no limit is named %.100q here; "+
 		"load it with --limits or send it inline", e.Item, e.Name)
 }
 
