@@ -83,9 +83,14 @@ func (db *debtor) owe(now limiter.Instant, r *batch, out []Decision) {
 // and leaves the key alone if it refuses. An atomic request is remembered as a whole, under the ID
 // of its first item.
 func (it *flight) takesAlone(r *batch) bool {
+	return (!r.atomic || len(r.items) == 1) && !it.child && !it.Report && !it.isFeltIfRefused()
+}
+
+// isFeltIfRefused reports whether a take may change its key although it is refused, or is never
+// refused. It is not asked for again, but reported.
+func (it *flight) isFeltIfRefused() bool {
 	l := it.Limit
-	return (!r.atomic || len(r.items) == 1) && !it.child && !it.Report && !it.Strict &&
-		!l.CountRejected && !l.Strict && !l.ClientTime && !l.NeverDenies()
+	return it.Strict || l.CountRejected || l.Strict || l.ClientTime || l.NeverDenies()
 }
 
 // debt is the item as a debt, since now, which is reported under the item's ID.

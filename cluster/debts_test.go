@@ -263,6 +263,29 @@ func testTakesThatAreRepeatedTogether(t *testing.T, second ID) {
 	}
 }
 
+// Promise: … and so is a take that is reported at once, because its key would feel a refusal.
+func TestTakeThatIsReportedIsChargedOnce(t *testing.T) {
+	counting := limiter.Spec{
+		Name: "counting", Algorithm: limiter.FixedWindow, Limit: 9, Per: time.Hour,
+		CountRejected: true,
+	}
+	w := newWorld(t, 3, counting)
+	key := w.key("n2", 0)
+	item := Item{Limit: "counting", Key: key, Cost: 1, ID: ID{Origin: 9, Sequence: 9}}
+	if d := w.check("n3", item)[0]; !d.Allowed || d.Degraded {
+		t.Fatalf("n3 answers %+v", d)
+	}
+	w.meet = func(c *Call, _ func() *Answer) { c.Err = ErrUnsent }
+	d := w.check("n1", item)[0]
+	if w.meet = nil; d.Source != SourceFallback || !d.Allowed {
+		t.Fatalf("n1 answers %+v", d)
+	}
+	w.pass(time.Second)
+	if left := w.remaining("n2", "counting", key); left != 8 {
+		t.Errorf("%d of 9 are left; want 8", left)
+	}
+}
+
 // Promise: the holder is asked for a take that a share has admitted, and told by a report if it
 // refuses. A take that would change its key although it is refused, or is not remembered by its
 // own ID, is reported at once; and so is one that no holder remembers any more.

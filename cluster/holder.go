@@ -55,9 +55,12 @@ func (hd *holder) decide(now limiter.Instant, it *flight, out *limiter.Decision)
 		return
 	}
 	it.again = hd.recent.OnceAlone(now, it.ID, hd.partition(it.hash), it.owed, out, act)
-	if it.again {
+	switch {
+	case it.again:
 		hd.stats.Repeated.Add(1)
 		hd.seesReleased(it, out)
+	case it.isFeltIfRefused() && !it.Report && it.mayBeReported():
+		hd.expectReports(now, []flight{*it}, []limiter.Decision{*out})
 	}
 }
 
