@@ -212,6 +212,10 @@ func (g *Door) translate(
 		item.Limit = r.Name
 		// which counts what it refuses as it is
 		item.Drain = item.Drain && !named[r.Name].CountRejected
+		if err = checkTree(named, &item); err != nil {
+			g.Node.Stats().Refused.Add(1)
+			return item, refused(r, err)
+		}
 		return item, nil
 	case err == nil:
 		err = checkStated(r)

@@ -58,6 +58,32 @@ func check(r *gubernator.RateLimitReq) error {
 	return nil
 }
 
+// checkTree says why the parents of an item's limit cannot be charged too. Else the node would
+// refuse the whole message for it.
+func checkTree(named cluster.Limits, item *cluster.Item) error {
+	l := named[item.Limit]
+	if l.Parent == "" || item.Op == cluster.OpReset {
+		return nil
+	}
+	above, err := limiter.Ancestors(l, func(name string) *limiter.Limit { return named[name] })
+	if err != nil {
+		return err
+	}
+	if item.Drain {
+		return &requestError{text: fmt.Sprintf("behavior DRAIN_OVER_LIMIT is not for limit "+
+			"%.100q, which has a parent", l.Name)}
+	}
+	key := item.Key
+	for _, at := range above {
+		var has bool
+		if key, has = limiter.ParentKey(key); !has {
+			return &requestError{text: fmt.Sprintf("field 'unique_key' is too short: the key of "+
+				"%.100q, which is charged too, is what stands before the last slash", at.Name)}
+		}
+	}
+	return nil
+}
+
 // checkStated says what is wrong with the limit that r states.
 func checkStated(r *gubernator.RateLimitReq) error {
 	switch {
