@@ -256,7 +256,7 @@ func (cp *copier) composeLocked(now limiter.Instant, r *route, p *peer) *Move {
 	if len(o.gift) == 0 && o.due {
 		cp.lookAndSealLocked(now, r, p)
 	}
-	m.Begin, m.End, o.begun, o.ended = o.begun, o.ended, nil, nil
+	m.Begin, m.End, o.begun, o.ended = distinct(o.begun), distinct(o.ended), nil, nil
 	o.dropEnded(m.End, cp.partition)
 	o.at = now
 	m.Entries = o.takeEntries(now)
@@ -286,6 +286,13 @@ func (cp *copier) composeLocked(now limiter.Instant, r *route, p *peer) *Move {
 	m.Sequence = cp.moves
 	said := m // mostly there is nothing to say
 	return &said
+}
+
+// distinct is list without repeats: while a peer does not answer, a copy may begin or end there
+// again and again, and a message lists each partition once.
+func distinct(list []uint16) []uint16 {
+	slices.Sort(list)
+	return slices.Compact(list)
 }
 
 // lookAndSealLocked looks for what p is to be given next, and seals it once nothing else is on its
