@@ -362,7 +362,7 @@ func TestRepeatIsChargedOnce(t *testing.T) {
 
 // Promise: no more is admitted than the limit says. What may have been given back is not given back
 // once more by a node that does not remember it: neither by another one, nor by the one that asked,
-// and not together with other items either. What was not sent is given back elsewhere.
+// and not together with other items either. A refund that was not sent is given back elsewhere.
 func TestWhatIsGivenBackIsNotGivenBackTwice(t *testing.T) {
 	lost, unsent := errors.New("lost on the way back"), fmt.Errorf("%w: there is no way", ErrUnsent)
 	for _, c := range []struct {

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -414,6 +415,56 @@ func TestASlowOwnerKeepsNoneFromBeingCharged(t *testing.T) {
 	for _, key := range []string{slow, doubted} {
 		if left := w.remaining("n2", "five", key); left != 4 {
 			t.Errorf("%d of 5 are left of %s, of which a share has admitted one", left, key)
+		}
+	}
+}
+
+// Promise: no more is admitted than the limit says. A refund of a request that takes from another
+// owner as well is reported; if it was sent and not answered, no other node is told of it once the
+// owner has died, for it has come there with a copy.
+func TestRefundThatMayHaveBeenGivenIsNotReportedAgain(t *testing.T) {
+	for _, lost := range []bool{true, false} {
+		w := newWorld(t, 3, five)
+		back := w.key("n3", 0)
+		for range 4 {
+			w.take("n3", "five", back)
+		}
+		w.pass(time.Second)
+		reports := 0
+		w.meet = func(c *Call, deliver func() *Answer) {
+			if w.nodes[c.To.ID] == nil {
+				c.Err = fmt.Errorf("%w, %w", ErrUnsent, ErrGone)
+				return
+			}
+			report := len(c.Ask.Items) > 0 && c.Ask.Items[0].Report && c.Ask.Items[0].Cost < 0
+			if reports > 0 && lost && w.caller == "n1" && c.To.ID == "n3" {
+				c.Err = errSilent
+				return
+			}
+			c.Answer = deliver()
+			if report {
+				if reports++; lost {
+					c.Answer, c.Err = nil, errors.New("lost on the way back")
+				}
+			}
+		}
+		out := make([]Decision, 2)
+		r := Request{Atomic: true, Items: []Item{
+			{Limit: "five", Key: w.key("n2", 0), Cost: 1}, {Limit: "five", Key: back, Cost: -2},
+		}}
+		if err := w.nodes["n1"].Check(&r, out); err != nil || !out[0].Allowed {
+			t.Fatalf("%v, %+v", err, out)
+		}
+		w.pass(300 * time.Millisecond)
+		w.die("n3", w.members(3))
+		w.pass(3 * time.Second)
+		for _, n := range w.nodes {
+			if n.View().Owns(limiter.Hash(back)) {
+				if left := w.remaining(n.ID(), "five", back); left != 3 || reports != 1 {
+					t.Errorf("lost %t: %d of five are left after %d reports; want 3 after one",
+						lost, left, reports)
+				}
+			}
 		}
 	}
 }

@@ -60,7 +60,7 @@ func (hd *holder) decide(now limiter.Instant, it *flight, out *limiter.Decision)
 		hd.stats.Repeated.Add(1)
 		hd.seesReleased(it, out)
 	case it.isFeltIfRefused() && !it.Report && it.mayBeReported():
-		hd.expectReports(now, []flight{*it}, []limiter.Decision{*out})
+		hd.expectReport(now, it, out)
 	}
 }
 

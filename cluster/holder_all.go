@@ -50,9 +50,7 @@ func (hd *holder) decideAll(now limiter.Instant, items []flight, out []limiter.D
 	return open
 }
 
-// expectReports remembers takes that were let in together as if they had been reported. The shares
-// of a node from which their client hears nothing may have let them in before, and it repeats them
-// by way of another node: that first node reports each of them, and here they are charged already.
+// expectReports is expectReport for takes that were let in together.
 func (hd *holder) expectReports(now limiter.Instant, items []flight, out []limiter.Decision) {
 	for i := range items {
 		if !items[i].mayBeReported() || !out[i].Allowed && !items[i].Limit.NeverDenies() {
@@ -60,12 +58,20 @@ func (hd *holder) expectReports(now limiter.Instant, items []flight, out []limit
 		}
 	}
 	for i := range items {
-		if it := &items[i]; it.Cost > 0 {
-			hd.recent.Learn(now, []dedup.Memory{{
-				ID: ofReport(it.ID), Partition: uint16(hd.partition(it.hash)),
-				Decisions: out[i : i+1],
-			}})
-		}
+		hd.expectReport(now, &items[i], &out[i])
+	}
+}
+
+// expectReport remembers a take that was let in, and is not asked for again as that take, as if it
+// had been reported. The share of a node from which its client hears nothing may have let it in
+// before, and the client repeats it by way of another node: that first node reports it, and here it
+// is charged already.
+func (hd *holder) expectReport(now limiter.Instant, it *flight, d *limiter.Decision) {
+	if it.Cost > 0 && (d.Allowed || it.Limit.NeverDenies()) {
+		hd.recent.Learn(now, []dedup.Memory{{
+			ID: ofReport(it.ID), Partition: uint16(hd.partition(it.hash)),
+			Decisions: []limiter.Decision{*d},
+		}})
 	}
 }
 

@@ -307,10 +307,7 @@ func (ik *intake) takeGiftLocked(r *route, m *Move) (refused []uint16) {
 			same := pt.copyOf == m.From && pt.pure
 			ik.parts.holdLocked(int(p), m.Term)
 			ik.copier.beginCopiesLocked(r, int(p))
-			if same {
-				ik.copier.askGiverLocked(int(p), m.From)
-			}
-			ik.copier.followGiverLocked(r, int(p), m.From)
+			ik.copier.keepGiverLocked(r, int(p), m.From, same)
 		}
 	}
 	return refused

@@ -168,33 +168,34 @@ func (cp *copier) beginCopiesLocked(r *route, p int) {
 	cp.dueLocked(pt)
 }
 
-// askGiverLocked has the boot that has given p asked whether it has all of it, if copies of p go
-// there: what was just taken over is what it has. From now on it gets what changes. If it says no,
-// it gets all.
-func (cp *copier) askGiverLocked(p int, giver uint64) {
+// keepGiverLocked has the boot that has given p keep it as its copy. same says that what was just
+// taken over is what that boot has. If copies of p go there, it is asked whether it has all of it,
+// gets what changes from now on, and all if it says no. If another member is to keep a copy
+// instead, of another zone or because the giver is silent, the giver gets what changes until that
+// one has a whole copy, and then an end: else it would take its own copy for whole for ever.
+func (cp *copier) keepGiverLocked(r *route, p int, giver uint64, same bool) {
 	pt := &cp.parts.list[p]
 	for _, s := range [...]*slot{&pt.slot, &pt.second} {
 		if s.to != nil && s.to.boot == giver {
-			s.copied = copyAsked
-			s.to.out.begin([]uint16{uint16(p)})
+			if same {
+				s.copied = copyAsked
+				s.to.out.begin([]uint16{uint16(p)})
+			}
+			return
 		}
 	}
-}
-
-// followGiverLocked has the boot that has given p get what changes, if it keeps what it has as a
-// copy although another member is to get one, of another zone or because the giver is silent. It
-// ends when the other has a whole copy: else the giver would take it for one for ever.
-func (cp *copier) followGiverLocked(r *route, p int, giver uint64) {
-	pt := &cp.parts.list[p]
 	next := [2]int{r.heir(p), -1}
 	if cp.right.heirs() > 1 {
 		next[1] = r.secondHeir(p)
 	}
 	for _, i := range next {
-		if i >= 0 && i != r.Self && r.peers[i].boot == giver && pt.to != nil &&
-			pt.slotOf(r.peers[i], true) == nil {
+		switch {
+		case i < 0 || i == r.Self || r.peers[i].boot != giver:
+		case same && pt.to != nil:
 			pt.former = r.peers[i]
 			cp.outboxLocked(pt.former)
+		default:
+			cp.endLocked(r.peers[i], uint16(p))
 		}
 	}
 }

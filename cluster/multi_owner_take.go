@@ -54,13 +54,11 @@ func (mo *multiOwner) takeAll(now limiter.Instant, view *route, r *batch, out []
 	if r.items[0].ID == (ID{}) {
 		r.items[0].ID = mo.nextID()
 	}
+	nameMates(r.items)
 	for i := range r.items {
 		it := &r.items[i]
 		if err := it.standsWithOthers(i); err != nil {
 			return err
-		}
-		if it.ID == (ID{}) {
-			it.ID = ofMate(r.items[0].ID, i)
 		}
 		ids[i] = it.ID
 		asks.items[i] = *it

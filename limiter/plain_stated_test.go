@@ -57,8 +57,8 @@ func until(level *big.Int, to, limit, per int64) int64 {
 	return upwards(missing.Mul(missing, product(per)), tokens(limit)).Int64()
 }
 
-// take is a request of cost units with a rate and a burst. What has come in since the last charge
-// has come at the rate of this one.
+// take is a request of cost units with a rate and a burst. The units that have come in since the
+// last charge have come at the rate of this one.
 func (p *plainStatedBucket) take(now, limit, burst, per, cost int64) Decision {
 	level, seen := tokens(burst), p.level != nil && now < p.full
 	if seen {

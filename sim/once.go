@@ -41,7 +41,7 @@ type answered struct {
 	next *answered
 	// decided by its share, not as the owner: a node that is given the key hears of that answer too
 	share bool
-	vague bool   // by a share of which nothing is known
+	vague bool   // by a share of which nothing is known: a no may have fallen with others
 	told  []told // to which it has come
 }
 
@@ -117,8 +117,8 @@ func (m *memories) add(before *answered, id cluster.ID, p *process, now time.Dur
 		last.decisions, last.next, last.told = slices.Clone(a.decisions), nil, nil
 		a.before = &last
 	}
-	a.by, a.at, a.now, a.charges, a.share, a.repeated = p, p.now(), now, charges, false, 0
-	a.vague = false
+	a.by, a.at, a.now, a.charges, a.repeated = p, p.now(), now, charges, 0
+	a.share, a.vague = false, false
 	a.told = a.told[:0]
 	a.decisions = append(a.one[:0], ds...)
 }

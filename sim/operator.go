@@ -26,7 +26,7 @@ func (w *world) recovers() {
 		w.recovered = agreed.Recover() == nil
 		if m.process.states(); w.recovered {
 			w.judge.allowed.used[byOperator]++
-			w.agreeBy = w.now + w.plan.agreesWithin()
+			w.agreesFromNow()
 		}
 	}
 }
@@ -46,11 +46,28 @@ func (w *world) hasMost(c *ownership.Configuration) bool {
 
 // agreesWithin is how much longer than restAfter a world may take until all agree on what each
 // holds, or after an operator has recovered it: news of the last to come or go may be on its way.
-// Where messages get lost, one that is there may be taken for dead until the end, and is back some
-// seconds later.
-func (p *plan) agreesWithin() time.Duration {
-	if p.weather.loss > 0 {
-		return 30 * time.Second
+// Where messages get lost, a member that is there may be taken for dead at any time, and come back;
+// so the time begins anew with each configuration, agreesTimes at most.
+const (
+	agreesWithin = 10 * time.Second
+	agreesTimes  = 3
+)
+
+// agreesFromNow begins the time in which all must agree.
+func (w *world) agreesFromNow() {
+	w.agreeBy, w.agreeEnd = w.now+agreesWithin, w.now+agreesTimes*agreesWithin
+}
+
+// agreesAnew begins it anew if another configuration has been agreed on, where messages get lost.
+func (w *world) agreesAnew() {
+	latest := w.agreedOn
+	for _, m := range w.machines {
+		if m.process != nil && m.process.stated.agreed != nil {
+			latest = max(latest, m.process.stated.agreed.Epoch.Number)
+		}
 	}
-	return 10 * time.Second
+	if latest > w.agreedOn && w.plan.weather.loss > 0 {
+		w.agreeBy = min(w.agreeEnd, w.now+agreesWithin)
+	}
+	w.agreedOn = latest
 }

@@ -28,10 +28,10 @@ func (l *shares) repeated(p *process, it *cluster.Item, raw limiter.Decision,
 		return nil
 	}
 	before := &a.decisions[0]
-	raw.Allowed = raw.Allowed || atomic && before.Allowed
-	if atomic && a.vague { // before it fell with others it may have been a yes
-		before.Allowed = raw.Allowed
+	if atomic && a.vague && raw.Allowed { // its no was a yes that fell with others, as shows now
+		before.Allowed, a.vague = true, false
 	}
+	raw.Allowed = raw.Allowed || atomic && before.Allowed
 	if *before != raw {
 		return nil
 	}

@@ -50,10 +50,12 @@ type damage struct {
 
 // ending is how a world comes to rest.
 type ending struct {
-	clear   bool          // no requests and no faults any more: nothing gets lost
-	agreeBy time.Duration // all must; 0: not known yet
-	resting bool          // no timers any more, and no requests
-	rested  time.Duration // since when
+	clear    bool          // no requests and no faults any more: nothing gets lost
+	agreeBy  time.Duration // all must; 0: not known yet
+	agreeEnd time.Duration // and however often that begins anew
+	agreedOn uint64        // number of the latest configuration that was looked at
+	resting  bool          // no timers any more, and no requests
+	rested   time.Duration // since when
 }
 
 // limitRule is a rule of the plan, made.
@@ -208,8 +210,9 @@ func (w *world) stop() {
 		return
 	}
 	if w.agreeBy == 0 {
-		w.agreeBy = w.now + w.plan.agreesWithin()
+		w.agreesFromNow()
 	}
+	w.agreesAnew()
 	if w.now >= w.agreeBy {
 		w.recovers()
 	}

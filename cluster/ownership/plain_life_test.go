@@ -28,7 +28,7 @@ func (s *State) moves(i int, e PartEvent) {
 	s.out.Parts = append(s.out.Parts, fx)
 }
 
-// ends has a boot decide nothing any more. What it knows of partitions are copies.
+// ends has a boot decide nothing any more. All that it knows of partitions are copies.
 func (s *State) ends(why Ending) {
 	s.stage, s.ending, s.out.Ended = StageEnded, why, why
 	s.right.until, s.right.ended = never, true

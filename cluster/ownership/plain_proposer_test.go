@@ -95,8 +95,8 @@ func (s *State) proposes(now Instant) {
 	s.putsToVoters(Canvass{p.value})
 }
 
-// consents counts the consent of a voter to what this one has asked about. What was said longer
-// ago than Renew, or by this voter before, counts no more; and none counts while this voter gives
+// consents counts the consent of a voter to what this one has asked about. Consent of longer
+// ago than Renew counts no more; and none counts while this voter gives
 // way to another one's ballot. The first refusal has this voter ask without those that are silent,
 // and one of that has it ask with them again.
 func (s *State) consents(now Instant, from Boot, m Consent) {

@@ -10,9 +10,9 @@ import (
 )
 
 // Tests of this family (plain_*_test.go) have a boot, of which all is drawn, do one thing, and a
-// copy of it what that is in plain words. Then both must be the same in all that they know, and
-// have put out the same. What is plain here calls no more than judgements of others that have such
-// a test themselves (sight_test.go, follows_test.go).
+// copy of it do the same in plain words. Then both must be the same in all that they know, and
+// have put out the same. The plain words call only judgements that have such a test themselves
+// (sight_test.go, follows_test.go).
 
 // anything is a boot like drawn, of which all else is drawn as well.
 func anything(draw *rand.Rand) (s *State, now Instant) {

@@ -63,7 +63,7 @@ type doorFlags struct {
 type limitFlags struct {
 	Limits      string `group:"limits" type:"path" placeholder:"PATH" help:"YAML file, or directory of them, with the named limits. Watched; SIGHUP reads it again."`
 	Inline      string `group:"limits" default:"allow" enum:"allow,deny" help:"Limits that requests bring along: allow or deny. Of one client, and in all, there is a bound; they take no room from limits of files."`
-	Memory      size   `group:"limits" default:"256MiB" help:"Budget of the table of counters, in B, KiB, MiB or GiB."`
+	Memory      size   `group:"limits" default:"256MiB" help:"Budget of the table of counters, in B, KiB, MiB or GiB; 64KiB at least."`
 	EnvoyConfig string `group:"limits" type:"path" placeholder:"DIR" help:"Files of envoyproxy/ratelimit, YAML, served to Envoys as they are. Watched; SIGHUP reads them again."`
 	DataDir     string `group:"limits" type:"path" placeholder:"DIR" help:"Keep the counters in a file there as well, so that they survive a restart of every node. For this node alone."`
 }
@@ -209,7 +209,7 @@ func (s *settings) check() (d doors, err error) {
 	if s.Cluster == "" || len(s.Cluster) > maxName {
 		return d, fmt.Errorf("--cluster %q: give 1 to %d bytes", s.Cluster, maxName)
 	}
-	if s.Memory != 0 && s.Memory < leastMemory { // 0: of a node that no command line has begun
+	if s.Memory < leastMemory {
 		return d, fmt.Errorf("--memory: %d bytes are too few for a table of counters; give 64KiB "+
 			"or more, as in 256MiB", s.Memory)
 	}

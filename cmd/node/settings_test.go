@@ -36,6 +36,7 @@ func valid() settings {
 			Gossip: "127.0.0.1:1", Peer: "127.0.0.1:2", GRPC: "127.0.0.1:3", HTTP: "127.0.0.1:4",
 			Redis: "127.0.0.1:5",
 		},
+		limitFlags: limitFlags{Memory: leastMemory},
 	}
 }
 
@@ -57,6 +58,10 @@ func TestSettingsCheck(t *testing.T) {
 			[]string{"--name", "128"},
 		},
 		{"slash in name", func(s *settings) { s.Name = "a/b" }, []string{"--name", "slash"}},
+		{
+			"a size without its unit", func(s *settings) { s.Memory = 256 },
+			[]string{"--memory", "256 bytes", "64KiB"},
+		},
 		{"empty cluster", func(s *settings) { s.Cluster = "" }, []string{"--cluster"}},
 		{
 			"no port", func(s *settings) { s.GRPC = "localhost" },
