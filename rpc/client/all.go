@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"sync"
-	"unicode/utf8"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -95,12 +94,8 @@ func sendable(requests []Request) error {
 			len(requests), MaxAll)
 	}
 	for i := range requests {
-		if limit := requests[i].Limit; !utf8.ValidString(limit) { // the protocol cannot encode it
-			return status.Errorf(codes.InvalidArgument, "items[%d].limit: %q is not UTF-8", i,
-				limit)
-		}
-		if plan := requests[i].Plan; !utf8.ValidString(plan) {
-			return status.Errorf(codes.InvalidArgument, "items[%d].plan: %q is not UTF-8", i, plan)
+		if err := requests[i].sendable(i); err != nil {
+			return err
 		}
 	}
 	return nil

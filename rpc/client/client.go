@@ -63,6 +63,10 @@ const DefaultTimeout = 2 * time.Second
 // seconds.
 const repeatWithin = 1500 * time.Millisecond
 
+// maxAnswer is the longest answer that is read. MaxAll denials, each with the longest body that a
+// limit may have, are less than half of it.
+const maxAnswer = 16 << 20
+
 // Config says how to reach a cluster.
 type Config struct {
 	// Targets are the client doors of nodes: host:port, or unix:///path. At least one. Any node
@@ -128,6 +132,7 @@ func New(c Config) (*Client, error) {
 		grpc.WithResolvers(doors),
 		grpc.WithContextDialer(targets.dial),
 		grpc.WithDisableServiceConfig(),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff: backoff.Config{
 				BaseDelay: 50 * time.Millisecond, Multiplier: 1.6,
@@ -196,10 +201,11 @@ func (c *Client) Close() error {
 
 // Peek answers as Take would, and changes nothing.
 func (c *Client) Peek(ctx context.Context, limit, key string, cost int64) (Decision, error) {
-	in := &penstockv1.PeekRequest{Items: []*penstockv1.Item{{
-		Limit: limit, Key: []byte(key),
-		Cost: &cost,
-	}}}
+	r := Request{Limit: limit, Key: key, Cost: cost}
+	if err := r.sendable(0); err != nil {
+		return Decision{}, err
+	}
+	in := &penstockv1.PeekRequest{Items: []*penstockv1.Item{r.item()}}
 	out, err := c.limits.Peek(ctx, in)
 	if err != nil {
 		return c.fallback.peek(err, limit, key, cost)
@@ -231,9 +237,8 @@ func (c *Client) nextID() *penstockv1.RequestId {
 	return &penstockv1.RequestId{Origin: c.origin, Sequence: c.sequence.Add(1)}
 }
 
-// twice calls, and calls again if the connection broke. Nothing is charged twice: takes have ids,
-// and other calls charge nothing.
-func (c *Client) twice(ctx context.Context, call func(context.Context) error) error {
+// once calls, for at most DefaultTimeout if ctx has no deadline.
+func (c *Client) once(ctx context.Context, call func(context.Context) error) error {
 	if _, limited := ctx.Deadline(); !limited {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, DefaultTimeout)
@@ -241,10 +246,18 @@ func (c *Client) twice(ctx context.Context, call func(context.Context) error) er
 	}
 	c.targets.begin()
 	defer c.targets.answered.Add(1)
-	sent := time.Now()
-	err := call(ctx)
-	if status.Code(err) == codes.Unavailable && time.Since(sent) < repeatWithin {
-		err = call(ctx)
-	}
-	return err
+	return call(ctx)
+}
+
+// twice calls, and calls again if the connection broke. Nothing is charged or given back twice:
+// takes and resets have ids, and other calls change no counter.
+func (c *Client) twice(ctx context.Context, call func(context.Context) error) error {
+	return c.once(ctx, func(ctx context.Context) error {
+		sent := time.Now()
+		err := call(ctx)
+		if status.Code(err) == codes.Unavailable && time.Since(sent) < repeatWithin {
+			err = call(ctx)
+		}
+		return err
+	})
 }

@@ -19,9 +19,10 @@ import (
 //	members, err := penstockv1.NewAdminClient(c.Conn()).Members(ctx, &penstockv1.MembersRequest{})
 //
 // A call without a deadline gets DefaultTimeout. If the connection breaks, a call is sent once
-// more, to the next target that can be reached; items of Check and Reserve without an id get one,
-// so that they are charged once. Admin.Recover is sent once. Streams are not repeated. Errors are
-// gRPC statuses, but that of Admin.Holds for a key that another node decides on: ErrElsewhere.
+// more, to the next target that can be reached; items of Check, Reserve and Reset without an id get
+// one, so that they have their effect once. Admin.Recover and Admin.Credit are sent once. Streams
+// are not repeated. Errors are gRPC statuses, but that of Admin.Holds for a key that another node
+// decides on: ErrElsewhere.
 func (c *Client) Conn() grpc.ClientConnInterface { return conn{c} }
 
 // ErrElsewhere says that the connected node does not decide on a key.
@@ -37,8 +38,8 @@ func (k conn) Invoke(ctx context.Context, method string, in, out any,
 			options...)
 	}
 	switch asked := in.(type) {
-	case *penstockv1.RecoverRequest:
-		return call(ctx)
+	case *penstockv1.RecoverRequest, *penstockv1.CreditRequest:
+		return k.client.once(ctx, call)
 	case *penstockv1.CheckRequest:
 		if repeatable(asked.Items) && (asked.Id != nil || len(asked.Attributes) == 0) {
 			break
@@ -50,6 +51,12 @@ func (k conn) Invoke(ctx context.Context, method string, in, out any,
 		}
 		in = own
 	case *penstockv1.ReserveRequest:
+		if !repeatable(asked.Items) {
+			own := proto.CloneOf(asked)
+			k.client.identify(own.Items)
+			in = own
+		}
+	case *penstockv1.ResetRequest:
 		if !repeatable(asked.Items) {
 			own := proto.CloneOf(asked)
 			k.client.identify(own.Items)

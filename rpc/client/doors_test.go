@@ -336,3 +336,38 @@ func TestTransport(t *testing.T) {
 		}
 	})
 }
+
+// spent notes whether a body is closed.
+type spent struct {
+	io.Reader
+	closed *int
+}
+
+func (b spent) Close() error {
+	*b.closed++
+	return nil
+}
+
+// Promise: Retries below zero is never, and no body stays open.
+func TestTransportWithoutRetries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &replies{t: t, status: []int{429, 200}, after: "1"}
+		r, _ := http.NewRequest("POST", "http://a/", strings.NewReader("body"))
+		answer, err := (&client.Transport{Base: server, Retries: -1}).RoundTrip(r)
+		if err != nil || answer.StatusCode != 429 || len(server.bodies) != 1 {
+			t.Errorf("%v, %v: sent %d times", answer, err, len(server.bodies))
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		made, closed := 0, 0
+		r = r.WithContext(ctx)
+		r.GetBody = func() (io.ReadCloser, error) {
+			made++
+			return spent{strings.NewReader("body"), &closed}, nil
+		}
+		server = &replies{t: t, status: []int{429}, after: "10"}
+		if _, err := (&client.Transport{Base: server}).RoundTrip(r); err == nil || made != closed {
+			t.Errorf("a caller who goes: %v; %d bodies were made, %d closed", err, made, closed)
+		}
+	})
+}

@@ -177,39 +177,41 @@ type Permit struct {
 func (c *Client) Acquire(ctx context.Context, limit, key string, n int64, ttl time.Duration,
 	o HoldOptions,
 ) (*Permit, error) {
+	asked := time.Now()
 	all, err := c.ReserveAll(ctx, []Request{{Limit: limit, Key: key, Cost: n}}, ttl, o)
 	if err != nil {
 		return nil, err
 	}
-	return keep(all[0], ttl), nil
+	return keep(all[0], asked, ttl), nil
 }
 
 // Acquire takes n places of key, as Client.Acquire does.
 func Acquire(ctx context.Context, l Limiter, limit, key string, n int64,
 	ttl time.Duration,
 ) (*Permit, error) {
+	asked := time.Now()
 	r, err := l.Reserve(ctx, limit, key, n, ttl)
 	if err != nil {
 		return nil, err
 	}
-	return keep(r, ttl), nil
+	return keep(r, asked, ttl), nil
 }
 
-// keep makes a permit of a reservation and starts extending it.
-func keep(r *Reservation, ttl time.Duration) *Permit {
+// keep makes a permit of a reservation, which was asked for at asked, and starts extending it.
+func keep(r *Reservation, asked time.Time, ttl time.Duration) *Permit {
 	p := &Permit{Reservation: *r, lost: make(chan struct{})}
 	alive, stop := context.WithCancel(context.Background())
 	p.stop = stop
 	if p.at != nil {
-		p.over.Go(func() { p.live(alive, ttl) })
+		p.over.Go(func() { p.live(alive, asked.Add(ttl), ttl) })
 	}
 	return p
 }
 
-// live extends the permit until it is released or lost.
-func (p *Permit) live(ctx context.Context, ttl time.Duration) {
-	deadline := time.Now().Add(ttl)
-	for sleep(ctx, ttl/3) == nil {
+// live extends the permit, which lasts until deadline, until it is released or lost. Of each
+// extension too the time counts from when it was asked for: its node counts from later on.
+func (p *Permit) live(ctx context.Context, deadline time.Time, ttl time.Duration) {
+	for sleep(ctx, min(ttl/3, time.Until(deadline))) == nil {
 		asked := time.Now()
 		in, cancel := context.WithDeadline(ctx, deadline)
 		err := p.Extend(in, ttl)

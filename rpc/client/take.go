@@ -89,6 +89,26 @@ func (r *Request) maxDelayMs() (ms int64, ok bool) {
 	return max(0, r.MaxDelay.Milliseconds()), r.MaxDelay != 0
 }
 
+// sendable reports why r, the i-th of a message, cannot travel in it: the protocol cannot encode
+// it, or it is longer than nodes accept. It would spoil the other requests of the message, which
+// may then be more than a node reads.
+func (r *Request) sendable(i int) error {
+	field, text, most := "key", r.Key, limiter.MaxKey
+	switch {
+	case len(r.Limit) > limiter.MaxName, !utf8.ValidString(r.Limit):
+		field, text, most = "limit", r.Limit, limiter.MaxName
+	case len(r.Plan) > limiter.MaxPlan, !utf8.ValidString(r.Plan):
+		field, text, most = "plan", r.Plan, limiter.MaxPlan
+	case len(r.Key) <= limiter.MaxKey:
+		return nil
+	}
+	if len(text) > most {
+		return status.Errorf(codes.InvalidArgument,
+			"items[%d].%s: has %d bytes; at most %d are accepted", i, field, len(text), most)
+	}
+	return status.Errorf(codes.InvalidArgument, "items[%d].%s: %q is not UTF-8", i, field, text)
+}
+
 // Do is Take for a Request.
 func (c *Client) Do(ctx context.Context, r Request) (d Decision, err error) {
 	err = c.do(ctx, &r, &d)
@@ -117,14 +137,8 @@ func (c *Client) do(ctx context.Context, r *Request, d *Decision) (err error) {
 }
 
 func (c *Client) take(ctx context.Context, r Request) (Decision, error) {
-	// the protocol cannot encode it, and it would spoil the other takes of the message
-	if !utf8.ValidString(r.Limit) {
-		return Decision{}, status.Errorf(codes.InvalidArgument, "items[0].limit: %q is not UTF-8",
-			r.Limit)
-	}
-	if !utf8.ValidString(r.Plan) {
-		return Decision{}, status.Errorf(codes.InvalidArgument, "items[0].plan: %q is not UTF-8",
-			r.Plan)
+	if err := r.sendable(0); err != nil {
+		return Decision{}, err
 	}
 	t := idle.Get().(*take)
 	var limited bool
@@ -190,6 +204,9 @@ func (t *take) told() (Decision, error) {
 }
 
 func decision(d *penstockv1.Decision) Decision {
+	if d == nil { // no node of this release leaves it out
+		d = new(penstockv1.Decision)
+	}
 	out := Decision{
 		Allowed: d.Allowed, Limit: d.Limit, Remaining: d.Remaining,
 		RetryAfter: duration(d.RetryAfterMs), ResetAfter: duration(d.ResetAfterMs),

@@ -254,7 +254,7 @@ func (t *takes) receive(out streamResponse, known *names) {
 		t.targets.answered.Add(1)
 	}
 	delete(t.sent, out.tag)
-	if out.err != nil && len(joined) > 1 {
+	if out.err != nil && len(joined) > 1 && aboutATake(out.err) {
 		// One bad take had the whole request refused, and nothing was charged: send each by itself.
 		for _, one := range joined {
 			one.alone = true
@@ -277,6 +277,18 @@ func (t *takes) receive(out streamResponse, known *names) {
 				"client: the node answered %d of %d takes", i, len(joined)))
 		}
 	}
+}
+
+// aboutATake reports whether a request was refused because of what one of its takes asks for, and
+// not because of its caller, its time, or all that the node has to do: of that, many requests
+// instead of one would only be more.
+func aboutATake(err error) bool {
+	switch status.Code(err) {
+	case codes.ResourceExhausted, codes.Unavailable, codes.DeadlineExceeded, codes.Canceled,
+		codes.Unauthenticated:
+		return false
+	}
+	return true
 }
 
 // repeat queues the unanswered takes of a broken stream again, once.

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"maps"
 	"net"
 	"net/netip"
 	"strings"
@@ -37,15 +38,10 @@ type targets struct {
 	watched         atomic.Bool   // the goroutine of watch is running
 	fell, right     atomic.Bool   // what decisions since the last look were: fallbacks, others
 
-	mu    sync.Mutex            // guards all below
-	conns map[string]connection // the latest, by remote address
-	away  map[string]time.Time  // addresses, and targets that led there: avoided until then
-	left  time.Time             // when a node was last left
-}
-
-type connection struct {
-	net.Conn
-	target string
+	mu    sync.Mutex           // guards all below
+	conns map[string]net.Conn  // the latest of each target
+	away  map[string]time.Time // addresses, and targets that led there: avoided until then
+	left  time.Time            // when a node was last left
 }
 
 const (
@@ -69,7 +65,7 @@ var errAway = errors.New("it was silent, or not ready, a moment ago")
 func newTargets(names []string) *targets {
 	t := &targets{
 		names: names, only: len(names) == 1 && !isName(names[0]),
-		conns: make(map[string]connection), away: make(map[string]time.Time),
+		conns: make(map[string]net.Conn), away: make(map[string]time.Time),
 	}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	return t
@@ -102,11 +98,17 @@ func (t *targets) dial(ctx context.Context, target string) (net.Conn, error) {
 		c, err = d.DialContext(ctx, network, name)
 	}
 	if err == nil {
-		t.mu.Lock()
-		t.conns[c.RemoteAddr().String()] = connection{c, target}
-		t.mu.Unlock()
+		t.keep(target, c)
 	}
 	return c, err
+}
+
+// keep notes the connection of a target. A name may lead to one address after the other, so the one
+// before is forgotten.
+func (t *targets) keep(target string, c net.Conn) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.conns[target] = c
 }
 
 // place is where a target listens.
@@ -265,15 +267,19 @@ func (t *targets) patience() time.Duration {
 func (t *targets) leave(addr string, silent bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	c, found := t.conns[addr]
-	if !found || !silent && time.Now().Before(t.away[addr]) {
+	now := time.Now()
+	if !silent && now.Before(t.away[addr]) {
 		return
 	}
-	t.away[addr] = time.Now().Add(awayFor)
-	t.away[c.target] = t.away[addr]
-	t.left = time.Now()
-	delete(t.conns, addr)
-	c.Close()
+	for target, c := range t.conns {
+		if c.RemoteAddr().String() != addr {
+			continue
+		}
+		maps.DeleteFunc(t.away, func(_ string, until time.Time) bool { return now.After(until) })
+		t.away[addr], t.away[target], t.left = now.Add(awayFor), now.Add(awayFor), now
+		delete(t.conns, target)
+		c.Close()
+	}
 }
 
 // isName reports whether a target may lead to another address the next time.

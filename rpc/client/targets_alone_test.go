@@ -67,3 +67,31 @@ func TestLeftNodeIsUsedIfTheOthersAreDead(t *testing.T) {
 		t.Errorf("the last node that is there is not used: %v", err)
 	}
 }
+
+// Promise: what is kept of connections does not grow, though a name leads to one address after the
+// other; and the connection that is left is the latest.
+func TestConnectionsAreForgotten(t *testing.T) {
+	to := newTargets([]string{"name:7948"})
+	defer to.close()
+	var last net.Conn
+	for range 3 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		if last, err = net.Dial("tcp", l.Addr().String()); err != nil {
+			t.Fatal(err)
+		}
+		defer last.Close()
+		to.keep("name:7948", last)
+	}
+	if len(to.conns) != 1 {
+		t.Errorf("%d connections are kept of one target", len(to.conns))
+	}
+	to.leave(last.RemoteAddr().String(), true)
+	if _, err := last.Write([]byte("x")); err == nil || !to.avoids("name:7948") ||
+		!to.avoids(last.RemoteAddr().String()) {
+		t.Errorf("the connection that is left still works (%v), or is not avoided", err)
+	}
+}

@@ -13,7 +13,7 @@ import (
 // unchanged.
 type Transport struct {
 	Base http.RoundTripper // default: http.DefaultTransport
-	// Retries is how often a request is sent again. Default: 3.
+	// Retries is how often a request is sent again. Default: 3; below zero: never.
 	Retries int
 	// MaxWait is the longest Retry-After that is waited for. Default: a minute.
 	MaxWait time.Duration
@@ -36,7 +36,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	for sent := 0; ; sent++ {
 		answer, err := base.RoundTrip(r)
-		if err != nil || sent == retries {
+		if err != nil || sent >= retries {
 			return answer, err
 		}
 		wait, told := retryAfter(answer)
@@ -51,6 +51,9 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		io.CopyN(io.Discard, answer.Body, maxDrain)
 		answer.Body.Close()
 		if err := sleep(r.Context(), wait); err != nil {
+			if again.Body != nil {
+				again.Body.Close()
+			}
 			return nil, err
 		}
 		r = again
