@@ -65,9 +65,12 @@ func (v *serveVerb) Run(sh shell) error {
 	defer runtime.KeepAlive(unused)
 	log := newLogger(sh.err, v.of(sh.err), levelOf(v.LogLevel))
 	slog.SetDefault(log) // for the rooms that are given no logger
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	// Apart, since a channel that is full loses signals: a SIGTERM must not be one of them.
+	signals, reloads := make(chan os.Signal, 2), make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	signal.Notify(reloads, syscall.SIGHUP)
 	defer signal.Stop(signals)
+	defer signal.Stop(reloads)
 
 	r, err := start(context.Background(), v.settings, log)
 	var taken *inUseError
@@ -77,6 +80,7 @@ func (v *serveVerb) Run(sh shell) error {
 	if err != nil {
 		return err
 	}
+	go r.reloadAt(reloads)
 	var tidy tidier
 	calm := time.NewTicker(tidyEvery)
 	defer calm.Stop()
@@ -85,16 +89,25 @@ func (v *serveVerb) Run(sh shell) error {
 		case <-calm.C:
 			tidy.look(r.node.Stats().Changes())
 		case s := <-signals:
-			if s == syscall.SIGHUP {
-				r.reloadLimits()
-				continue
-			}
 			log.Info("stopping; a second signal stops at once", "signal", s.String())
 			return stopUnlessHurried(r, signals)
 		case err := <-r.failed:
 			log.Error("stopping, because this node cannot go on", "err", err)
 			_ = stopUnlessHurried(r, signals)
 			return err
+		}
+	}
+}
+
+// reloadAt reads files again at each signal, until the node leaves. Those that come meanwhile are
+// one. The node can stop while files are read, however long that takes.
+func (r *running) reloadAt(signals <-chan os.Signal) {
+	for {
+		select {
+		case <-signals:
+			r.reloadLimits()
+		case <-r.leaving.Done():
+			return
 		}
 	}
 }
@@ -118,8 +131,8 @@ func stopUnlessHurried(r *running, signals <-chan os.Signal) error {
 		case <-done:
 			r.log.Info("stopped")
 			return nil
-		case s := <-signals:
-			if s != syscall.SIGHUP && time.Since(began) > sameSignal {
+		case <-signals:
+			if time.Since(began) > sameSignal {
 				r.log.Warn("stopped at once by a second signal")
 				return exitCode(1)
 			}

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -31,8 +32,9 @@ type Watcher struct {
 	// held while limits are loaded and applied: they are applied in the order in which they were
 	// read
 	mu    sync.Mutex
-	renew func(always bool) (limits int, renewed bool, err error)
-	fault string // of the last load, "" if there was none
+	renew  func(always bool) (limits int, renewed bool, err error)
+	fault  string // of the last load, "" if there was none
+	closed bool
 
 	state atomic.Pointer[State]
 }
@@ -131,6 +133,9 @@ func (w *Watcher) Reload() error { return w.load(true) }
 func (w *Watcher) load(asked bool) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.closed {
+		return ErrClosed
+	}
 	count, renewed, err := w.renew(asked || w.fault != "")
 	state := State{OK: err == nil, Last: time.Now()}
 	if err != nil {
@@ -150,10 +155,16 @@ func (w *Watcher) load(asked bool) error {
 	return err
 }
 
-// Close stops watching and waits for a load under way.
+// ErrClosed says that nothing is loaded any more.
+var ErrClosed = errors.New("the files are not watched any more")
+
+// Close stops watching and waits for a load under way. Nothing is applied after it.
 func (w *Watcher) Close() error {
 	err := w.files.Close()
 	w.done.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed = true
 	return err
 }
 

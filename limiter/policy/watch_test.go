@@ -134,3 +134,18 @@ func TestOtherFilesAreSilent(t *testing.T) {
 		t.Errorf("applied %d times: a at the start and b at the end are two", n)
 	}
 }
+
+// Promise: what is read again after the end is not applied.
+func TestNothingIsAppliedAfterClose(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "limits.yaml")
+	put(t, file, one("a"))
+	applied := 0
+	w, err := Watch(file, slog.New(slog.DiscardHandler), func(*Set) { applied++ })
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	if err := w.Reload(); err != ErrClosed || applied != 1 {
+		t.Errorf("%v, applied %d times", err, applied)
+	}
+}
