@@ -232,6 +232,7 @@ func (r *running) readLimits(context.Context, doors) error {
 	if s.EnvoyConfig != "" {
 		if r.envoys, err = policy.WatchEnvoy(s.EnvoyConfig, r.log, func(e *policy.Envoy) {
 			r.envoy.Set(e)
+			r.lookAtRoles()
 			r.recordReload("load Envoy limits", s.EnvoyConfig, nil, nil)
 		}); err != nil {
 			return fmt.Errorf("--envoy-config: %w", err)
@@ -248,6 +249,7 @@ func (r *running) readLimits(context.Context, doors) error {
 		r.node.SetLimits(set.Limits)
 		r.node.SetRules(set.Rules)
 		r.tellLimits()
+		r.lookAtRoles()
 		r.recordReload("load limits", s.Limits, fmt.Sprintf("%016x", before), fmt.Sprintf("%016x",
 			r.node.LimitsHash()))
 	})

@@ -2,12 +2,74 @@ package main
 
 import (
 	"fmt"
+	"log/slog"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"penstock/limiter/policy"
 )
+
+// reloaded waits until the files that are there are in force, or not.
+func reloaded(t *testing.T, r *running, want bool, what string) {
+	t.Helper()
+	eventually(t, what, func() error {
+		if ok, _ := r.lastReload(); ok != want {
+			return fmt.Errorf("penstock_config_last_reload_successful is %v", ok)
+		}
+		return nil
+	})
+}
+
+// Promise: a role that names no limit is refused at start and at a reload, also if it is a reload
+// of limits that takes the limit away; and it is in force as soon as the limit is there, wherever
+// its file lies.
+func TestRolesFollowLimits(t *testing.T) {
+	const shop = "clients:\n- {name: shop, token: shop-0123456789abcdef, check: {limits: [%s]}}\n"
+	const pay = "  - {name: pay, algorithm: gcra, limit: 10, per: 1m}\n"
+	limits := filepath.Join(t.TempDir(), "limits.yaml")
+	putFile(t, limits, login(5))
+	roles := write(t, fmt.Sprintf(shop, "login"))
+	r, said := startNode(t, func(s *settings) {
+		s.HTTP, s.Limits, s.AuthTokenFile = "127.0.0.1:0", limits, roles
+	})
+	r.waitReady(t)
+	putFile(t, roles, fmt.Sprintf(shop, "login, pay"))
+	reloaded(t, r, false, "a role names a limit that is not there")
+	putFile(t, limits, login(5)+pay)
+	reloaded(t, r, true, "the limit is there")
+	ask, err := http.NewRequest("GET", "http://"+r.address("--http")+"/v1/check?limit=pay&key=k",
+		nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask.Header.Set("Authorization", "Bearer shop-0123456789abcdef")
+	answer, err := http.DefaultClient.Do(ask)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if answer.Body.Close(); answer.StatusCode != http.StatusOK {
+		t.Errorf("the role is not in force: %s", answer.Status)
+	}
+	putFile(t, limits, login(5))
+	reloaded(t, r, false, "a limit that a role names is taken away")
+	if !strings.Contains(said.String(), "no file of limits has the limit") {
+		t.Errorf("the log does not say why:\n%s", said)
+	}
+}
+
+// Promise: what is wrong with files at the start is said once, and nothing is said to be in force.
+func TestFaultsAtTheStartAreSaidOnce(t *testing.T) {
+	said := new(logBook)
+	_, err := policy.Watch(write(t, "limits: 7\n"), slog.New(slog.NewTextHandler(said, nil)),
+		func(*policy.Set) {})
+	if err == nil || said.String() != "" {
+		t.Errorf("error %v, and the log has %s", err, said)
+	}
+}
 
 // Promise: however many SIGHUPs come, and however long files take to be read again, a SIGTERM stops
 // the node.

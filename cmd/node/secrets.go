@@ -77,6 +77,14 @@ func (r *running) readClients() (clients *access.Clients, err error) {
 	return clients, nil
 }
 
+// lookAtRoles reads the clients again after a change of limits: it may have taken a limit away that
+// one of them may check, or brought the one for which they were refused.
+func (r *running) lookAtRoles() {
+	if r.tokens != nil {
+		r.tokens.Look()
+	}
+}
+
 // checkRoles is an error if a client may check a limit that no file has: its name is mistyped.
 // Where limits come by Admin alone there are no files, and a file that is broken has its own error.
 func (s *settings) checkRoles(set *access.Set) error {

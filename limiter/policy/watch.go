@@ -31,7 +31,7 @@ type Watcher struct {
 
 	// held while limits are loaded and applied: they are applied in the order in which they were
 	// read
-	mu    sync.Mutex
+	mu     sync.Mutex
 	renew  func(always bool) (limits int, renewed bool, err error)
 	fault  string // of the last load, "" if there was none
 	closed bool
@@ -125,8 +125,12 @@ func (w *Watcher) follow() error {
 	return nil
 }
 
-// Reload loads the path now. On an error, which it also logs, the set in force stays.
+// Reload loads the path now. On an error, which it also logs unless it is the first load, the set
+// in force stays.
 func (w *Watcher) Reload() error { return w.load(true) }
+
+// Look loads the path unless it has not changed: what it has depends on something else, which has.
+func (w *Watcher) Look() { _ = w.load(false) }
 
 // load loads the path. Unless asked for it is silent if nothing has changed: other files may lie
 // beside the limits.
@@ -144,10 +148,12 @@ func (w *Watcher) load(asked bool) error {
 	w.state.Store(&state)
 	switch {
 	case err != nil:
-		if text := err.Error(); asked || text != w.fault {
-			w.fault = text
+		text := err.Error()
+		// the first load has nothing in force, and its caller says what is wrong
+		if !state.Last.IsZero() && (asked || text != w.fault) {
 			w.log.Error(w.what+" are not loaded; those in force stay", "path", w.path, "error", err)
 		}
+		w.fault = text
 	case renewed:
 		w.fault = ""
 		w.log.Info(w.what+" are loaded", "path", w.path, w.what, count)
