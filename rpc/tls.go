@@ -17,6 +17,9 @@ import (
 // a handshake or a look at the metrics needs them.
 type TLSFiles struct {
 	Cert, Key, CA string // paths; empty: none
+	// Mutual says that both ends of a connection have such files. Cert must then be of an authority
+	// in CA, for both ends.
+	Mutual bool
 
 	// Check refuses a certificate that is good in itself, and not good here. nil: it refuses none.
 	Check func(*x509.Certificate) error
@@ -110,8 +113,8 @@ type credentialFiles struct {
 }
 
 type credentialSet struct {
-	cert  tls.Certificate
-	roots *x509.CertPool
+	cert tls.Certificate
+	authorities
 }
 
 // lookEvery is how often the files are looked at, at most, and only when a handshake needs them.
@@ -138,12 +141,16 @@ func (f *credentialFiles) now() credentialSet {
 	}
 	f.looked = time.Now()
 	defer f.warnLocked(f.looked)
-	if stamp := f.stampNow(); stamp != f.stamp {
+	stamp := f.stampNow()
+	switch {
+	case stamp != f.stamp:
 		set, err := f.load()
 		f.tellLocked(stamp, err)
 		if err == nil {
-			f.read, f.stamp = set, stamp
+			f.read, f.stamp, f.warned = set, stamp, time.Time{}
 		} // else they are half written, perhaps: look again in a second
+	case f.faulty != "": // those that were read are back
+		f.tellLocked(stamp, nil)
 	}
 	return f.read
 }
@@ -169,16 +176,26 @@ const (
 	warnEvery  = 24 * time.Hour
 )
 
-// warnLocked warns of a certificate that expires soon. f.mu is held, or f is not shared yet.
+// warnLocked warns of a certificate, and of a last authority, that expires soon or has expired. f.mu
+// is held, or f is not shared yet.
 func (f *credentialFiles) warnLocked(now time.Time) {
-	c := f.read.cert.Leaf
-	if c == nil || c.NotAfter.Sub(now) > warnBefore || now.Sub(f.warned) < warnEvery {
+	if now.Sub(f.warned) < warnEvery {
 		return
 	}
-	f.warned = now
-	slog.Warn("a certificate expires soon; put a new one in its place, it is read without a "+
-		"restart",
-		"cert", f.Cert, "expires", c.NotAfter.UTC().Format(time.RFC3339))
+	warn := func(what, path string, end time.Time) {
+		if end.Sub(now) > warnBefore {
+			return
+		}
+		f.warned = now
+		slog.Warn(what+" expires soon, or has expired; put a new one in its place, it is read "+
+			"without a restart", "file", path, "expires", end.UTC().Format(time.RFC3339))
+	}
+	if c := f.read.cert.Leaf; c != nil {
+		warn("a certificate", f.Cert, c.NotAfter)
+	}
+	if f.read.roots != nil {
+		warn("the last authority", f.CA, f.read.until)
+	}
 }
 
 // stampNow tells one state of the files from another.
@@ -202,15 +219,16 @@ func (f *credentialFiles) load() (set credentialSet, err error) {
 			}
 		}
 	}
-	if f.CA != "" {
-		pem, err := os.ReadFile(f.CA)
-		if err != nil {
-			return set, err
-		}
-		set.roots = x509.NewCertPool()
-		if !set.roots.AppendCertsFromPEM(pem) {
-			return set, fmt.Errorf("%s: holds no certificate in PEM", f.CA)
-		}
+	if f.CA == "" {
+		return set, nil
+	}
+	now := time.Now()
+	if set.authorities, err = loadAuthorities(f.CA, now); err != nil || !f.Mutual {
+		return set, err
+	}
+	if err := set.checkMutual(&set.cert, now); err != nil {
+		return set, fmt.Errorf("certificate %s: other nodes would refuse it: %w; give one of an "+
+			"authority in %s", f.Cert, err, f.CA)
 	}
 	return set, nil
 }

@@ -50,7 +50,7 @@ func (r *running) tlsFiles(flag, cert, key, ca string) rpc.TLSFiles {
 func (r *running) peerFiles() rpc.TLSFiles {
 	s := &r.settings
 	files := r.tlsFiles("--peer-tls-cert", s.PeerTLSCert, s.PeerTLSKey, s.PeerTLSCA)
-	files.Check = peer.CheckNode(r.member.ID, r.member.Role)
+	files.Mutual, files.Check = true, peer.CheckNode(r.member.ID, r.member.Role)
 	return files
 }
 
