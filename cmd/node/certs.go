@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -31,12 +32,12 @@ type certsVerb struct {
 
 type certsDir struct {
 	Dir   string `type:"path" default:"certs" placeholder:"FOLDER" help:"Where the files are. Default: certs."`
-	Days  int    `default:"365" help:"How long it is good for."`
 	Force bool   `help:"Replace files that are there already."`
 }
 
 type certsInit struct {
 	Name string `default:"penstock" help:"Name of the authority."`
+	Days int    `default:"3650" help:"How long it is good for. No certificate of it lasts longer."`
 	certsDir
 }
 
@@ -45,12 +46,15 @@ type certsAdd struct {
 	Role string   `enum:"member,agent" default:"member" help:"member or agent. An agent's certificate is refused where keys are owned."`
 	Host []string `placeholder:"HOST" help:"Names and addresses by which others dial the node. Default: its name, localhost and loopback."`
 	Out  string   `placeholder:"FILE" help:"Name of the files without .crt and .key. Default: the node's name."`
+	Days int      `default:"365" help:"How long it is good for, at most as long as the authority."`
 	certsDir
 }
 
 const (
 	authorityCert = "ca.crt"
 	authorityKey  = "ca.key"
+
+	mostDays = 100 * 365
 )
 
 func (v *certsInit) Run(sh shell) error {
@@ -58,7 +62,7 @@ func (v *certsInit) Run(sh shell) error {
 	if err != nil {
 		return err
 	}
-	ca, err := v.template()
+	ca, err := certTemplate(v.Days)
 	if err != nil {
 		return err
 	}
@@ -89,17 +93,17 @@ func (v *certsAdd) Run(sh shell) error {
 	if err != nil {
 		return err
 	}
-	c, err := v.template()
+	c, err := certTemplate(v.Days)
 	if err != nil {
 		return err
 	}
 	v.fill(c)
+	if err := v.endWith(sh, c, ca); err != nil {
+		return err
+	}
 	der, err := x509.CreateCertificate(rand.Reader, c, ca, &key.PublicKey, caKey)
 	if err != nil {
 		return err
-	}
-	if v.Out == "" {
-		v.Out = v.Node
 	}
 	if err := v.save(v.Out+".crt", v.Out+".key", der, key); err != nil {
 		return err
@@ -121,6 +125,23 @@ func (v *certsAdd) check() error {
 			"name many", v.Node)
 	case v.Out == "" && (many || v.Node != filepath.Base(v.Node)):
 		return fmt.Errorf("%q is not a name for a file; give one with --out", v.Node)
+	}
+	if v.Out = cmp.Or(v.Out, v.Node); v.Out+".crt" == authorityCert {
+		return fmt.Errorf("--out %s: these are the authority's files; give others", v.Out)
+	}
+	return nil
+}
+
+// endWith has a certificate end with its authority: nobody would accept it later.
+func (v *certsAdd) endWith(sh shell, c, ca *x509.Certificate) error {
+	end := ca.NotAfter.UTC().Format(time.RFC3339)
+	if time.Now().After(ca.NotAfter) {
+		return fmt.Errorf("%s expired at %s; make a new authority in another --dir, and give it "+
+			"to the nodes beside the old one", authorityCert, end)
+	}
+	if c.NotAfter.After(ca.NotAfter) {
+		c.NotAfter = ca.NotAfter
+		fmt.Fprintf(sh.err, "It is good until %s alone, when its authority ends.\n", end)
 	}
 	return nil
 }
@@ -192,9 +213,10 @@ func readPEM(path string) ([]byte, error) {
 	return block.Bytes, nil
 }
 
-func (d *certsDir) template() (*x509.Certificate, error) {
-	if d.Days < 1 {
-		return nil, fmt.Errorf("--days %d: a certificate is good for a day at least", d.Days)
+// certTemplate is a certificate that is good for so many days.
+func certTemplate(days int) (*x509.Certificate, error) {
+	if days < 1 || days > mostDays {
+		return nil, fmt.Errorf("--days %d: a certificate is good for 1 to %d days", days, mostDays)
 	}
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
 	if err != nil {
@@ -202,7 +224,7 @@ func (d *certsDir) template() (*x509.Certificate, error) {
 	}
 	return &x509.Certificate{
 		SerialNumber: serial, Subject: pkix.Name{}, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().AddDate(0, 0, d.Days),
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().AddDate(0, 0, days),
 	}, nil
 }
 

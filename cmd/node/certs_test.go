@@ -1,11 +1,13 @@
 package main
 
 import (
+	"crypto/x509"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // penstock runs a verb, and returns what it says and its exit code.
@@ -34,12 +36,33 @@ func TestCertsVerb(t *testing.T) {
 		{"add shop-* --role agent --out agent", 0, "--peer-tls-cert"},
 		{"add * --role agent --out all", 1, "beginning of their names"},
 		{"add n2 --days 0", 1, "--days 0"},
+		{"add n2 --days 1000000000", 1, "--days 1000000000"},
+		{"add ca --force", 1, "the authority's files"},
+		{"add n2 --out ca --force", 1, "the authority's files"},
+		{"init --force --days 2", 0, "certs add"},
+		{"add n2", 0, "when its authority ends"},
+		{"add n3 --days 1", 0, "--peer-tls-cert"},
 	} {
 		words := append(append([]string{"certs"}, strings.Fields(step.words)...), "--dir", dir)
 		if out, code := penstock(words...); code != step.code || !strings.Contains(out, step.want) {
 			t.Errorf("%s: exit code %d\n%s\nwant %d, and %q", step.words, code, out, step.code,
 				step.want)
 		}
+	}
+	until := func(name string) time.Time {
+		c, err := readPEM(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		cert, err := x509.ParseCertificate(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return cert.NotAfter
+	}
+	if ca := until("ca.crt"); !until("n2.crt").Equal(ca) || !until("n3.crt").Before(ca) {
+		t.Errorf("the authority ends at %v, n2 at %v, n3 at %v", ca, until("n2.crt"),
+			until("n3.crt"))
 	}
 	for _, name := range []string{"ca.key", "n1.key", "agent.key"} {
 		info, err := os.Stat(filepath.Join(dir, name))
