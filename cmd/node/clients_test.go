@@ -361,4 +361,24 @@ func TestKeygenToken(t *testing.T) {
 	if code != 1 || !strings.Contains(out, "name: give") {
 		t.Errorf("a name with a blank: exit code %d: %s", code, out)
 	}
+	// a variable of a script that is not set: a gossip key would be taken for a token
+	if out, code = runVerb(t, "keygen", "--token", ""); code != 1 ||
+		!strings.Contains(out, "name: give") {
+		t.Errorf("an empty name: exit code %d: %s", code, out)
+	}
+	for _, name := range []string{"a,admin:write", "0x10", "true", `a"b`, "a}"} {
+		out, code = runVerb(t, "keygen", "--token", name)
+		token, rest, _ := strings.Cut(out, "\n")
+		_, entry, _ := strings.Cut(rest, "  - ")
+		set, _, err := access.Parse([]byte("clients:\n  - " + entry))
+		if code != 0 || err != nil {
+			t.Errorf("%q: exit code %d, %v: %s", name, code, err, out)
+			continue
+		}
+		ticket := access.New(set).Token([]byte(token))
+		if ticket == nil || !strings.HasPrefix(ticket.Who(), name+" ") ||
+			ticket.May(access.Read) == nil {
+			t.Errorf("%q has become %s", name, entry)
+		}
+	}
 }

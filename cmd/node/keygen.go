@@ -6,15 +6,17 @@ import (
 	"encoding/base64"
 	"fmt"
 	"os"
+	"regexp"
+	"strconv"
 
 	"penstock/rpc/access"
 )
 
 // keygenVerb draws a key for --gossip-key-file, or a token for --auth-token-file.
 type keygenVerb struct {
-	Token  string `placeholder:"NAME" help:"Draw a token for the client NAME instead, and print its entry for --auth-token-file, which has only the hash."`
-	Rotate string `enum:",add,use,remove" default:"" placeholder:"STEP" help:"Take a step towards a new gossip key in the file of --out: add, use, remove. After each, copy the file to every node; running nodes read it again."`
-	Out    string `type:"path" placeholder:"FILE" help:"Write the key or token to this new file, readable by its owner alone. Default: print it."`
+	Token  *string `placeholder:"NAME" help:"Draw a token for the client NAME instead, and print its entry for --auth-token-file, which has only the hash."`
+	Rotate string  `enum:",add,use,remove" default:"" placeholder:"STEP" help:"Take a step towards a new gossip key in the file of --out: add, use, remove. After each, copy the file to every node; running nodes read it again."`
+	Out    string  `type:"path" placeholder:"FILE" help:"Write the key or token to this new file, readable by its owner alone. Default: print it."`
 }
 
 func (v *keygenVerb) Run(sh shell) error {
@@ -23,8 +25,8 @@ func (v *keygenVerb) Run(sh shell) error {
 	if v.Rotate != "" {
 		return v.rotate(sh, key)
 	}
-	if v.Token != "" {
-		return v.token(sh, base64.RawURLEncoding.EncodeToString(key))
+	if v.Token != nil {
+		return v.token(sh, *v.Token, base64.RawURLEncoding.EncodeToString(key))
 	}
 	line := base64.StdEncoding.EncodeToString(key) + "\n"
 	if v.Out == "" {
@@ -42,13 +44,20 @@ func (v *keygenVerb) Run(sh shell) error {
 	return err
 }
 
+// plainName is a name that YAML reads as it is.
+var plainName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9._-]*$`)
+
 // token writes a token for its client, and an entry for the nodes. What the client needs goes to
 // the file or to standard output; the entry goes to standard output if the token does not.
-func (v *keygenVerb) token(sh shell, token string) error {
-	entry := fmt.Sprintf("  - {name: %s, sha256: %x, check: {limits: [\"*\"]}}\n", v.Token,
+func (v *keygenVerb) token(sh shell, name, token string) error {
+	written := name
+	if !plainName.MatchString(name) {
+		written = strconv.Quote(name) // else YAML could read more than a name in it, or a number
+	}
+	entry := fmt.Sprintf("  - {name: %s, sha256: %x, check: {limits: [\"*\"]}}\n", written,
 		sha256.Sum256([]byte(token)))
 	if _, _, err := access.Parse([]byte("clients:\n" + entry)); err != nil {
-		return fmt.Errorf("--token %q: %w", v.Token, err)
+		return fmt.Errorf("--token %q: %w", name, err)
 	}
 	if v.Out == "" {
 		fmt.Fprintln(sh.out, token)

@@ -1,10 +1,8 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -44,10 +42,6 @@ func ruleText(l *penstockv1.InlineLimit) string {
 
 // promoteInFile rewrites a file as a whole, so that a node that watches it never reads half of it.
 func promoteInFile(file, limit string) error {
-	file, err := filepath.EvalSymlinks(file)
-	if err != nil {
-		return err
-	}
 	info, err := os.Stat(file)
 	if err != nil {
 		return err
@@ -63,15 +57,5 @@ func promoteInFile(file, limit string) error {
 	if err != nil {
 		return err
 	}
-	fresh, err := os.CreateTemp(filepath.Dir(file), ".promote-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(fresh.Name()) // it is gone if all went well
-	_, err = fresh.Write(after)
-	err = errors.Join(err, fresh.Chmod(info.Mode().Perm()), fresh.Close())
-	if err != nil {
-		return err
-	}
-	return os.Rename(fresh.Name(), file)
+	return replaceFile(file, string(after))
 }

@@ -4,8 +4,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -57,7 +55,7 @@ func next(step, file string) string {
 
 // rotate takes a step with the keys in the file, which is replaced as a whole and keeps its mode.
 func (v *keygenVerb) rotate(sh shell, drawn []byte) error {
-	if v.Out == "" || v.Token != "" {
+	if v.Out == "" || v.Token != nil {
 		return errors.New(
 			"--rotate changes the file of gossip keys that --out names, without --token",
 		)
@@ -84,23 +82,4 @@ func (v *keygenVerb) rotate(sh shell, drawn []byte) error {
 	)
 	fmt.Fprintln(sh.err, next(v.Rotate, v.Out))
 	return nil
-}
-
-// replaceFile puts a text in the place of the file at path, with the mode of that.
-func replaceFile(path, text string) error {
-	info, err := os.Stat(path)
-	if err != nil {
-		return err
-	}
-	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".new-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(file.Name()) // it is gone by then, unless something has failed
-	_, err = file.WriteString(text)
-	err = errors.Join(err, file.Chmod(info.Mode().Perm()), file.Sync(), file.Close())
-	if err != nil {
-		return err
-	}
-	return os.Rename(file.Name(), path)
 }
