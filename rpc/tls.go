@@ -176,8 +176,8 @@ const (
 	warnEvery  = 24 * time.Hour
 )
 
-// warnLocked warns of a certificate, and of a last authority, that expires soon or has expired. f.mu
-// is held, or f is not shared yet.
+// warnLocked warns of a certificate, and of a last authority, that expires soon or has expired.
+// f.mu is held, or f is not shared yet.
 func (f *credentialFiles) warnLocked(now time.Time) {
 	if now.Sub(f.warned) < warnEvery {
 		return

@@ -89,8 +89,8 @@ func TestOwnCertificateIsOfTheAuthority(t *testing.T) {
 	}
 }
 
-// Promise: files that are put back as they were are good again, though nothing is new in them; and a
-// certificate that takes the place of another is told of if it ends soon.
+// Promise: files that are put back as they were are good again, though nothing is new in them; and
+// a certificate that takes the place of another is told of if it ends soon.
 func TestFilesPutBackAreGood(t *testing.T) {
 	said := new(bytes.Buffer)
 	defer slog.SetDefault(slog.Default())
