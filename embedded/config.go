@@ -9,9 +9,11 @@ import (
 	"net/netip"
 	"os"
 
+	"penstock/cluster"
 	"penstock/limiter"
 	"penstock/limiter/rules"
 	"penstock/rpc"
+	"penstock/rpc/peer"
 )
 
 // Config describes a node. Its zero value is a node that is alone, without limits.
@@ -43,7 +45,8 @@ type Config struct {
 	Logger *slog.Logger // default: none
 }
 
-// PeerTLS are PEM files for the connections between nodes. Both sides present certificates.
+// PeerTLS are PEM files for the connections between nodes. Both sides present certificates: so all
+// three are needed, or none. They are read again when they change.
 type PeerTLS struct{ Cert, Key, CA string }
 
 // complete fills in the defaults, and refuses settings that contradict each other.
@@ -105,13 +108,27 @@ func isLoopback(host string) bool {
 	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
-// load reads the files, if there are any.
-func (p PeerTLS) load() (asClient, asServer *tls.Config, err error) {
-	if p == (PeerTLS{}) {
+// load reads the files, if there are any: for the next connection to another node, and for those
+// that come.
+func (p PeerTLS) load(
+	node string, role cluster.Role,
+) (asClient func() *tls.Config, asServer *tls.Config, err error) {
+	switch {
+	case p == PeerTLS{}:
 		return nil, nil, nil
+	case p.Cert == "" || p.Key == "" || p.CA == "":
+		return nil, nil, errors.New("one of Cert, Key and CA is missing; give all three: nodes " +
+			"show each other certificates of one authority")
 	}
-	if asClient, err = rpc.ClientTLS(p.Cert, p.Key, p.CA); err == nil {
-		asServer, err = rpc.ServerTLS(p.Cert, p.Key, p.CA)
+	files := rpc.TLSFiles{
+		Cert: p.Cert, Key: p.Key, CA: p.CA, Check: peer.CheckNode(node, role),
 	}
-	return asClient, asServer, err
+	now, err := files.Caller()
+	if err != nil {
+		return nil, nil, err
+	}
+	if asServer, err = files.Server(); err != nil {
+		return nil, nil, err
+	}
+	return func() *tls.Config { return rpc.PeerTLS(now()) }, rpc.PeerTLS(asServer), nil
 }

@@ -11,11 +11,8 @@ package embedded
 import (
 	"context"
 	"crypto/rand"
-	"crypto/tls"
 	"encoding/binary"
-	"errors"
 	"fmt"
-	"net"
 	"sync"
 	"time"
 
@@ -36,12 +33,16 @@ type Node struct {
 	node   *cluster.Node
 	peers  *peer.Lines
 	door   *door.Server   // for peers; nil if alone
-	served chan error     // ends with door
+	served chan struct{}  // closed when door has ended
 	gossip *gossip.Gossip // nil if alone
+	failed chan error     // see Failed
+	once   sync.Once      // Close
+	closed error          // what came of it
 
-	catalog *catalog.Catalog // of limits that are put at other nodes
-	leave   context.CancelFunc
-	tasks   sync.WaitGroup // the catalog
+	catalog *catalog.Catalog   // of limits that are put at other nodes
+	leaving context.Context    // ends with stop
+	leave   context.CancelFunc // ends it
+	tasks   sync.WaitGroup     // the catalog
 }
 
 var _ client.Limiter = (*Node)(nil)
@@ -60,18 +61,18 @@ func Start(ctx context.Context, c Config) (*Node, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
 	}
-	clientTLS, serverTLS, err := c.PeerTLS.load()
-	if err != nil {
-		return nil, fmt.Errorf("embedded: PeerTLS: %w", err)
-	}
 	member := cluster.Member{ID: c.Name, Boot: newBoot(), State: cluster.StateJoining}
 	if c.Agent {
 		member.Role = cluster.RoleAgent
 	}
-	n := &Node{clock: clock.New()}
+	clientTLS, serverTLS, err := c.PeerTLS.load(member.ID, member.Role)
+	if err != nil {
+		return nil, fmt.Errorf("embedded: PeerTLS: %w", err)
+	}
+	n := &Node{clock: clock.New(), failed: make(chan error, 1)}
 	n.peers = peer.NewLines(peer.LinesConfig{
 		ID: member.ID, Boot: member.Boot, Cluster: c.Cluster,
-		Clock: n.clock, TLS: clientTLS, Logger: c.Logger,
+		Clock: n.clock, Renewed: clientTLS, Logger: c.Logger,
 	})
 	n.node, err = cluster.New(cluster.Config{
 		ID: member.ID, Boot: member.Boot, Secret: newBoot(), Clock: n.clock, Network: n.peers,
@@ -89,9 +90,8 @@ func Start(ctx context.Context, c Config) (*Node, error) {
 		n.peers.Close()
 		return nil, fmt.Errorf("embedded: %w", err)
 	}
-	leaving, leave := context.WithCancel(context.Background())
-	n.leave = leave
-	n.tasks.Go(func() { n.catalog.Run(leaving) })
+	n.leaving, n.leave = context.WithCancel(context.Background())
+	n.tasks.Go(func() { n.catalog.Run(n.leaving) })
 	n.node.SetLimits(limits)
 	n.node.SetRules(set)
 	n.node.Start()
@@ -122,54 +122,6 @@ func (n *Node) stayAlone(member cluster.Member) error {
 		n.node.SetView(v)
 	}
 	return err
-}
-
-// join opens the door for peers, finds the other nodes, and enters the ring.
-func (n *Node) join(ctx context.Context, c *Config, member cluster.Member, t *tls.Config) error {
-	l, err := net.Listen("tcp", c.Peer)
-	if err != nil {
-		return fmt.Errorf("embedded: Peer: %w", err)
-	}
-	member.PeerAddr = l.Addr().String()
-	if c.Advertise != "" {
-		_, port, _ := net.SplitHostPort(member.PeerAddr)
-		member.PeerAddr = net.JoinHostPort(c.Advertise, port)
-	}
-	if len(c.Join) == 0 {
-		member.State = cluster.StateActive
-	}
-	n.door = peer.NewServer(peer.ServerConfig{
-		Node: n.node, Cluster: c.Cluster, Clock: n.clock, TLS: t, Catalog: n.catalog,
-	})
-	n.served = make(chan error, 1)
-	go func() { n.served <- n.door.Serve(l) }()
-	n.gossip, err = gossip.Start(ctx, gossip.Config{
-		Member: member, Bind: c.Gossip, Advertise: c.Advertise, Cluster: c.Cluster,
-		Keys: c.GossipKeys, Join: c.Join, Logger: c.Logger,
-		OnView: func(v *cluster.View) {
-			n.peers.Keep(v.Members)
-			n.node.SetView(v)
-			n.catalog.Seen()
-		},
-		OnConflict: func(err error) {
-			c.Logger.Error("another node has this node's name", "err", err)
-		},
-	})
-	if err != nil {
-		return fmt.Errorf("embedded: Gossip: %w", err)
-	}
-	if err := n.gossip.Wait(ctx); err != nil {
-		return fmt.Errorf("embedded: Join: no seed has answered: %w", err)
-	}
-	if !c.Agent {
-		if err := n.gossip.Enter(ctx, n.node, 0); err != nil {
-			return fmt.Errorf("embedded: Join: %w", err)
-		}
-	}
-	if err := n.gossip.SetState(cluster.StateActive); err != nil {
-		c.Logger.Warn("in the ring, but the others may not have heard of it yet", "err", err)
-	}
-	return nil
 }
 
 // GossipAddr is the address that other nodes can join; empty if the node is alone.
@@ -339,41 +291,4 @@ func answer(d *cluster.Decision) client.Decision {
 		answer.Session = time.UnixMilli(int64(d.Session))
 	}
 	return answer
-}
-
-// Close takes the node out of its cluster: other nodes take over its counters and receive its open
-// settlements, then it stops. ctx bounds that. Counters not taken over by then continue from
-// copies; leases not settled are charged in full.
-func (n *Node) Close(ctx context.Context) error {
-	var err error
-	if n.gossip != nil {
-		err = n.gossip.SetState(cluster.StateLeaving)
-		for n.node.Held()+n.node.PendingNotices() > 0 && n.node.View().Active() > 0 &&
-			ctx.Err() == nil {
-			select {
-			case <-time.After(10 * time.Millisecond):
-			case <-ctx.Done():
-			}
-		}
-		n.node.Relinquish() // keys that no node has taken over; their heirs continue at the goodbye
-		err = errors.Join(err, n.gossip.Leave(time.Second))
-	}
-	n.stop()
-	return err
-}
-
-// stop stops everything, at once.
-func (n *Node) stop() {
-	n.leave()
-	n.tasks.Wait()
-	n.node.Membership().Close()
-	if n.door != nil {
-		n.door.Stop()
-		<-n.served
-	}
-	if n.gossip != nil {
-		n.gossip.Close()
-	}
-	n.node.Stop()
-	n.peers.Close()
 }

@@ -63,3 +63,42 @@ func TestPermitIsLostInTime(t *testing.T) {
 		})
 	}
 }
+
+// unreached is a reservation of which no keeper is reached at first.
+type unreached struct{ calls int }
+
+func (u *unreached) Settle(context.Context, int64) error {
+	if u.calls++; u.calls < 4 {
+		return status.Error(codes.Unavailable, "not reached")
+	}
+	return nil
+}
+
+func (u *unreached) Extend(ctx context.Context, _ time.Duration) error { return u.Settle(ctx, 0) }
+
+// Promise: while no keeper of a hold can be reached, Settle and Extend try again until their
+// context ends, whichever Limiter has made the reservation.
+func TestReservationIsHeard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, call := range map[string]func(context.Context, *client.Reservation) error{
+			"Settle": func(ctx context.Context, r *client.Reservation) error {
+				return r.Settle(ctx, 5)
+			},
+			"Extend": func(ctx context.Context, r *client.Reservation) error {
+				return r.Extend(ctx, time.Minute)
+			},
+		} {
+			u := new(unreached)
+			r := client.NewReservation(client.Decision{Allowed: true}, u)
+			if err := call(t.Context(), r); err != nil || u.calls != 4 {
+				t.Errorf("%s: %v after %d calls, want 4", name, err, u.calls)
+			}
+			u.calls = -1 << 40
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			if err := call(ctx, r); status.Code(err) != codes.Unavailable {
+				t.Errorf("%s is never heard: %v, want UNAVAILABLE", name, err)
+			}
+			cancel()
+		}
+	})
+}

@@ -20,7 +20,8 @@ type Reservation struct {
 }
 
 // Settler settles and extends one reservation. An implementation of Limiter gives its own to
-// NewReservation.
+// NewReservation. An error UNAVAILABLE says that no keeper of the hold was reached: then the
+// Reservation calls again.
 type Settler interface {
 	Settle(ctx context.Context, actual int64) error
 	Extend(ctx context.Context, ttl time.Duration) error
@@ -36,21 +37,17 @@ type remoteHold struct {
 }
 
 func (h remoteHold) Settle(ctx context.Context, actual int64) error {
-	return h.client.untilHeard(ctx, func(ctx context.Context) error {
-		_, err := h.client.limits.Settle(ctx, &penstockv1.SettleRequest{
-			Id: h.id, Actual: actual,
-			Holder: h.holder,
-		})
-		return err
+	_, err := h.client.limits.Settle(ctx, &penstockv1.SettleRequest{
+		Id: h.id, Actual: actual,
+		Holder: h.holder,
 	})
+	return err
 }
 
 func (h remoteHold) Extend(ctx context.Context, ttl time.Duration) error {
-	return h.client.untilHeard(ctx, func(ctx context.Context) error {
-		_, err := h.client.limits.Extend(ctx,
-			&penstockv1.ExtendRequest{Id: h.id, TtlMs: ttl.Milliseconds(), Holder: h.holder})
-		return err
-	})
+	_, err := h.client.limits.Extend(ctx,
+		&penstockv1.ExtendRequest{Id: h.id, TtlMs: ttl.Milliseconds(), Holder: h.holder})
+	return err
 }
 
 // saidAgain is the pause after no keeper of a hold could be reached: its heir may be about to take
@@ -59,7 +56,7 @@ const saidAgain = 50 * time.Millisecond
 
 // untilHeard calls until a node that keeps the hold has answered. Messages about a hold may be
 // repeated.
-func (c *Client) untilHeard(ctx context.Context, call func(context.Context) error) error {
+func untilHeard(ctx context.Context, call func(context.Context) error) error {
 	if _, limited := ctx.Deadline(); !limited {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, DefaultTimeout)
@@ -132,18 +129,19 @@ func (r *Reservation) Settle(ctx context.Context, actual int64) error {
 	if r.at == nil {
 		return nil
 	}
-	return r.at.Settle(ctx, actual)
+	return untilHeard(ctx, func(ctx context.Context) error { return r.at.Settle(ctx, actual) })
 }
 
 // Cancel releases all of it: nothing was used.
 func (r *Reservation) Cancel(ctx context.Context) error { return r.Settle(ctx, 0) }
 
-// Extend postpones the deadline, to ttl from now. A later deadline stays.
+// Extend postpones the deadline, to ttl from now. A later deadline stays. It tries again as Settle
+// does.
 func (r *Reservation) Extend(ctx context.Context, ttl time.Duration) error {
 	if r.at == nil {
 		return nil
 	}
-	return r.at.Extend(ctx, ttl)
+	return untilHeard(ctx, func(ctx context.Context) error { return r.at.Extend(ctx, ttl) })
 }
 
 // item is r as the generated stubs send it.
