@@ -195,6 +195,7 @@ var arrows = map[string]string{
 	"rpc/client -> rpc/wire": "messages of many takes are read by hand, as nodes read them",
 	"rpc/client -> limiter": "while no node answers, or while a lease lasts, the client decides " +
 		"by the same arithmetic, if it is told to",
+	"rpc/client -> rpc/clock": "… by a clock that tells when the machine was suspended",
 
 	"embedded -> cluster":        "a node, wired for programs that have it inside",
 	"embedded -> cluster/gossip": "… as a member of a cluster",
@@ -292,7 +293,6 @@ var testArrows = map[string]string{
 
 	"rpc/client -> rpc/door":      "… and its doors closed",
 	"rpc/client -> rpc/peer":      "… or with lines to others",
-	"rpc/client -> rpc/clock":     "the client is tested against a node with a clock",
 	"rpc/client -> rpc/native":    "the client is tested against the real door",
 	"rpc/client -> cluster":       "… of a real node",
 	"rpc/client -> limiter/rules": "… that has rules",

@@ -23,22 +23,28 @@ import (
 //	              is settled
 //	not needed    settled after a tick without a request, and by Close
 //	client gone   expires in the cluster, and is charged in full
+//	suspended     a machine that was suspended uses none of before: they have expired in the
+//	              cluster, though this clock stood still
 //
 // Denials are not cached here: a key that is refused a lease is asked for each time, and the nodes
 // cache the denials.
 type leases struct {
 	client *Client
 	holder string
-	ctx    context.Context // of all messages
-	cancel context.CancelFunc
-	ended  chan struct{} // closed by close
-	work   sync.WaitGroup
+	// whether the machine was suspended since it was asked for that last
+	suspended func() bool
+	ctx       context.Context // of all messages
+	cancel    context.CancelFunc
+	ended     chan struct{} // closed by close
+	work      sync.WaitGroup
 
 	mu      sync.Mutex // guards all below
 	closed  bool
 	tending bool // the goroutine of tend is running
 	limits  map[string]*leasedLimit
-	count   int // keys of all limits
+	count   int             // keys of all limits
+	lookAt  limiter.Instant // when suspended is called again
+	naps    int             // times that the machine was suspended
 	// recent is the key that was asked for last, nil if it is forgotten: one that is asked for
 	// again and again need not be looked for
 	recent *lease
@@ -75,12 +81,15 @@ const (
 	leaseRefused = time.Minute
 	// leaseAgain is the pause before a failed settlement is sent again.
 	leaseAgain = 50 * time.Millisecond
+	// leaseLook is how often it is found out, at most, whether the machine was suspended: that
+	// takes longer than a decision.
+	leaseLook = 5 * time.Millisecond
 )
 
 func newLeases(c *Client) *leases {
 	l := &leases{
 		client: c, holder: fmt.Sprintf("client %x", c.origin), ended: make(chan struct{}),
-		limits: make(map[string]*leasedLimit),
+		limits: make(map[string]*leasedLimit), suspended: c.fallback.clock.Suspended,
 	}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	return l
@@ -115,6 +124,9 @@ func (s *leases) decide(r *Request, d *Decision) (decided bool) {
 	now := s.client.now()
 	var x limiter.Decision
 	s.mu.Lock()
+	if now >= s.lookAt {
+		s.lookLocked(now)
+	}
 	if l := s.findLocked(now, r); l != nil {
 		var ask bool
 		if decided, ask = l.Decide(now, r.Cost, l.last.Limit, &x); ask && !l.asking {
@@ -131,6 +143,25 @@ func (s *leases) decide(r *Request, d *Decision) (decided bool) {
 	}
 	return decided
 }
+
+// lookLocked ends all leases if the machine was suspended.
+func (s *leases) lookLocked(now limiter.Instant) {
+	s.lookAt = now.Add(leaseLook)
+	if !s.suspended() {
+		return
+	}
+	s.naps++
+	for _, limit := range s.limits {
+		for _, l := range limit.keys {
+			l.Until = napped(now)
+			s.retireLocked(l)
+		}
+	}
+}
+
+// napped is the end of a lease from before the machine was suspended: so long ago that its
+// settlement is said once.
+func napped(now limiter.Instant) limiter.Instant { return now.Add(-2 * limiter.LeaseTTL) }
 
 // findLocked is the key of r, which is counted from now on, or nil if the cluster has to be asked.
 func (s *leases) findLocked(now limiter.Instant, r *Request) *lease {
@@ -194,12 +225,12 @@ func (s *leases) heard(sent limiter.Instant, r *Request, d *Decision) {
 
 func (s *leases) askLocked(l *lease) {
 	l.asking = true
-	want := l.Want()
-	s.work.Go(func() { s.ask(l, want) })
+	want, naps := l.Want(), s.naps
+	s.work.Go(func() { s.ask(l, want, naps) })
 }
 
-// ask requests a lease of want units.
-func (s *leases) ask(l *lease, want int64) {
+// ask requests a lease of want units. Until then the machine has been suspended so many times.
+func (s *leases) ask(l *lease, want int64, naps int) {
 	ctx, cancel := context.WithTimeout(s.ctx, limiter.LeaseTTL/2)
 	defer cancel()
 	in := &penstockv1.ReserveRequest{
@@ -216,8 +247,10 @@ func (s *leases) ask(l *lease, want int64) {
 		hold = out.Holds[0]
 	}
 
+	now := s.client.now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.lookLocked(now)
 	l.asking = false
 	switch status.Code(err) {
 	case codes.OK, codes.Unavailable, codes.DeadlineExceeded, codes.ResourceExhausted,
@@ -226,6 +259,8 @@ func (s *leases) ask(l *lease, want int64) {
 		s.limitLocked(l.limit).refused = sent.Add(leaseRefused)
 	}
 	switch {
+	case hold.Id != "" && s.naps != naps:
+		s.settleLocked(l.leaseKey, hold.Id, 0, napped(now))
 	case hold.Id != "" && (hold.Units <= 0 || s.closed):
 		// a node that does not know leases has made a reservation
 		if !s.closed && !hold.Decision.GetDegraded() {
@@ -262,6 +297,7 @@ func (s *leases) settleLocked(k leaseKey, id string, used int64, until limiter.I
 
 // settle reports the used units until a node accepts them or it is too late. If the hold is
 // unknown, because its keeper died before it was copied, the used units are reported as a take.
+// Long after its end it is unknown because it was charged in full and forgotten.
 func (s *leases) settle(k leaseKey, id string, used int64, until limiter.Instant) {
 	h := remoteHold{s.client, id, s.holder}
 	for {
@@ -270,7 +306,7 @@ func (s *leases) settle(k leaseKey, id string, used int64, until limiter.Instant
 		cancel()
 		switch status.Code(err) {
 		case codes.NotFound:
-			if used > 0 {
+			if used > 0 && s.client.now() < until.Add(limiter.LeaseTTL) {
 				s.client.take(s.ctx, Request{Limit: k.limit, Key: k.key, Cost: used, Report: true})
 			}
 			return
@@ -304,6 +340,7 @@ func (s *leases) tend() {
 func (s *leases) tick(now limiter.Instant) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.lookLocked(now)
 	for name, limit := range s.limits {
 		for key, l := range limit.keys {
 			if l.Ended(now) {

@@ -10,6 +10,7 @@ import (
 // as it is in them, and not while its limit grants no leases, nor after close.
 func TestRecentKeyIsForgotten(t *testing.T) {
 	s := &leases{limits: make(map[string]*leasedLimit), ended: make(chan struct{})}
+	s.suspended = func() bool { return false }
 	close(s.ended) // so nobody tends it
 	now := limiter.Instant(1)
 	find := func(key string) *lease {

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"penstock/limiter"
+	"penstock/rpc/clock"
 )
 
 // OnError is the answer of Take, Do and Peek while no node can be reached, or none answers in time.
@@ -30,22 +31,17 @@ type fallback struct {
 	on     OnError
 	limits map[string]*limiter.Limit
 	table  *limiter.Table
-	// wall and monotonic clock, read once, so that setting the wall clock changes no decision
-	start time.Time
-}
-
-func (f *fallback) now() limiter.Instant {
-	return limiter.Instant(f.start.UnixNano()).Add(time.Since(f.start))
+	clock  *clock.Clock // setting the wall clock changes no decision
 }
 
 // now is an instant on this process's monotonic clock.
-func (c *Client) now() limiter.Instant { return c.fallback.now() }
+func (c *Client) now() limiter.Instant { return c.fallback.clock.Now() }
 
 // localBytes is the memory for local decisions. It is allocated as keys come.
 const localBytes = 4 << 20
 
 func newFallback(c Config) (fallback, error) {
-	f := fallback{on: c.OnError, start: time.Now()}
+	f := fallback{on: c.OnError, clock: clock.New()}
 	switch {
 	case c.OnError > FailLocal:
 		return f,
@@ -87,7 +83,7 @@ func (f *fallback) decide(err error, limit string,
 		return d, nil
 	case FailLocal:
 		if l := f.limits[limit]; l != nil {
-			x := ask(f.now(), l)
+			x := ask(f.clock.Now(), l)
 			d.Allowed, d.Limit, d.Remaining = x.Allowed, x.Limit, x.Remaining
 			d.RetryAfter, d.ResetAfter, d.Delay, d.Bound, d.Drained = x.RetryAfter, x.ResetAfter,
 				x.Delay, x.Limit, x.Drained
