@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -89,6 +90,7 @@ func (d *dataDir) restore(node *cluster.Node) error {
 		if m.ID != "" {
 			others = append(others, strings.Clone(m.ID))
 		}
+		d.secret = cmp.Or(m.Secret, d.secret)
 		node.Membership().Keep(m.Secret)
 		taken := node.Restore(age, m.Entries, m.Holds)
 		entries, broken = entries+taken, broken+len(m.Entries)+len(m.Holds)-taken
@@ -121,8 +123,8 @@ func (d *dataDir) save(node *cluster.Node, clock *clock.Clock) (err error) {
 		}
 	}()
 	changes, others := node.Stats().Changes(), node.Others()
-	secret := cluster.Secret(0)
-	if v := node.View(); v != nil {
+	secret := d.secret
+	if v := node.View(); v != nil && v.Secret != 0 { // else the cluster is not found yet
 		secret = v.Secret
 	}
 	if changes == d.saved && slices.Equal(others, d.others) && secret == d.secret && !d.damaged {

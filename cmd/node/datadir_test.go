@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
@@ -22,6 +23,7 @@ import (
 	"penstock/cluster"
 	"penstock/limiter"
 	penstockv1 "penstock/proto/penstock/v1"
+	"penstock/rpc/clock"
 	"penstock/rpc/peer"
 )
 
@@ -272,6 +274,86 @@ func TestDamagedCountersAreUsedAsFarAsTheyGo(t *testing.T) {
 		strings.Contains(said.String(), "damaged") {
 		t.Errorf("the file is not whole again: %d of 300 keys are read of it\n%s", keys,
 			said.String())
+	}
+}
+
+// Promise: --data-dir keeps the secret of the cluster, also in a file that is written before the
+// node has found its cluster again.
+func TestSecretOutlivesAWaitForTheCluster(t *testing.T) {
+	dir, log := t.TempDir(), slog.New(slog.DiscardHandler)
+	file := filepath.Join(dir, countersFile)
+	table := limiter.NewTable(limiter.TableConfig{Bytes: 1 << 20})
+	var b bytes.Buffer
+	if _, err := peer.WriteSnapshot(&b, []string{"n2"}, 77, table, limiter.NewLedger(table, nil),
+		clock.New()); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, b.Bytes()[:b.Len()-1], 0o600); err != nil { // its end is missing
+		t.Fatal(err)
+	}
+	now := clock.New()
+	node, err := cluster.New(cluster.Config{
+		ID: "n1", Boot: 1, Clock: now, Table: table,
+		Network: peer.NewLines(peer.LinesConfig{ID: "n1", Boot: 1, Cluster: "test", Clock: now}),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := openDataDir(dir, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.close()
+	if err := errors.Join(d.restore(node), d.save(node, now)); err != nil {
+		t.Fatal(err)
+	}
+	again, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	var secret cluster.Secret
+	var others []string
+	err = peer.ReadSnapshot(again, func(_ time.Time, m *cluster.Move) {
+		if secret += m.Secret; m.ID != "" {
+			others = append(others, m.ID)
+		}
+	})
+	if err != nil || secret != 77 || !slices.Equal(others, []string{"n2"}) {
+		t.Errorf("the file names %q and has the secret %d, %v; want n2 and 77", others,
+			uint64(secret), err)
+	}
+}
+
+// Promise: a file that is cut off in its first line costs what it had and not the start; somebody
+// else's is not written over.
+func TestCountersWithoutTheirBeginning(t *testing.T) {
+	for text, foreign := range map[string]bool{
+		"": false, "penstock cou": false, "penstock counters 2": true, "#!/bin/sh\n": true,
+	} {
+		dir, said := t.TempDir(), ""
+		file := filepath.Join(dir, countersFile)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s, err := selfSettings(0, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Cluster, s.Role, s.Memory, s.Gossip, s.Peer, s.DataDir = "test", "member", 8<<20, "off",
+			"off", dir
+		book := new(logBook)
+		r, err := start(t.Context(), s, slog.New(slog.NewTextHandler(book, nil)))
+		if err == nil {
+			r.waitReady(t)
+			said = book.String()
+			r.stop(t.Context(), time.Nanosecond)
+		}
+		now, _ := os.ReadFile(file)
+		if foreign != (err != nil) || foreign != (string(now) == text) ||
+			!foreign && !strings.Contains(said, "counters on the disk are damaged") {
+			t.Errorf("%q: started with %v; the file has %.30q then", text, err, now)
+		}
 	}
 }
 

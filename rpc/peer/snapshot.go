@@ -9,6 +9,7 @@ import (
 	"hash/crc32"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"penstock/cluster"
@@ -129,7 +130,10 @@ func aboutCluster(others []string, secret cluster.Secret) (records []cluster.Mov
 func ReadSnapshot(r io.Reader, take func(written time.Time, m *cluster.Move)) error {
 	in := bufio.NewReaderSize(r, 1<<16)
 	title := make([]byte, len(snapshotTitle))
-	if n, err := io.ReadFull(in, title); err != nil || string(title) != snapshotTitle {
+	if n, err := io.ReadFull(in, title); string(title[:n]) != snapshotTitle {
+		if strings.HasPrefix(snapshotTitle, string(title[:n])) {
+			return fmt.Errorf("it ends at byte %d, in its first line: %w", n, err)
+		}
 		if form, found := bytes.CutPrefix(title[:n], []byte(snapshotFamily)); found {
 			return fmt.Errorf("%w: it has form %.20q, and this release knows 1", ErrForeign,
 				bytes.TrimSpace(form))
