@@ -37,26 +37,35 @@ func (c *Inlines) Get(spec limiter.Spec, from Caller) (*limiter.Limit, error) {
 
 // Bring is get for a request that may charge: the limit counts among those of its client.
 func (c *Inlines) Bring(spec limiter.Spec, from Caller) (*limiter.Limit, error) {
-	if err := c.permit(from, 0); err != nil {
-		return nil, err
-	}
-	return c.bring(spec, from, time.Now())
+	l, _, err := c.BringUntil(spec, from, time.Now())
+	return l, err
 }
 
-func (c *Inlines) bring(spec limiter.Spec, from Caller, now time.Time) (*limiter.Limit, error) {
+// BringUntil is Bring at now for a client that has the limit at hand: it must bring it again from
+// until on.
+func (c *Inlines) BringUntil(
+	spec limiter.Spec, from Caller, now time.Time,
+) (_ *limiter.Limit, until time.Time, err error) {
+	if err := c.permit(from, 0); err != nil {
+		return nil, until, err
+	}
 	l, err := c.named(spec)
-	if err != nil || now.UnixNano() < l.counted.Load() {
-		return l.OrNil(), err
+	if err != nil {
+		return nil, until, err
+	}
+	if counted := l.counted.Load(); now.UnixNano() < counted {
+		return l.limit, time.Unix(0, counted), nil
 	}
 	if err := c.uses.add(from.Name(), l.limit, now); err != nil {
 		if c.Node != nil {
 			c.Node.Stats().InlineRefused.Add(1)
 		}
-		return nil, err
+		return nil, until, err
 	}
 	// By half of that time it is shown again: else it would count for nobody while it is in use.
-	l.counted.Store(now.Add(lifetime(l.limit) / 2).UnixNano())
-	return l.limit, nil
+	until = now.Add(lifetime(l.limit) / 2)
+	l.counted.Store(until.UnixNano())
+	return l.limit, until, nil
 }
 
 // permit is nil if the client may bring limits along. The right instead allows it as well.

@@ -18,7 +18,7 @@ func TestInlineLimitsInUseAreCounted(t *testing.T) {
 	from := Caller{Context: context.Background()}
 	now := time.Now()
 	bring := func(i int) error {
-		_, err := in.bring(limiter.Spec{
+		_, _, err := in.BringUntil(limiter.Spec{
 			Name: fmt.Sprint(i), Algorithm: limiter.GCRA, Limit: 9, Per: time.Second,
 		}, from, now)
 		return err

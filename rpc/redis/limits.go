@@ -224,10 +224,12 @@ type commandLimit struct {
 // limitsAtHand is how many limits a connection has at hand. Most clients use one or two.
 const limitsAtHand = 8
 
-// knownLimit is a limit with what it was made of.
+// knownLimit is a limit with what it was made of. From until on it must be brought again, or it
+// would not count among those of the client.
 type knownLimit struct {
 	of    commandLimit
 	limit *limiter.Limit
+	until time.Time
 }
 
 // limit is of as a limit. An error is a *limiter.SpecError.
@@ -235,7 +237,7 @@ func (c *connection) limit(of commandLimit) (*limiter.Limit, error) {
 	mix := uint64(of.count)*0x9e3779b97f4a7c15 ^ uint64(of.more)*0xd6e8feb86659fd93 ^ uint64(
 		of.per)*0xff51afd7ed558ccd
 	known := &c.limits[mix>>61]
-	if known.limit != nil && known.of == of {
+	if known.of == of && c.now.Before(known.until) {
 		return known.limit, nil
 	}
 	spec := limiter.Spec{
@@ -249,9 +251,9 @@ func (c *connection) limit(of commandLimit) (*limiter.Limit, error) {
 			ClientTime: true, Sessions: of.sessions,
 		}
 	}
-	l, err := c.door.inlines.Bring(spec, c.caller())
+	l, until, err := c.door.inlines.BringUntil(spec, c.caller(), c.now)
 	if err == nil {
-		*known = knownLimit{of, l}
+		*known = knownLimit{of, l, until}
 	}
 	return l, err
 }
