@@ -171,7 +171,7 @@ const placeholders = "{header:NAME}, {header:NAME|DEFAULT}, {host}, {ip}, {metho
 //
 //	{header:NAME}  a header, which must be there, and once
 //	{header:NAME|DEFAULT}  the same; DEFAULT if it is not there or empty
-//	{host}         X-Forwarded-Host, or Host, in lower case, without a port
+//	{host}         X-Forwarded-Host, X-Original-Host, or Host, in lower case, without a port
 //	{ip}           the client's address; an IPv6 address as its /64, which one client has whole
 //	{method}       X-Forwarded-Method, X-Original-Method, or the method itself
 //	{path}         of X-Forwarded-Uri or X-Original-URI, decoded and cleaned, without its query;
@@ -212,7 +212,7 @@ func (w *web) placeholder(name string, r *http.Request) (string, error) {
 	}
 	switch name {
 	case "host":
-		return hostOf(r), nil
+		return hostOf(r)
 	case "ip":
 		return w.clientAddress(r)
 	case "method":
@@ -239,14 +239,16 @@ func (w *web) placeholder(name string, r *http.Request) (string, error) {
 }
 
 // ofProxy is what a proxy says in one of two headers, or empty. Each proxy sets one and passes on
-// what its client says in the other.
-func ofProxy(r *http.Request, name, forwarded, original string) (string, error) {
-	a, b := r.Header.Get(forwarded), r.Header.Get(original)
-	if a != "" && b != "" && a != b {
-		return "", fmt.Errorf("{%s}: %s and %s differ, so one of them is the client's; let the "+
-			"proxy remove it", name, forwarded, original)
+// what its client says in the other, or in the same header beside its own.
+func ofProxy(r *http.Request, name, forwarded, original string) (said string, err error) {
+	for _, value := range append(r.Header.Values(forwarded), r.Header.Values(original)...) {
+		if said != "" && value != "" && value != said {
+			return "", fmt.Errorf("{%s}: %s and %s differ, or there are several, so one of them "+
+				"is the client's; let the proxy remove it", name, forwarded, original)
+		}
+		said = firstOf(said, value)
 	}
-	return firstOf(a, b), nil
+	return said, nil
 }
 
 // ofHeader is what NAME or NAME|DEFAULT stands for.
@@ -281,12 +283,20 @@ func headerOf(r *http.Request, header string) (string, error) {
 }
 
 // hostOf is the host that was asked for.
-func hostOf(r *http.Request) string {
-	host := strings.ToLower(firstOf(r.Header.Get("X-Forwarded-Host"), r.Host))
+func hostOf(r *http.Request) (string, error) {
+	said, err := ofProxy(r, "host", "X-Forwarded-Host", "X-Original-Host")
+	if err != nil {
+		return "", err
+	}
+	if strings.Contains(said, ",") { // each proxy on the way has added one
+		return "", fmt.Errorf("{host}: %.100q has several hosts, so some are the client's; let "+
+			"the proxy set the header", said)
+	}
+	host := strings.ToLower(firstOf(said, r.Host))
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
-	return strings.TrimSuffix(host, ".")
+	return strings.TrimSuffix(host, "."), nil
 }
 
 func firstOf(words ...string) string {

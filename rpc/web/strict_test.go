@@ -201,6 +201,22 @@ func TestHTTPKeysNameOneClient(t *testing.T) {
 			[]string{"X-Original-Method", "PUT", "X-Forwarded-Method", "PUT"},
 			"PUT",
 		},
+		{"{method}", "1.2.3.4:5", []string{
+			"X-Forwarded-Method", "PUT", "X-Forwarded-Method", "GET",
+		}, ""},
+		{"{host}", "1.2.3.4:5", nil, "example.com"},
+		{"{host}", "1.2.3.4:5", []string{"X-Forwarded-Host", "Shop.example:443"}, "shop.example"},
+		{"{host}", "1.2.3.4:5", []string{"X-Original-Host", "shop.example."}, "shop.example"},
+		{"{host}", "1.2.3.4:5", []string{
+			"X-Original-Host", "shop.example", "X-Forwarded-Host", "free.example",
+		}, ""},
+		{"{host}", "1.2.3.4:5", []string{
+			"X-Original-Host", "shop.example", "X-Forwarded-Host", "shop.example",
+		}, "shop.example"},
+		{"{host}", "1.2.3.4:5", []string{
+			"X-Forwarded-Host", "free.example", "X-Forwarded-Host", "shop.example",
+		}, ""},
+		{"{host}", "1.2.3.4:5", []string{"X-Forwarded-Host", "free.example, shop.example"}, ""},
 		{"{ip}", "1.2.3.4:5", []string{"X-Forwarded-For", "9.9.9.9"}, "1.2.3.4"},
 		{"{ip}", "10.1.1.1:5", []string{"X-Forwarded-For", "6.6.6.6, 9.9.9.9"}, "9.9.9.9"},
 		{"{ip}", "10.1.1.1:5", []string{
