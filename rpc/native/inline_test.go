@@ -163,6 +163,9 @@ func TestInlineFieldsOfJSON(t *testing.T) {
 			f.SetString(text)
 		case reflect.Bool:
 			f.SetBool(true)
+		case reflect.Pointer:
+			f.Set(reflect.New(f.Type().Elem()))
+			f.Elem().SetInt(7)
 		default:
 			f.SetInt(7)
 		}

@@ -9,21 +9,22 @@ import (
 	"penstock/limiter"
 )
 
-// LimitJSON is a limit that comes along, in the words of the limits' files.
+// LimitJSON is a limit that comes along, in the words of the limits' files. A pointer tells a 0 that
+// is written, and means nothing, from a field that is left out.
 type LimitJSON struct {
 	Name          string `json:"name"`
 	Algorithm     string `json:"algorithm"`
 	Limit         int64  `json:"limit"`
 	Per           string `json:"per"`
-	Burst         int64  `json:"burst,omitzero"`
+	Burst         *int64 `json:"burst,omitzero"`
 	Anchor        string `json:"anchor,omitzero"`
 	CountRejected bool   `json:"count_rejected,omitzero"`
 	OnError       string `json:"on_error,omitzero"`
 	MinGap        string `json:"min_gap,omitzero"`
-	Refill        int64  `json:"refill,omitzero"`
+	Refill        *int64 `json:"refill,omitzero"`
 	Strict        bool   `json:"strict,omitzero"`
 	Drain         bool   `json:"drain,omitzero"`
-	Buckets       int    `json:"buckets,omitzero"`
+	Buckets       *int   `json:"buckets,omitzero"`
 	Lenient       bool   `json:"lenient,omitzero"`
 	ClientTime    bool   `json:"client_time,omitzero"`
 	Sessions      bool   `json:"sessions,omitzero"`
@@ -37,7 +38,7 @@ type LimitJSON struct {
 	Unsettled     string `json:"unsettled,omitzero"`
 	Spread        string `json:"spread,omitzero"`
 	Tag           string `json:"tag,omitzero"`
-	Tier          int    `json:"tier,omitzero"`
+	Tier          *int   `json:"tier,omitzero"`
 	MaxDelay      string `json:"max_delay,omitzero"`
 }
 
@@ -54,8 +55,8 @@ var inlineWords = map[string][]string{
 // Spec is in in the words of package limiter. Its errors are *limiter.SpecError.
 func (in *LimitJSON) Spec() (s limiter.Spec, err error) {
 	s = limiter.Spec{
-		Name: in.Name, Limit: in.Limit, Burst: in.Burst, CountRejected: in.CountRejected,
-		Refill: in.Refill, Strict: in.Strict, Drain: in.Drain, Buckets: in.Buckets,
+		Name: in.Name, Limit: in.Limit, Burst: orZero(in.Burst), CountRejected: in.CountRejected,
+		Refill: orZero(in.Refill), Strict: in.Strict, Drain: in.Drain, Buckets: orZero(in.Buckets),
 		Lenient: in.Lenient, ClientTime: in.ClientTime, Sessions: in.Sessions,
 		TimeZone: in.TimeZone, MaxDebt: in.MaxDebt, DryRun: in.DryRun,
 	}
@@ -63,6 +64,9 @@ func (in *LimitJSON) Spec() (s limiter.Spec, err error) {
 	if s.Algorithm, known = limiter.AlgorithmNamed(in.Algorithm); !known {
 		return s, &limiter.SpecError{Field: "algorithm", Reason: fmt.Sprintf("%.40q is not "+
 			"there; there is: %s", in.Algorithm, limiter.AlgorithmNames())}
+	}
+	if err := in.refuseZeros(s.Algorithm); err != nil {
+		return s, err
 	}
 	if s.Anchor, known = map[string]limiter.Anchor{
 		"":      limiter.DefaultAnchor(s.Algorithm),
@@ -103,7 +107,7 @@ func (in *LimitJSON) Spec() (s limiter.Spec, err error) {
 			return s, &limiter.SpecError{Field: "max_delay", Reason: err.Error()}
 		}
 	}
-	s.Answers.Tag, s.Answers.Tier = in.Tag, in.Tier
+	s.Answers.Tag, s.Answers.Tier = in.Tag, orZero(in.Tier)
 	if in.Spread != "" {
 		if s.Answers.Spread, err = limiter.ParseSpread(in.Spread); err != nil {
 			return s, &limiter.SpecError{Field: "spread", Reason: err.Error()}
@@ -112,12 +116,46 @@ func (in *LimitJSON) Spec() (s limiter.Spec, err error) {
 	return s, nil
 }
 
+// refuseZeros is an error about a 0 that is written and means nothing, as in files.
+func (in *LimitJSON) refuseZeros(a limiter.Algorithm) error {
+	zero := func(p *int) bool { return p != nil && *p == 0 }
+	field, accepted := "", ""
+	switch {
+	case in.Burst != nil && *in.Burst == 0 && a != limiter.LeakyBucket:
+		field, accepted = "burst", "leave it out to have the limit"
+	case in.Refill != nil && *in.Refill == 0:
+		field, accepted = "refill", "leave it out to have the limit"
+	case zero(in.Buckets):
+		field, accepted = "buckets", fmt.Sprintf("1 to %d are accepted", limiter.MaxBuckets)
+	case zero(in.Tier):
+		field, accepted = "tier", fmt.Sprintf("1 to %d are accepted", limiter.MaxTier)
+	default:
+		return nil
+	}
+	return &limiter.SpecError{Field: field, Reason: "is 0; " + accepted}
+}
+
+func orZero[T int | int64](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
+}
+
+// orNil is nil for 0, which is left out.
+func orNil[T int | int64](v T) *T {
+	if v == 0 {
+		return nil
+	}
+	return &v
+}
+
 // NewLimitJSON is s as LimitJSON.Spec reads it.
 func NewLimitJSON(s *limiter.Spec) LimitJSON {
 	out := LimitJSON{
 		Name: s.Name, Algorithm: s.Algorithm.String(), Limit: s.Limit, Per: perText(s.Per),
-		Burst: s.Burst, CountRejected: s.CountRejected,
-		Refill: s.Refill, Strict: s.Strict, Drain: s.Drain, Buckets: s.Buckets, Lenient: s.Lenient,
+		Burst: orNil(s.Burst), CountRejected: s.CountRejected, Refill: orNil(s.Refill),
+		Strict: s.Strict, Drain: s.Drain, Buckets: orNil(s.Buckets), Lenient: s.Lenient,
 		ClientTime: s.ClientTime, Sessions: s.Sessions,
 		TimeZone: s.TimeZone, MaxDebt: s.MaxDebt, DryRun: s.DryRun,
 		OnError:     inlineWords["on_error"][s.OnError],
@@ -147,7 +185,7 @@ func NewLimitJSON(s *limiter.Spec) LimitJSON {
 	if s.Answers.Spread != 0 {
 		out.Spread = fmt.Sprintf("%d%%", s.Answers.Spread)
 	}
-	out.Tag, out.Tier = s.Answers.Tag, s.Answers.Tier
+	out.Tag, out.Tier = s.Answers.Tag, orNil(s.Answers.Tier)
 	return out
 }
 

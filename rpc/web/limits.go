@@ -101,7 +101,11 @@ func (w *web) limitIn(rw http.ResponseWriter, r *http.Request) (*limiter.Limit, 
 	if err != nil {
 		return nil, admin.UnderLimit(err)
 	}
-	return admin.CheckedLimit(s, in.overrides(), tried)
+	overrides, err := in.overrides()
+	if err != nil {
+		return nil, admin.UnderLimit(err)
+	}
+	return admin.CheckedLimit(s, overrides, tried)
 }
 
 // limitNamed is a page ?name=&version=& that changes the limit of that name; further fields of the

@@ -2,6 +2,7 @@ package web
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -22,9 +23,9 @@ type putJSON struct {
 type overrideJSON struct {
 	Key       string `json:"key"`
 	Plan      string `json:"plan"`
-	Limit     int64  `json:"limit"`
-	Burst     int64  `json:"burst"`
-	Refill    int64  `json:"refill"`
+	Limit     *int64 `json:"limit"`
+	Burst     *int64 `json:"burst"`
+	Refill    *int64 `json:"refill"`
 	Unlimited bool   `json:"unlimited"`
 }
 
@@ -36,12 +37,32 @@ func (in *putJSON) spec() (limiter.Spec, error) {
 	return s, err
 }
 
-// overrides are the exceptions from it.
-func (in *putJSON) overrides() (list []limiter.Override) {
-	for _, o := range in.Overrides {
-		list = append(list, limiter.Override(o))
+// overrides are the exceptions from it. An error is a *limiter.SpecError.
+func (in *putJSON) overrides() (list []limiter.Override, err error) {
+	for i, in := range in.Overrides {
+		o := limiter.Override{Key: in.Key, Plan: in.Plan, Unlimited: in.Unlimited}
+		for _, f := range []struct {
+			name string
+			from *int64
+			to   *int64
+		}{
+			{"limit", in.Limit, &o.Limit},
+			{"burst", in.Burst, &o.Burst},
+			{"refill", in.Refill, &o.Refill},
+		} {
+			if f.from == nil {
+				continue
+			}
+			if *f.to = *f.from; *f.to == 0 {
+				return nil, &limiter.SpecError{
+					Field:  fmt.Sprintf("overrides[%d].%s", i, f.name),
+					Reason: "is 0; leave it out to have the limit's",
+				}
+			}
+		}
+		list = append(list, o)
 	}
-	return list
+	return list, nil
 }
 
 // candidate is the Spec of the candidate, or nil: what it leaves out is the limit's, as in a file.

@@ -1,0 +1,50 @@
+package web
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"penstock/rpc/rpctest"
+)
+
+// Promise: a 0 that means nothing is an error that names its field, as in files. Only a field that
+// is left out has its default.
+func TestZerosThatMeanNothingAreErrors(t *testing.T) {
+	h := New(Config{Node: rpctest.Alone(t, rpctest.Specs...), Admin: true})
+	for _, c := range []struct{ limit, field string }{
+		{`"algorithm":"gcra","limit":5,"per":"1m","burst":0`, "burst"},
+		{`"algorithm":"stated_bucket","limit":5,"per":"1m","burst":0`, "burst"},
+		{`"algorithm":"token_bucket","limit":5,"per":"1m","refill":0`, "refill"},
+		{`"algorithm":"sliding_counter","limit":5,"per":"1m","buckets":0`, "buckets"},
+		{`"algorithm":"gcra","limit":5,"per":"1m","on_deny":"deprioritize","tier":0`, "tier"},
+		{`"algorithm":"leaky_bucket","limit":5,"per":"1m","burst":0`, ""},
+		{`"algorithm":"gcra","limit":5,"per":"1m","burst":null,"max_debt":0`, ""},
+	} {
+		for _, ask := range [][2]string{
+			{"POST /v1/check", fmt.Sprintf(`{"inline":{%s},"key":"k"}`, c.limit)},
+			{"PUT /v1/limits", fmt.Sprintf(`{"name":"new",%s}`, c.limit)},
+		} {
+			method, path, _ := strings.Cut(ask[0], " ")
+			r, text := rpctest.Page(h, method, path, ask[1])
+			if c.field == "" && r.StatusCode == 200 ||
+				c.field != "" && r.StatusCode == 400 && strings.Contains(text, c.field+": is 0; ") {
+				continue
+			}
+			t.Errorf("%s: %d %s; want an error about %q", ask[1], r.StatusCode, text, c.field)
+		}
+	}
+	const two = `"overrides":[{"key":"a","limit":7},{"key":"b",`
+	for fields, want := range map[string]string{
+		`"candidate":{"burst":0}`: "candidate.burst: is 0; ",
+		two + `"limit":0}]`:       "overrides[1].limit: is 0; ",
+		two + `"burst":0}]`:       "overrides[1].burst: is 0; ",
+		two + `"refill":0}]`:      "overrides[1].refill: is 0; ",
+	} {
+		body := `{"name":"new","algorithm":"gcra","limit":5,"per":"1m",` + fields + `}`
+		r, text := rpctest.Page(h, "PUT", "/v1/limits", body)
+		if r.StatusCode != 400 || !strings.Contains(text, want) {
+			t.Errorf("%s: %d %s; want %s", body, r.StatusCode, text, want)
+		}
+	}
+}
