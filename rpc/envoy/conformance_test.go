@@ -222,7 +222,12 @@ descriptors:
 0s: all | k=b+0         => OK: OK 2/3 minute 60
 0s: all | k=b | s=x     => OK: OK 1/3 minute 60; OK 0/1 minute 60
 0s: all | k=b | s=x     => OK: OK 0/3 minute 60; OK 0/1 minute 60
-0s: all | k=b | s=x     => OVER_LIMIT: OVER_LIMIT 0/3 minute 60; OK 0/1 minute 60`},
+0s: all | k=b | s=x     => OVER_LIMIT: OVER_LIMIT 0/3 minute 60; OK 0/1 minute 60
+0s: all | k=b | s=y     => OVER_LIMIT: OVER_LIMIT 0/3 minute 60; OK 1/1 minute 60
+0s: all | s=y | k=none  => OVER_LIMIT: OK 1/1 minute 60; OVER_LIMIT 0/0 minute 60
+0s: all | k=a+5 | k=b   => OVER_LIMIT: OVER_LIMIT 1/3 minute 60; OVER_LIMIT 0/3 minute 60
+0s: all | k=a+2 | k=none
+  => OVER_LIMIT: OVER_LIMIT 1/3 minute 60; OVER_LIMIT 0/0 minute 60`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			door, clock := alone(t, c.config)

@@ -150,12 +150,15 @@ func (d *Door) decide(ctx context.Context,
 	return answer(domain, in, questions), nil
 }
 
-// showUncharged has decisions that were only looked up show what is left without their costs.
+// showUncharged has decisions that were only looked up show what is left: neither their costs were
+// charged, nor did those that are refused drain anything.
 func showUncharged(items []cluster.Item, decisions []cluster.Decision) {
 	for i := range decisions {
-		if cost := items[i].Cost; cost > 0 && decisions[i].Allowed {
-			decisions[i].Remaining += cost
+		d := &decisions[i]
+		if cost := items[i].Cost; cost > 0 && d.Allowed {
+			d.Remaining += cost
 		}
+		d.Remaining, d.Drained = d.Remaining+d.Drained, 0
 	}
 }
 
