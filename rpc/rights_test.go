@@ -35,7 +35,7 @@ const clientFile = `clients:
 
 func clientsFor(t testing.TB, text string) *access.Clients {
 	t.Helper()
-	set, _, err := access.Parse([]byte(text))
+	set, err := access.Parse([]byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,10 +24,10 @@ import (
 	"penstock/rpc/peer"
 )
 
-// certsVerb makes the certificates that nodes show each other.
+// certsVerb makes the certificates that nodes show each other, and clients nodes.
 type certsVerb struct {
 	Init certsInit `cmd:"" help:"Make an authority: ca.crt, which every node gets, and ca.key, which no node needs."`
-	Add  certsAdd  `cmd:"" help:"Make the certificate of one node, with its name and its role."`
+	Add  certsAdd  `cmd:"" help:"Make the certificate of one node or client."`
 }
 
 type certsDir struct {
@@ -42,9 +42,9 @@ type certsInit struct {
 }
 
 type certsAdd struct {
-	Node string   `arg:"" help:"Name of the node, as in serve --name. For agents, PREFIX* is all names that begin so."`
-	Role string   `enum:"member,agent" default:"member" help:"member or agent. An agent's certificate is refused where keys are owned."`
-	Host []string `placeholder:"HOST" help:"Names and addresses by which others dial the node. Default: its name, localhost and loopback."`
+	Node string   `arg:"" help:"Name of the node, as in serve --name. For agents, PREFIX* is all names that begin so. Of a client, the name that --auth-token-file has as certificate."`
+	Role string   `enum:"member,agent,client" default:"member" help:"member, agent or client. An agent's certificate is refused where keys are owned, a client's wherever nodes talk."`
+	Host []string `placeholder:"HOST" help:"Names and addresses by which others dial the node. Default: its name, localhost and loopback; of a client its name."`
 	Out  string   `placeholder:"FILE" help:"Name of the files without .crt and .key. Default: the node's name."`
 	Days int      `default:"365" help:"How long it is good for, at most as long as the authority."`
 	certsDir
@@ -53,6 +53,7 @@ type certsAdd struct {
 const (
 	authorityCert = "ca.crt"
 	authorityKey  = "ca.key"
+	roleClient    = "client"
 
 	mostDays = 100 * 365
 )
@@ -109,6 +110,12 @@ func (v *certsAdd) Run(sh shell) error {
 		return err
 	}
 	in := func(name string) string { return filepath.Join(v.Dir, name) }
+	if v.Role == roleClient {
+		fmt.Fprintf(sh.err, "Clients show it with --tls-cert %s --tls-key %s to nodes with "+
+			"--tls-ca %s. In --auth-token-file it is certificate: %s\n",
+			in(v.Out+".crt"), in(v.Out+".key"), in(authorityCert), v.Node)
+		return nil
+	}
 	fmt.Fprintf(sh.err,
 		"Start the %s with --name %s --peer-tls-cert %s --peer-tls-key %s --peer-tls-ca %s\n",
 		v.Role, v.Node, in(v.Out+".crt"), in(v.Out+".key"), in(authorityCert))
@@ -121,7 +128,7 @@ func (v *certsAdd) check() error {
 	case v.Node == "" || many && prefix == "":
 		return errors.New("give the node's name, or for agents the beginning of their names and *")
 	case many && v.Role != cluster.RoleAgent.String():
-		return fmt.Errorf("%q: a member's certificate names one node; only --role agent may "+
+		return fmt.Errorf("%q: a certificate names one node or client; only --role agent may "+
 			"name many", v.Node)
 	case v.Out == "" && (many || v.Node != filepath.Base(v.Node)):
 		return fmt.Errorf("%q is not a name for a file; give one with --out", v.Node)
@@ -153,7 +160,11 @@ func (v *certsAdd) fill(c *x509.Certificate) {
 		role = cluster.RoleAgent
 	}
 	hosts := v.Host
-	if len(hosts) == 0 {
+	switch {
+	case len(hosts) > 0:
+	case v.Role == roleClient:
+		hosts = []string{v.Node}
+	default:
 		hosts = []string{"localhost", "127.0.0.1", "::1"}
 		if !strings.ContainsAny(v.Node, "*/ :") {
 			hosts = append(hosts, v.Node)
@@ -167,8 +178,12 @@ func (v *certsAdd) fill(c *x509.Certificate) {
 		}
 	}
 	c.Subject.CommonName = v.Node
-	c.URIs = []*url.URL{peer.NodeURI(v.Node), peer.RoleURI(role)}
 	c.KeyUsage = x509.KeyUsageDigitalSignature
+	if v.Role == roleClient {
+		c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+		return
+	}
+	c.URIs = []*url.URL{peer.NodeURI(v.Node), peer.RoleURI(role)}
 	c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
 }
 

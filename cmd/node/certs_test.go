@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,6 +43,8 @@ func TestCertsVerb(t *testing.T) {
 		{"init --force --days 2", 0, "certs add"},
 		{"add n2", 0, "when its authority ends"},
 		{"add n3 --days 1", 0, "--peer-tls-cert"},
+		{"add shop --role client", 0, "certificate: shop"},
+		{"add shop-* --role client --out many", 1, "only --role agent"},
 	} {
 		words := append(append([]string{"certs"}, strings.Fields(step.words)...), "--dir", dir)
 		if out, code := penstock(words...); code != step.code || !strings.Contains(out, step.want) {
@@ -64,11 +67,29 @@ func TestCertsVerb(t *testing.T) {
 		t.Errorf("the authority ends at %v, n2 at %v, n3 at %v", ca, until("n2.crt"),
 			until("n3.crt"))
 	}
-	for _, name := range []string{"ca.key", "n1.key", "agent.key"} {
+	for _, name := range []string{"ca.key", "n1.key", "agent.key", "shop.key"} {
 		info, err := os.Stat(filepath.Join(dir, name))
 		if err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("%s: %v, %v; want mode 600", name, info, err)
 		}
+	}
+}
+
+// Promise: a client's certificate is not one that a node may show, and serves nobody.
+func TestCertificateOfAClient(t *testing.T) {
+	flags := certified(t, "add n1", "add shop --role client")
+	text, err := readPEM(flags("shop")[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(cert.DNSNames, []string{"shop"}) || len(cert.IPAddresses)+len(cert.URIs) > 0 ||
+		!slices.Equal(cert.ExtKeyUsage, []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}) {
+		t.Errorf("it names %q, %v and %v, for uses %v", cert.DNSNames, cert.IPAddresses, cert.URIs,
+			cert.ExtKeyUsage)
 	}
 }
 

@@ -46,12 +46,14 @@ serve() { # FILE OUTPUT
 	(. "$1") >"$2" 2>&1 </dev/null &
 	servers="$servers $!"
 }
-await() { # DOOR SECONDS OUTPUT: until the node is ready, or nothing runs any longer
+await() { # DOOR OUTPUT FLAGS…: until the node is ready, or nothing runs any longer
+	local door=$1 out=$2
+	shift 2
 	for i in $(seq 600); do
-		if [ "$1" = demo ]; then
-			grep -q Ctrl-C "$2" && return
+		if [ "$door" = demo ]; then
+			grep -q Ctrl-C "$out" && return
 		else
-			"$BUILT" healthcheck --http "$1" && return
+			"$BUILT" healthcheck --http "$door" "$@" && return
 		fi
 		for s in $servers; do kill -0 "$s" || return 1; done
 		sleep 0.05
@@ -236,6 +238,9 @@ func (r *reader) save(s step) {
 	}
 }
 
+// ofTLS are the flags by which a node is asked as by itself.
+var ofTLS = regexp.MustCompile(`--tls-(?:cert|key) \S+`)
+
 var machine = regexp.MustCompile(`--gossip 10\.0\.0\.([0-9])`)
 
 // serve starts what goes on running. A command for another machine gets doors there, since all
@@ -267,7 +272,8 @@ func (r *reader) serve(s step, verb string) bool {
 func (r *reader) await(step) {
 	r.t.Helper()
 	for _, s := range r.servers {
-		if out, code := r.run("await " + s.doors + " " + s.out); code != 0 {
+		if out, code := r.run(strings.Join(append([]string{"await", s.doors, s.out},
+			ofTLS.FindAllString(s.step.command, -1)...), " ")); code != 0 {
 			r.t.Fatalf("%s:%d: not ready: %s\n%s%s", r.document, s.step.line, s.step.command,
 				read(r.t, s.out), out)
 		}

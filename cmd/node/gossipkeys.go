@@ -52,7 +52,7 @@ func (r *running) readGossipKeys() ([][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	warnIfShared(r.log, "--gossip-key-file", path)
+	warnIfShared(r.log, "--gossip-key-file", path, true)
 	r.keys.mu.Lock()
 	defer r.keys.mu.Unlock()
 	return r.keys.latest, nil

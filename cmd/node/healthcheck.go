@@ -15,19 +15,77 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"penstock/rpc/client"
 )
 
 // healthcheckVerb asks /readyz of a node on this machine. Its flags and variables are those of
 // serve, so in the environment of a node it finds that node: an image that holds nothing but this
-// binary can check itself.
+// binary can check itself. --addr and the flags that go with it are those of the verbs that ask any
+// node; they have no variables, which would have the image check another node.
 type healthcheckVerb struct {
 	HTTP    string        `name:"http" default:"127.0.0.1:7949" help:"HTTP door of the node, as serve has it."`
 	TLSCert string        `name:"tls-cert" type:"path" placeholder:"FILE" help:"The node's certificate, as serve has it: ask over TLS, and accept this one alone."`
 	TLSKey  string        `name:"tls-key" type:"path" placeholder:"FILE" help:"Its key: show the certificate, in case the node wants one."`
 	Timeout time.Duration `default:"2s" help:"How long to wait for the answer."`
+	healthByGRPC
+}
+
+// healthByGRPC are the flags of a question by gRPC.
+type healthByGRPC struct {
+	Addr  []string `env:"-" placeholder:"HOST:PORT" help:"Ask a gRPC door, as other verbs do."`
+	TLS   bool     `name:"tls" env:"-" help:"Trust the authorities of this machine at --addr."`
+	TLSCA string   `name:"tls-ca" env:"-" type:"path" placeholder:"FILE" help:"Trust it at --addr."`
 }
 
 func (v *healthcheckVerb) Run(sh shell) error {
+	ask := v.askHTTP
+	if len(v.Addr) > 0 {
+		ask = v.askGRPC
+	}
+	if err := ask(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(sh.out, "ready")
+	return err
+}
+
+// askGRPC is nil if the node at --addr says by its health service that it is ready. That answers
+// everybody, so there is no token to send.
+func (v *healthcheckVerb) askGRPC() error {
+	for _, addr := range v.Addr {
+		if _, err := parseTarget(addr); err != nil {
+			return err
+		}
+	}
+	config, err := v.clientTLS()
+	if err != nil {
+		return err
+	}
+	c, err := client.New(client.Config{Targets: v.Addr, TLS: config})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), v.Timeout)
+	defer cancel()
+	ready, err := c.Ready(ctx)
+	if err == nil && !ready {
+		return errors.New("not ready; /readyz of the node says why")
+	}
+	return client.Explain(err, v.Addr)
+}
+
+// clientTLS is what the flags say of TLS with --addr; nil is plaintext.
+func (v *healthcheckVerb) clientTLS() (*tls.Config, error) {
+	if !v.TLS && v.TLSCA == "" && v.TLSCert != "" {
+		return v.pinned()
+	}
+	return credentials{TLS: v.TLS, TLSCA: v.TLSCA, TLSCert: v.TLSCert, TLSKey: v.TLSKey}.config()
+}
+
+// askHTTP is nil if the node at --http says that it is ready.
+func (v *healthcheckVerb) askHTTP() error {
 	d, err := parseDoor("--http", v.HTTP, true)
 	if err != nil {
 		return err
@@ -57,12 +115,15 @@ func (v *healthcheckVerb) Run(sh shell) error {
 		return fmt.Errorf("cannot reach --http %s: %w", v.HTTP, err)
 	}
 	defer answer.Body.Close()
-	text, _ := io.ReadAll(io.LimitReader(answer.Body, 1024))
-	if answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("not ready: %s: %s", answer.Status, strings.TrimSpace(string(text)))
+	b, _ := io.ReadAll(io.LimitReader(answer.Body, 1024))
+	text := strings.TrimSpace(string(b))
+	switch {
+	case answer.StatusCode == http.StatusOK:
+		return nil
+	case answer.StatusCode == http.StatusBadRequest && strings.Contains(text, "HTTPS server"):
+		return fmt.Errorf("the node at --http %s wants TLS: give its --tls-cert", v.HTTP)
 	}
-	_, err = fmt.Fprintln(sh.out, "ready")
-	return err
+	return fmt.Errorf("not ready: %s: %s", answer.Status, text)
 }
 
 // dialable turns "any address" into loopback.

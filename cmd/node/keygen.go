@@ -56,7 +56,7 @@ func (v *keygenVerb) token(sh shell, name, token string) error {
 	}
 	entry := fmt.Sprintf("  - {name: %s, sha256: %x, check: {limits: [\"*\"]}}\n", written,
 		sha256.Sum256([]byte(token)))
-	if _, _, err := access.Parse([]byte("clients:\n" + entry)); err != nil {
+	if _, err := access.Parse([]byte("clients:\n" + entry)); err != nil {
 		return fmt.Errorf("--token %q: %w", name, err)
 	}
 	if v.Out == "" {

@@ -60,7 +60,7 @@ type verbs struct {
 // offlineVerbs ask no node.
 type offlineVerbs struct {
 	Keygen     keygenVerb     `cmd:"" help:"Make a random key for the gossip, or a token for a client."`
-	Certs      certsVerb      `cmd:"" help:"Make the certificates that nodes show each other."`
+	Certs      certsVerb      `cmd:"" help:"Make the certificates of nodes and clients."`
 	Import     importVerb     `cmd:"" help:"Write limits and rules that do what another program does."`
 	Completion completionVerb `cmd:"" help:"Make a shell complete verbs, flags and values."`
 	Man        manVerb        `cmd:"" help:"Write the pages of the manual."`

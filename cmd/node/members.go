@@ -9,6 +9,7 @@ import (
 	"time"
 
 	penstockv1 "penstock/proto/penstock/v1"
+	"penstock/rpc/admin"
 	"penstock/rpc/client"
 )
 
@@ -17,35 +18,16 @@ type membersVerb struct {
 	output
 }
 
-// memberRow is a member as the HTTP door writes it.
-type memberRow struct {
-	Name  string `json:"name"`
-	State string `json:"state"`
-	Role  string `json:"role"`
-	Peer  string `json:"peer"`
-	GRPC  string `json:"grpc"`
-	HTTP  string `json:"http"`
-	Boot  string `json:"boot"`
-	Self  bool   `json:"self"`
-
-	Zone string `json:"zone"` // empty if it names none
-
-	Version string `json:"version"` // empty if the node does not say
-	Failed  *int64 `json:"failed_ago_ms,omitempty"`
-
-	Limits string `json:"limits"` // hash of what stands in files; empty if the node does not say
-}
-
-// memberList is the answer to membersVerb.
+// memberList is the answer to membersVerb, as /v1/members writes it.
 type memberList struct {
-	Members []memberRow `json:"members"`
-	Ring    string      `json:"ring"`
+	Members []admin.MemberJSON `json:"members"`
+	Ring    string             `json:"ring"`
 
 	Disagreeing []string `json:"limits_disagreeing"` // with the node that has answered
 }
 
 func (v *membersVerb) Run(sh shell) error {
-	list := memberList{Members: []memberRow{}, Disagreeing: []string{}}
+	list := memberList{Members: []admin.MemberJSON{}, Disagreeing: []string{}}
 	err := v.ask(func(ctx context.Context, c *client.Client) error {
 		answer, err := adminOf(c).Members(ctx, &penstockv1.MembersRequest{})
 		if err != nil {
@@ -55,11 +37,11 @@ func (v *membersVerb) Run(sh shell) error {
 			list.Disagreeing,
 			answer.LimitsDisagreeing...)
 		for _, m := range answer.Members {
-			list.Members = append(list.Members, memberRow{
+			list.Members = append(list.Members, admin.MemberJSON{
 				Name: m.Name, State: m.State, Role: m.Role,
 				Peer: m.PeerAddress, GRPC: m.GrpcAddress, HTTP: m.HttpAddress,
 				Boot: fmt.Sprintf("%016x", m.Boot), Self: m.Self,
-				Limits: m.Limits, Version: m.Version, Zone: m.Zone, Failed: m.FailedAgoMs,
+				Limits: m.Limits, Version: m.Version, Zone: m.Zone, FailedAgo: m.FailedAgoMs,
 			})
 		}
 		return nil
@@ -71,7 +53,7 @@ func (v *membersVerb) Run(sh shell) error {
 }
 
 func (l memberList) write(w io.Writer) error {
-	zones := slices.ContainsFunc(l.Members, func(m memberRow) bool { return m.Zone != "" })
+	zones := slices.ContainsFunc(l.Members, func(m admin.MemberJSON) bool { return m.Zone != "" })
 	rows := [][]string{{"NAME", "STATE", "ROLE", "GRPC", "HTTP", "PEER", "LIMITS", "VERSION"}}
 	if zones {
 		rows[0] = append(rows[0], "ZONE")
@@ -115,10 +97,10 @@ func (l memberList) write(w io.Writer) error {
 // failed has a line for each member that has failed.
 func (l memberList) failed() (lines string) {
 	for _, m := range l.Members {
-		if m.Failed == nil {
+		if m.FailedAgo == nil {
 			continue
 		}
-		ago := (time.Duration(*m.Failed) * time.Millisecond).Round(time.Second)
+		ago := (time.Duration(*m.FailedAgo) * time.Millisecond).Round(time.Second)
 		lines += fmt.Sprintf(
 			"%s failed %v ago, without a goodbye. It is listed for %v, or until it is back.\n",
 			m.Name,

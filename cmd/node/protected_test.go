@@ -181,6 +181,12 @@ func TestProtectedCluster(t *testing.T) {
 	if out, code := ask("healthcheck", "--http", second.http, "--tls-cert", cert); code != 0 {
 		t.Errorf("healthcheck: exit code %d\n%s", code, out)
 	}
+	for _, trust := range [][]string{{"--tls-ca", clients.file}, {"--tls-cert", cert}} {
+		if out, code := ask(append([]string{"healthcheck", "--addr", second.grpc},
+			trust...)...); code != 0 {
+			t.Errorf("healthcheck --addr with %s: exit code %d\n%s", trust[0], code, out)
+		}
+	}
 
 	pool := x509.NewCertPool()
 	pool.AddCert(clients.cert)
@@ -236,7 +242,10 @@ func TestProtectedCluster(t *testing.T) {
 			"check", "demo", "x", "--addr", first.grpc,
 			"--auth-token-file", token, "--timeout", "500ms",
 		}, first.grpc},
-		"health without TLS": {[]string{"healthcheck", "--http", first.http}, "not ready"},
+		"health without TLS": {
+			[]string{"healthcheck", "--http", first.http},
+			"wants TLS: give its --tls-cert",
+		},
 		"health, other cert": {[]string{
 			"healthcheck", "--http", first.http, "--tls-cert",
 			peerCert,

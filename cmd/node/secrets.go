@@ -49,6 +49,7 @@ func (r *running) readClients() (clients *access.Clients, err error) {
 		return nil, nil
 	}
 	var last *access.Set
+	plain := false
 	r.tokens, err = policy.WatchFile(s.AuthTokenFile, "clients", r.log,
 		func(always bool) (int, bool, error) {
 			set, err := access.Load(s.AuthTokenFile, s.Insecure)
@@ -62,6 +63,7 @@ func (r *running) readClients() (clients *access.Clients, err error) {
 			if err != nil || !always && last != nil && set.Equal(last) {
 				return 0, false, err
 			}
+			plain = set.Plain()
 			if last = set; clients == nil {
 				clients = access.New(set)
 			} else {
@@ -73,7 +75,7 @@ func (r *running) readClients() (clients *access.Clients, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("--auth-token-file: %w", err)
 	}
-	warnIfShared(r.log, "--auth-token-file", s.AuthTokenFile)
+	warnIfShared(r.log, "--auth-token-file", s.AuthTokenFile, plain)
 	return clients, nil
 }
 
@@ -132,12 +134,17 @@ func readToken(path string) (string, error) {
 	return token, nil
 }
 
-// warnIfShared says loudly that other users of this machine can read a secret. Its group may:
-// orchestrators that mount secrets for an unprivileged user give them to a group of the container.
-func warnIfShared(log *slog.Logger, flag, path string) {
+// warnIfShared says loudly that other users of this machine can read a secret, or change a file
+// which has none in clear. Its group may read it: orchestrators that mount secrets for an
+// unprivileged user give them to a group of the container.
+func warnIfShared(log *slog.Logger, flag, path string, secret bool) {
+	wrong, text := os.FileMode(0o022), "a file can be changed by other users of this machine"
+	if secret {
+		wrong, text = 0o027, "a secret can be read by other users of this machine"
+	}
 	info, err := os.Stat(path)
-	if err == nil && info.Mode().Perm()&0o027 != 0 {
-		log.Warn("a secret can be read by other users of this machine; chmod it to 600",
+	if err == nil && info.Mode().Perm()&wrong != 0 {
+		log.Warn(text+"; chmod it to 600",
 			"flag", flag, "file", path, "mode", info.Mode().Perm().String())
 	}
 }

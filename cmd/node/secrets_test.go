@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -244,5 +245,35 @@ func (n *guardedNode) overRedis(token string) {
 		}
 		fmt.Fprintln(n.said, words[0], talkRedis(n.t, conn, words...))
 		conn.Close()
+	}
+}
+
+// Promise: a file of clients with hashes alone may be read by everybody, and nothing is said of it;
+// that others can change it is said, and so is that others can read a secret.
+func TestFilesOfHashesMayBeRead(t *testing.T) {
+	hashed := "clients:\n- {name: a, sha256: " + strings.Repeat("0a", 32) + ", metrics: true}\n"
+	for _, c := range []struct {
+		text, mode string
+		insecure   bool
+		want       string
+	}{
+		{hashed, "0644", false, ""},
+		{hashed, "0664", false, "a file can be changed"},
+		{"a-token-of-some-length\n", "0640", false, ""},
+		{"a-token-of-some-length\n", "0644", true, "a secret can be read"},
+	} {
+		path := write(t, c.text)
+		mode, _ := strconv.ParseUint(c.mode, 8, 32)
+		if err := os.Chmod(path, os.FileMode(mode)); err != nil {
+			t.Fatal(err)
+		}
+		_, book := startNode(t, func(s *settings) {
+			s.AuthTokenFile, s.Insecure = path, c.insecure
+		})
+		said := book.String()
+		if strings.Contains(said, "other users of this machine") != (c.want != "") ||
+			!strings.Contains(said, c.want) {
+			t.Errorf("%s with mode %s: the log says\n%s\nwant %q", c.text, c.mode, said, c.want)
+		}
 	}
 }

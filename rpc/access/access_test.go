@@ -21,7 +21,7 @@ var shopHash = fmt.Sprintf("%x", sha256.Sum256([]byte(shopToken)))
 
 func parse(t *testing.T, text string) *Set {
 	t.Helper()
-	set, _, err := Parse([]byte(text))
+	set, err := Parse([]byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +213,7 @@ func TestBrokenFiles(t *testing.T) {
 			"- {name: b, certificate: x, metrics: true}\n": `clients[1] "b": certificate: "x" ` +
 			"is another",
 	} {
-		_, _, err := Parse([]byte(text))
+		_, err := Parse([]byte(text))
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error %v, want %q", text, err, want)
 		} else if strings.Contains(err.Error(), shopToken) {

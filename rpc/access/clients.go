@@ -18,6 +18,7 @@ type Set struct {
 	tokens       map[uint64]*entry // by the first bytes of the hash
 	certificates map[string]*Client
 	text         [sha256.Size]byte // hash of the file
+	plain        bool              // it has a token in clear
 }
 
 type entry struct {
@@ -27,7 +28,7 @@ type entry struct {
 
 // Alone is a set of one token that may do everything.
 func Alone(token string) *Set {
-	s := &Set{tokens: map[uint64]*entry{}, text: sha256.Sum256([]byte(token))}
+	s := &Set{tokens: map[uint64]*entry{}, text: sha256.Sum256([]byte(token)), plain: true}
 	s.tokens[short(s.text)] = &entry{s.text, &Client{Name: "token", all: true}}
 	return s
 }
@@ -36,6 +37,9 @@ func short(hash [sha256.Size]byte) uint64 { return binary.LittleEndian.Uint64(ha
 
 // Len is the number of tokens and certificates.
 func (s *Set) Len() int { return len(s.tokens) + len(s.certificates) }
+
+// Plain reports whether the file has a token in it, and not only hashes.
+func (s *Set) Plain() bool { return s.plain }
 
 // Certificates reports whether the set has clients with certificates.
 func (s *Set) Certificates() bool { return len(s.certificates) > 0 }

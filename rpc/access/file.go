@@ -59,7 +59,7 @@ func Load(path string, shared bool) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	set, plain, err := Parse(text)
+	set, err := Parse(text)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -68,7 +68,7 @@ func Load(path string, shared bool) (*Set, error) {
 		return nil, err
 	}
 	others := info.Mode().Perm() & 0o006
-	if !plain {
+	if !set.plain {
 		others &= 0o002 // hashes may be read
 	}
 	if others != 0 && !shared {
@@ -80,14 +80,14 @@ func Load(path string, shared bool) (*Set, error) {
 	return set, nil
 }
 
-// Parse reads the text of a file. plain says that it has a token in it, and not only hashes.
-func Parse(text []byte) (set *Set, plain bool, err error) {
+// Parse reads the text of a file.
+func Parse(text []byte) (*Set, error) {
 	if !isList.Match(text) {
 		token, err := ParseToken(text)
 		if err != nil {
-			return nil, true, err
+			return nil, err
 		}
-		return Alone(token), true, nil
+		return Alone(token), nil
 	}
 	var file struct {
 		Clients []fileClient `yaml:"clients"`
@@ -95,23 +95,23 @@ func Parse(text []byte) (set *Set, plain bool, err error) {
 	if err := yaml.NewDecoder(bytes.NewReader(text), yaml.DisallowUnknownField()).Decode(
 		&file); err != nil {
 		// without the lines around
-		return nil, true, errors.New(yaml.FormatError(err, false, false))
+		return nil, errors.New(yaml.FormatError(err, false, false))
 	}
 	if len(file.Clients) == 0 {
-		return nil, true, errors.New("clients: is empty; name a client, or leave the flag out")
+		return nil, errors.New("clients: is empty; name a client, or leave the flag out")
 	}
-	set = &Set{
+	set := &Set{
 		tokens: map[uint64]*entry{}, certificates: map[string]*Client{},
 		text: sha256.Sum256(text),
 	}
 	for i := range file.Clients {
 		in := &file.Clients[i]
-		plain = plain || in.Token != ""
+		set.plain = set.plain || in.Token != ""
 		if err := set.add(in); err != nil {
-			return nil, true, fmt.Errorf("clients[%d] %.60q: %w", i, in.Name, err)
+			return nil, fmt.Errorf("clients[%d] %.60q: %w", i, in.Name, err)
 		}
 	}
-	return set, plain, nil
+	return set, nil
 }
 
 // ParseToken reads a token: the first line of text, and the only one that is not blank.

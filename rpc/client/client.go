@@ -213,6 +213,13 @@ func (c *Client) Peek(ctx context.Context, limit, key string, cost int64) (Decis
 	return only(out.Decisions)
 }
 
+// Ready asks whether the node that answers can decide. Nodes say it to everybody: no token is
+// needed.
+func (c *Client) Ready(ctx context.Context) (bool, error) {
+	answer, err := healthv1.NewHealthClient(c.Conn()).Check(ctx, &healthv1.HealthCheckRequest{})
+	return answer.GetStatus() == healthv1.HealthCheckResponse_SERVING, err
+}
+
 // Reset resets the counters of key under the named limit, and returns the state after that. If the
 // decision is degraded and not allowed, the owner of the key could not be reached.
 func (c *Client) Reset(ctx context.Context, limit, key string) (Decision, error) {

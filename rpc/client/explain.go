@@ -37,8 +37,7 @@ func Explain(err error, targets []string) error {
 			"perhaps it is the --peer of a node. %s", nodes, rightDoor)
 	}
 	if s.Code() == codes.Unavailable && hungUp(s.Message()) {
-		return fmt.Errorf("cannot reach %s: it hangs up, so it has just stopped, is another "+
-			"door, or needs TLS. %s", nodes, rightDoor)
+		return fmt.Errorf("cannot reach %s: %s", nodes, itHangsUp)
 	}
 	return errors.New(s.Message())
 }
@@ -54,6 +53,10 @@ func hungUp(why string) bool {
 
 const rightDoor = "The gRPC door for clients is the --grpc of a node, with port 7948 by default"
 
+// A server over TLS 1.3 refuses a client without a certificate after the handshake.
+const itHangsUp = "it hangs up, so it has just stopped, is another door, needs TLS, or wants a " +
+	"certificate of its clients. " + rightDoor
+
 // misled adds advice to gRPC's errors about a door of another protocol.
 func misled(why string) string {
 	switch {
@@ -62,7 +65,11 @@ func misled(why string) string {
 	case strings.Contains(why, "http2: frame too large"):
 		return "it does not answer in gRPC, so this is another door. " + rightDoor
 	case hungUp(why):
-		return "it hangs up, so it has just stopped, is another door, or needs TLS. " + rightDoor
+		return itHangsUp
+	case strings.Contains(why, "tls: certificate required"):
+		return "it wants a certificate of its clients (--tls-cert and --tls-key)"
+	case strings.Contains(why, "certificate signed by unknown authority"):
+		return why + "; trust the authority of its certificate (--tls-ca)"
 	case strings.Contains(why, "connection refused"):
 		return why + "; is a node running there?"
 	case strings.Contains(why, "does not look like a TLS handshake"):

@@ -33,7 +33,7 @@ func Permit(t *access.Ticket, r *cluster.Request) error {
 }
 
 func AskOf(it *cluster.Item) access.Ask {
-	a := access.Ask{Limit: it.Limit, Inline: it.Inline != nil, Key: it.Key}
+	a := access.Ask{Act: access.Take, Limit: it.Limit, Inline: it.Inline != nil, Key: it.Key}
 	if it.Inline != nil {
 		if domain, found := limiter.EnvoyDomain(it.Inline.Name); found {
 			a.Domain = domain

@@ -18,7 +18,7 @@ import (
 // Promise: an Envoy asks about the domains that its client may check, a refund is a right of its
 // own, and what is refused charges nothing. So it is at both services.
 func TestRightsOfEnvoys(t *testing.T) {
-	set, _, err := access.Parse([]byte(`clients:
+	set, err := access.Parse([]byte(`clients:
 - {name: d, token: token-of-client-d, check: {limits: [d]}}
 - {name: q, token: token-of-client-q, check: {limits: [q]}}
 - {name: i, token: token-of-client-i, check: {limits: [q], inline: true}}

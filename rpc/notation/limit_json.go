@@ -9,8 +9,8 @@ import (
 	"penstock/limiter"
 )
 
-// LimitJSON is a limit that comes along, in the words of the limits' files. A pointer tells a 0 that
-// is written, and means nothing, from a field that is left out.
+// LimitJSON is a limit that comes along, in the words of the limits' files. A pointer tells a field
+// that is left out from a 0, which means nothing there.
 type LimitJSON struct {
 	Name          string `json:"name"`
 	Algorithm     string `json:"algorithm"`
@@ -94,26 +94,32 @@ func (in *LimitJSON) Spec() (s limiter.Spec, err error) {
 		}
 		w.set(max(0, i))
 	}
+	s.Answers.Tag, s.Answers.Tier = in.Tag, orZero(in.Tier)
+	err = in.readTimes(&s)
+	return s, err
+}
+
+// readTimes reads the period, other spans and shares of them.
+func (in *LimitJSON) readTimes(s *limiter.Spec) (err error) {
 	if err = s.ReadPer(in.Per); err != nil {
-		return s, &limiter.SpecError{Field: "per", Reason: err.Error()}
+		return &limiter.SpecError{Field: "per", Reason: err.Error()}
 	}
 	if in.MinGap != "" {
 		if s.MinGap, err = limiter.ParsePer(in.MinGap); err != nil {
-			return s, &limiter.SpecError{Field: "min_gap", Reason: err.Error()}
+			return &limiter.SpecError{Field: "min_gap", Reason: err.Error()}
 		}
 	}
 	if in.MaxDelay != "" {
 		if s.MaxDelay, err = limiter.ParsePer(in.MaxDelay); err != nil {
-			return s, &limiter.SpecError{Field: "max_delay", Reason: err.Error()}
+			return &limiter.SpecError{Field: "max_delay", Reason: err.Error()}
 		}
 	}
-	s.Answers.Tag, s.Answers.Tier = in.Tag, orZero(in.Tier)
 	if in.Spread != "" {
 		if s.Answers.Spread, err = limiter.ParseSpread(in.Spread); err != nil {
-			return s, &limiter.SpecError{Field: "spread", Reason: err.Error()}
+			return &limiter.SpecError{Field: "spread", Reason: err.Error()}
 		}
 	}
-	return s, nil
+	return nil
 }
 
 // refuseZeros is an error about a 0 that is written and means nothing, as in files.

@@ -20,7 +20,9 @@ func TestLimitsAtHandAreCounted(t *testing.T) {
 			conns[i] = c
 		}
 		c.now = now
-		_, err := c.limit(commandLimit{bucket: true, count: int64(i + 1), more: 1, per: time.Second})
+		_, err := c.limit(commandLimit{
+			bucket: true, count: int64(i + 1), more: 1, per: time.Second,
+		})
 		return err
 	}
 	const most = 2048
