@@ -49,8 +49,8 @@ type custody struct {
 	recalled []time.Duration
 	laid     []laying              // of each partition
 	tied     map[int]time.Duration // when one of two that do not reach each other has last decided
-	// how often a node had begun to hold anything when it was last seen to hold a partition
-	held map[tenure]uint64
+	// what a process had said when it was last seen to hold a partition
+	held map[tenure]lastHeld
 }
 
 func newCommon(w *world) *common {
@@ -65,7 +65,7 @@ func newCommon(w *world) *common {
 			gifts: never, claims: slices.Clone(never), recalled: slices.Clone(never),
 			holders: make([]*process, ring.Partitions), givers: make([]*process, ring.Partitions),
 			laid: slices.Repeat([]laying{{last: -warmUp, other: -warmUp}}, ring.Partitions),
-			held: make(map[tenure]uint64), tied: make(map[int]time.Duration),
+			held: make(map[tenure]lastHeld), tied: make(map[int]time.Duration),
 		},
 	}
 	for i := range w.rules {

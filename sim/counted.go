@@ -142,17 +142,14 @@ func (j *countedJudge) counts(p *process, it *asked, got limiter.Decision) {
 	before := c.by
 	j.passes(c, p, s)
 	c.refills(now, s)
-	was := c.whole
-	charged, had := int64(0), was.peek(now, s, 0).Remaining
+	was, charged := c.whole, int64(0)
 	switch {
 	case it.op == cluster.OpReset:
-		c.whole, c.charges, c.looked, c.lost, c.later = naiveState{}, nil, w.now, 0, 0
-		c.since, c.begun = naiveState{}, false
+		*c = keyCount{by: p, blind: c.blind, looked: w.now, changed: c.changed}
 		return
 	case it.op == cluster.OpTake && got.Allowed:
 		charged = it.cost
 		c.changed = w.now
-		c.whole.charge(now, s, it.cost)
 	}
 	if it.cost > 0 && charged > 0 {
 		at, was := j.tied[j.world.plan.partition(a.hash)]
@@ -160,6 +157,7 @@ func (j *countedJudge) counts(p *process, it *asked, got limiter.Decision) {
 		c.charges = append(c.charges, perishable{w.now, p, charged, tied})
 		c.prune(w.now - forgets(s))
 	}
+	had := c.follows(now, it, got)
 	if w.now < c.blind {
 		if it.op == cluster.OpTake {
 			c.learn(now, s, got)
@@ -167,12 +165,13 @@ func (j *countedJudge) counts(p *process, it *asked, got limiter.Decision) {
 		return
 	}
 	j.checked[lossless]++
-	if got.Allowed && it.cost > 0 { // a look says what would be left
-		had -= it.cost // also below 0, where there was no room for it
-	} else {
-		had = c.whole.peek(now, s, 0).Remaining
+	later, over := c.later, c.beyond(now, it, got, had)
+	if over > 0 && c.older > 0 {
+		was = c.elder(was, now)
+		c.whole, c.later, c.older = was, later, 0
+		had = c.follows(now, it, got)
+		over = max(1, c.beyond(now, it, got, had))
 	}
-	over := max(0, got.Remaining-had, c.hidden(now, s, it.op, got))
 	c.noteOwed(p, a, had-got.Remaining)
 	if c.looked != w.now {
 		c.looked, c.lost, c.begun = w.now, 0, false
@@ -241,10 +240,11 @@ func (j *countedJudge) passes(c *keyCount, p *process, s *limiter.Spec) {
 		j.loss.Blind++
 	}
 	if apart != 0 && s.Calendar == 0 {
-		c.travels(now, apart, w.now-c.copied())
+		c.travels(now, apart, w.now-c.changed)
 	}
 	if !w.plan.oneClock() { // p may have had it since it changed, and been faster
-		c.later += int64((w.now-c.copied())/1000+1) * s.Limit
+		c.later += int64((w.now-c.changed)/1000+1) * s.Limit
+		c.older = max(c.older, (c.changed-c.copied())/1000)
 	}
 }
 

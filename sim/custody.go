@@ -12,6 +12,10 @@ type tenure struct {
 	partition int
 }
 
+// lastHeld is how often a process had begun to hold a partition, and let go of all of them, when it
+// last held one of them.
+type lastHeld struct{ begun, fenced uint64 }
+
 // moved notes what a Move from one process to another does to the partitions in it.
 func (j *common) moved(from, p *process, m *cluster.Move) {
 	outOfStep := time.Duration(p.now()-from.now()).Abs() > inStep
@@ -27,7 +31,7 @@ func (j *common) moved(from, p *process, m *cluster.Move) {
 		j.gifts[g], j.givers[g] = j.world.now, from
 		if p.stated.decidesFor(int(g)) {
 			// the giver has taken it over, and decided nothing since
-			if j.holders[g] != from && j.holders[g] != p && j.holders[g] != nil {
+			if h := j.holders[g]; h != nil && h != from && (h != p || j.letGo(p, int(g))) {
 				j.claims[g] = j.world.now
 			}
 			j.holdsNow(int(g), p)
@@ -42,11 +46,12 @@ func (j *common) moved(from, p *process, m *cluster.Move) {
 func (j *common) holdsNow(k int, p *process) {
 	j.holders[k] = p
 	if j.world.plan.sky != calm {
-		j.held[tenure{p, k}] = beginnings(p)
+		j.held[tenure{p, k}] = lastHeld{p.stated.begun, p.stated.fenced}
 	}
 }
 
-// beginnings is how often p has begun to hold a partition.
-func beginnings(p *process) uint64 {
-	return p.stated.begun
+// letGo reports whether p has let go of all partitions since it last held this one.
+func (j *common) letGo(p *process, k int) bool {
+	was, known := j.held[tenure{p, k}]
+	return known && was.fenced != p.stated.fenced
 }

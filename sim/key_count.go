@@ -21,6 +21,8 @@ type keyCount struct {
 	begun   bool          // whether there are any
 	changed time.Duration // when something was charged or given back last
 	later   int64         // how much more a bucket has counted for having travelled, in parts
+	// how much more time may have passed for a copy from before the charges that may be forgotten
+	older time.Duration
 }
 
 // perishable is a charge that may be forgotten if the process that took it dies too soon.
@@ -29,6 +31,36 @@ type perishable struct {
 	by   *process
 	cost int64
 	tied bool // one half of a cut pair has taken it, and said so: when they meet, one gives way
+}
+
+// follows charges what a decision has charged, and says how much is left then, below 0 where there
+// was no room for it.
+func (c *keyCount) follows(now limiter.Instant, it *asked, got limiter.Decision) (left int64) {
+	s := it.account.spec
+	left = c.whole.peek(now, s, 0).Remaining - it.cost
+	if it.op == cluster.OpTake && got.Allowed {
+		c.whole.charge(now, s, it.cost)
+	}
+	if got.Allowed && it.cost > 0 { // also a look says what would be left
+		return left
+	}
+	return c.whole.peek(now, s, 0).Remaining
+}
+
+// beyond is how much more than that a decision shows to be left.
+func (c *keyCount) beyond(
+	now limiter.Instant, it *asked, got limiter.Decision, left int64,
+) int64 {
+	return max(0, got.Remaining-left, c.hidden(now, it.account.spec, it.op, got))
+}
+
+// elder is st as an older copy has it. Where something is forgotten, the copy is from before the
+// charges that may be. Of a log each entry has an age of its own.
+func (c *keyCount) elder(st naiveState, now limiter.Instant) naiveState {
+	log := st.log
+	st.shift(-c.older, now)
+	st.log = log
+	return st
 }
 
 // hidden is how many units less than c a bucket has counted by a decision, as its ResetAfter tells,
@@ -160,6 +192,7 @@ func (c *keyCount) prune(before time.Duration) {
 // learn takes over what a decision tells of the state after it.
 func (c *keyCount) learn(now limiter.Instant, s *limiter.Spec, got limiter.Decision) {
 	used := got.Limit - got.Remaining
+	c.older = 0
 	switch {
 	case s.Algorithm == limiter.GCRA || s.Algorithm == limiter.LeakyBucket:
 		c.whole = naiveState{used: max(0, int64(got.ResetAfter)-1) * s.Limit, poured: now}

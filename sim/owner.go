@@ -37,7 +37,7 @@ func (j *ownerJudge) mayDecide(p *process, a *account, doubt bool) {
 		// two both may go on, until they have met again and know so, also if a third one has come
 		// meanwhile and has got it from one of them.
 		tied, was := j.tied[k]
-		if began, known := j.held[tenure{p, k}]; !known || began != beginnings(p) {
+		if h, known := j.held[tenure{p, k}]; !known || h.begun != p.stated.begun {
 		} else if doubt || of <= 2 || was && j.world.now < tied+agreedWithin {
 			j.allowed.used[bothOfPair]++
 		} else {
