@@ -188,15 +188,21 @@ func (j *countedJudge) counts(p *process, it *asked, got limiter.Decision) {
 }
 
 // found is what a key had counted before the decisions of this instant, without what they show to
-// be forgotten, and how much that is, told once. known is false if nobody could tell.
-func (j *countedJudge) found(a *account, p *process) (st naiveState, lost int64, known bool) {
+// be forgotten, and how much that is, told once. known is false if nobody could tell, or if that is
+// more than unsaved where p goes by a file.
+func (j *countedJudge) found(a *account, p *process, unsaved int64) (
+	st naiveState, lost int64, known bool,
+) {
 	c := a.count
-	byFile := p.restored != nil && j.gifts[j.world.plan.partition(a.hash)] < p.began
 	if c == nil || c.by != p || c.looked != j.world.now || j.world.now < c.blind ||
-		a.spec.MinGap > 0 || byFile {
+		a.spec.MinGap > 0 {
 		return st, 0, false // of limits with a gap an instant may be forgotten, and no unit
 	}
-	lost, c.lost, c.begun = c.lost, 0, false
+	byFile := p.restored != nil && j.gifts[j.world.plan.partition(a.hash)] < p.began
+	if lost = c.lost; byFile && lost > unsaved {
+		return st, 0, false
+	}
+	c.lost, c.begun = 0, false
 	return c.since, lost, true
 }
 

@@ -72,7 +72,7 @@ func (j *exactJudge) decides(p *process, items []asked, together bool, got []lim
 	for i := range items {
 		a := items[i].account
 		// it had come to p before, and nobody knew
-		if st, lost, _ := j.counted.found(a, p); lost > 0 {
+		if st, lost, _ := j.counted.found(a, p, 0); lost > 0 {
 			a.reference.forget(p.now(), a, lost)
 			a.reference.loose = st
 		}

@@ -32,7 +32,7 @@ func (j *carrier) bring(a *account, p *process) {
 		p.stated.fenced == r.fences:
 	default:
 		j.allowed.of[anyMove]++
-		st, lost, counted := j.counted.found(a, p)
+		st, lost, counted := j.counted.found(a, p, j.disk.unsaved(a, before, p))
 		if !counted {
 			lost = j.lost(a, before, p)
 		}
