@@ -46,6 +46,11 @@ var ErrTooLate = errors.New("not admitted before the deadline")
 // was charged.
 var ErrNever = errors.New("more than the limit ever admits at once")
 
+// fallbackRetry is how long Wait waits at most after a node has denied because it could not reach
+// the owner of the key: its share may never admit what the limit does, and the owner may be back
+// any moment.
+const fallbackRetry = time.Second
+
 // Wait charges key cost units of the named limit, as soon as they are admitted. If the deadline of
 // ctx comes first, it fails at once, with ErrTooLate; if no wait helps, with ErrNever. Callers that
 // wait for one key are not served in order: each asks again when the limit said that there
@@ -69,6 +74,9 @@ func Wait(ctx context.Context, l Limiter, limit, key string, cost int64) error {
 			return waitDelay(ctx, l, &r, d.Delay)
 		}
 		wait := d.RetryAfter
+		if d.Source == fallbackSource && (wait < 0 || wait > fallbackRetry) {
+			wait = fallbackRetry
+		}
 		switch turn := max(wait, d.Delay); {
 		case wait < 0:
 			return fmt.Errorf("limit %q, key %q, cost %d: %w", limit, key, cost, ErrNever)

@@ -78,6 +78,30 @@ func TestWait(t *testing.T) {
 	})
 }
 
+// Promise: what a node denies because it does not reach the owner is asked for again soon: its
+// share may be too small for ever, or used up for an hour.
+func TestWaitForAnOwner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, retry := range []time.Duration{-1, time.Hour, 10 * time.Millisecond} {
+			asked := 0
+			f := &client.Fake{Answer: func(string, string, int64) (client.Decision, error) {
+				if asked++; asked > 3 {
+					return client.Decision{Allowed: true, Source: "owner"}, nil
+				}
+				return client.Decision{RetryAfter: retry, Source: "fallback", Degraded: true}, nil
+			}}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			began := time.Now()
+			err := client.Wait(ctx, f, "login", "alice", 5)
+			if want := 3 * min(uint64(retry), uint64(time.Second)); err != nil ||
+				uint64(time.Since(began)) != want {
+				t.Errorf("asked again after %v: %v after %v", retry, err, time.Since(began))
+			}
+			cancel()
+		}
+	})
+}
+
 // Promise: what a limit that shapes admits with a delay is waited for, and given back where there
 // is no time for it.
 func TestWaitForAQueue(t *testing.T) {
