@@ -78,3 +78,36 @@ func TestRepeatedResetHasTheSameID(t *testing.T) {
 		t.Errorf("the ids of a reset and its repeat: %v and %v", first, again)
 	}
 }
+
+// Promise: a take that is not answered because its stream ends is sent once more, under its id:
+// also if the stream ends in good order, as a proxy ends one that has lasted long enough. If it
+// ends so again, the error is a status, for which Config.OnError decides.
+func TestStreamThatEndsInGoodOrder(t *testing.T) {
+	var mu sync.Mutex
+	var asked []string
+	answers := true
+	n := script{stream: func(i int64, s penstockv1.RateLimiter_CheckStreamServer) error {
+		in, err := s.Recv()
+		if err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		asked = append(asked, ids(in.Check)...)
+		if i == 1 || !answers {
+			return nil
+		}
+		return s.Send(&penstockv1.CheckStreamResponse{Tag: in.Tag, Check: allow(in.Check)})
+	}}
+	c := newClient(t, n.serve(t))
+	if d, err := c.Take(patience(t), "big", "k", 1); err != nil || !d.Allowed ||
+		len(asked) != 2 || asked[0] != asked[1] {
+		t.Errorf("%+v, %v; asked under the ids %v", d, err, asked)
+	}
+	mu.Lock()
+	answers = false
+	mu.Unlock()
+	if _, err := c.Take(patience(t), "big", "k", 1); status.Code(err) != codes.Unavailable {
+		t.Errorf("%v, want UNAVAILABLE", err)
+	}
+}

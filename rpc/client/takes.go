@@ -2,6 +2,8 @@ package client
 
 import (
 	"context"
+	"errors"
+	"io"
 	"runtime"
 	"sync"
 	"time"
@@ -180,6 +182,9 @@ func (t *takes) converse() error {
 			break
 		}
 		t.receive(response, &known)
+	}
+	if errors.Is(err, io.EOF) { // the other end has ended it, a proxy perhaps
+		err = status.Error(codes.Unavailable, "client: the stream has ended before the answer")
 	}
 	hangUp()
 	<-written
