@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -24,7 +25,7 @@ import (
 // before (cluster/restore.go).
 const (
 	countersFile = "counters"
-	lockFile     = "lock"
+	lockFile     = "lock"   // in it is the name of the cluster
 	catalogFile  = "limits" // that were put: see package catalog
 	// saveEvery is how long after a file was written the next one is begun, if anything has
 	// changed. Of what changed since, kill -9 on all nodes at once forgets.
@@ -49,8 +50,8 @@ type dataDir struct {
 	damaged bool           // the file is to be written again, even without changes
 }
 
-// openDataDir makes the directory if need be, and takes it.
-func openDataDir(path string, log *slog.Logger) (*dataDir, error) {
+// openDataDir makes the directory if need be, and takes it for a node of a cluster.
+func openDataDir(path, cluster string, log *slog.Logger) (*dataDir, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, fmt.Errorf("--data-dir: %w", err)
 	}
@@ -63,7 +64,33 @@ func openDataDir(path string, log *slog.Logger) (*dataDir, error) {
 		return nil, fmt.Errorf("--data-dir %s is in use by another node (%w); give each its own",
 			path, err)
 	}
-	return &dataDir{path: path, log: log, lock: lock}, nil
+	d := &dataDir{path: path, log: log, lock: lock}
+	if err := d.belongTo(cluster); err != nil {
+		lock.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+// belongTo notes of which cluster the directory is, and refuses that of another one: its counters
+// would count in this cluster, and its limits be put there.
+func (d *dataDir) belongTo(cluster string) error {
+	name, err := io.ReadAll(io.LimitReader(d.lock, maxName+1))
+	switch {
+	case err != nil:
+		return fmt.Errorf("--data-dir: %w", err)
+	case string(name) == cluster:
+		return nil
+	case len(name) > 0:
+		return fmt.Errorf("--data-dir %s is of the cluster %q, and not of %q; give another "+
+			"directory, or, if the cluster has another name now, remove %s", d.path, name, cluster,
+			d.lock.Name())
+	}
+	if _, err := d.lock.WriteString(cluster); err != nil { // a full disk is no reason to stay away
+		d.log.Warn("the name of the cluster is not noted", "data-dir", d.path, "err",
+			errors.Join(err, d.lock.Truncate(0)))
+	}
+	return nil
 }
 
 func (d *dataDir) close() { d.lock.Close() }

@@ -223,19 +223,52 @@ func TestCountersSurviveARestartOfEveryNode(t *testing.T) {
 // A directory belongs to one node at a time; the next one hears why it cannot have it.
 func TestDataDirIsOneNodes(t *testing.T) {
 	dir := t.TempDir()
-	d, err := openDataDir(dir, slog.New(slog.DiscardHandler))
+	d, err := openDataDir(dir, "test", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := openDataDir(dir, slog.New(slog.DiscardHandler)); err == nil ||
+	if _, err := openDataDir(dir, "test", slog.New(slog.DiscardHandler)); err == nil ||
 		!strings.Contains(err.Error(), "is in use by another node") {
 		t.Errorf("the directory is given twice: %v", err)
 	}
 	d.close()
-	if d, err = openDataDir(dir, slog.New(slog.DiscardHandler)); err != nil {
+	if d, err = openDataDir(dir, "test", slog.New(slog.DiscardHandler)); err != nil {
 		t.Errorf("a directory that nobody uses any more: %v", err)
 	} else {
 		d.close()
+	}
+}
+
+// Promise: a directory of another cluster is refused, with all that is in it: its counters would
+// count, and its limits be put, in this one.
+func TestDataDirIsOneClusters(t *testing.T) {
+	dir := t.TempDir()
+	r, _ := startKept(t, dir)
+	r.take(t, 3)
+	r.stop(t.Context(), time.Nanosecond)
+	before, _ := os.ReadFile(filepath.Join(dir, countersFile))
+	s, err := selfSettings(0, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Cluster, s.Role, s.Memory, s.Gossip, s.Peer, s.DataDir = "other", "member", 8<<20, "off",
+		"off", dir
+	other, err := start(t.Context(), s, slog.New(slog.DiscardHandler))
+	if err == nil {
+		other.stop(t.Context(), time.Nanosecond)
+	}
+	if err == nil || !strings.Contains(err.Error(),
+		`is of the cluster "test", and not of "other"`) {
+		t.Errorf("the directory of another cluster: %v", err)
+	}
+	after, _ := os.ReadFile(filepath.Join(dir, countersFile))
+	if !bytes.Equal(before, after) {
+		t.Error("the file of the other cluster has changed")
+	}
+	r, _ = startKept(t, dir)
+	defer r.stop(t.Context(), time.Nanosecond)
+	if keys := r.node.Table().Stats().Keys; keys != 3 {
+		t.Errorf("%d of 3 keys are there in the cluster of before", keys)
 	}
 }
 
@@ -299,7 +332,7 @@ func TestSecretOutlivesAWaitForTheCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := openDataDir(dir, log)
+	d, err := openDataDir(dir, "test", log)
 	if err != nil {
 		t.Fatal(err)
 	}

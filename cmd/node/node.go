@@ -155,7 +155,7 @@ func (r *running) makeNode(_ context.Context, d doors) error {
 		r.node.Membership().Agree(s.trust())
 	}
 	if s.DataDir != "" {
-		if r.data, err = openDataDir(s.DataDir, r.log); err != nil {
+		if r.data, err = openDataDir(s.DataDir, s.Cluster, r.log); err != nil {
 			return err
 		}
 		if err := r.data.restore(r.node); err != nil {
