@@ -337,6 +337,25 @@ func TestTransport(t *testing.T) {
 	})
 }
 
+// Promise: what a node denies because it does not reach the owner of the key may be asked for again
+// soon, also if its share never admits it.
+func TestHTTPDeniedByAShare(t *testing.T) {
+	h := client.HTTPMiddleware{
+		Limiter: &client.Fake{Answer: func(string, string, int64) (client.Decision, error) {
+			return client.Decision{
+				Limit: 3, LimitName: "login", RetryAfter: -1, Source: "fallback", Degraded: true,
+			}, nil
+		}},
+		Limit: client.FixedLimit("login"),
+	}
+	rw := httptest.NewRecorder()
+	h.Wrap(http.NotFoundHandler()).ServeHTTP(rw, httptest.NewRequest("GET", "/", nil))
+	if body := rw.Body.String(); rw.Code != 429 || rw.Header().Get("Retry-After") != "1" ||
+		!strings.Contains(body, "can be asked again in 1s") {
+		t.Errorf("%d, %v: %s", rw.Code, rw.Header(), body)
+	}
+}
+
 // spent notes whether a body is closed.
 type spent struct {
 	io.Reader

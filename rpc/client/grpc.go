@@ -97,9 +97,9 @@ func (g Interceptors) take(ctx context.Context, method string) (context.Context,
 		return withDecision(ctx, d), nil
 	}
 	s := status.Newf(codes.ResourceExhausted, "limit %q is used up", d.LimitName)
-	if d.RetryAfter >= 0 {
+	if wait := again(&d); wait >= 0 {
 		if detailed, err := s.WithDetails(&errdetails.RetryInfo{
-			RetryDelay: durationpb.New(d.RetryAfter),
+			RetryDelay: durationpb.New(wait),
 		}); err == nil {
 			s = detailed
 		}

@@ -120,15 +120,15 @@ func setRateLimit(h http.Header, d Decision) {
 	name := strconv.QuoteToASCII(d.LimitName)
 	if d.Limit > 0 && !strings.Contains(name, `\u`) && !strings.Contains(name, `\x`) {
 		until := d.ResetAfter
-		if !d.Allowed && d.RetryAfter >= 0 {
-			until = d.RetryAfter
+		if wait := again(&d); !d.Allowed && wait >= 0 {
+			until = wait
 		}
 		// Not by Set, which would write them as Ratelimit.
 		h["RateLimit-Policy"] = []string{fmt.Sprintf("%s;q=%d", name, d.Limit)}
 		h["RateLimit"] = []string{fmt.Sprintf("%s;r=%d;t=%d", name, d.Remaining, seconds(until))}
 	}
-	if !d.Allowed && d.RetryAfter >= 0 {
-		h.Set("Retry-After", strconv.FormatInt(max(1, seconds(d.RetryAfter)), 10))
+	if wait := again(&d); !d.Allowed && wait >= 0 {
+		h.Set("Retry-After", strconv.FormatInt(max(1, seconds(wait)), 10))
 	}
 }
 
@@ -145,8 +145,11 @@ func denied(rw http.ResponseWriter, _ *http.Request, d Decision) {
 		return
 	}
 	detail := fmt.Sprintf("limit %q never admits that much at once", d.LimitName)
-	if d.RetryAfter >= 0 {
-		detail = fmt.Sprintf("limit %q admits this again in %v", d.LimitName, d.RetryAfter)
+	switch wait := again(&d); {
+	case d.Source == fallbackSource:
+		detail = fmt.Sprintf("limit %q can be asked again in %v", d.LimitName, wait)
+	case wait >= 0:
+		detail = fmt.Sprintf("limit %q admits this again in %v", d.LimitName, wait)
 	}
 	problem(rw, status, "https://iana.org/assignments/http-problem-types#quota-exceeded",
 		"Request cannot be satisfied as assigned quota has been exceeded", detail)

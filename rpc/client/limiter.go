@@ -12,7 +12,7 @@ import (
 // Limiter is the part of Penstock that a program needs, to be passed around instead of a *Client.
 // It is implemented by Client, by a node embedded in the program (package penstock/embedded) and,
 // for tests, by Fake. Its methods are safe for concurrent use. After an error nothing was charged,
-// except that UNAVAILABLE and DEADLINE_EXCEEDED leave it unknown.
+// except that UNAVAILABLE, DEADLINE_EXCEEDED, CANCELED and INTERNAL leave it unknown.
 type Limiter interface {
 	// Take charges key cost units of the named limit. A cost of 0 reports the state, a negative one
 	// gives back.
@@ -46,10 +46,18 @@ var ErrTooLate = errors.New("not admitted before the deadline")
 // was charged.
 var ErrNever = errors.New("more than the limit ever admits at once")
 
-// fallbackRetry is how long Wait waits at most after a node has denied because it could not reach
-// the owner of the key: its share may never admit what the limit does, and the owner may be back
-// any moment.
+// fallbackRetry is how long a caller waits at most that a node has denied which could not reach the
+// owner of the key: its share may never admit what the limit does, and the owner may be back any
+// moment.
 const fallbackRetry = time.Second
+
+// again is how long a caller waits that d denies; below zero, no wait helps.
+func again(d *Decision) time.Duration {
+	if d.Source == fallbackSource && (d.RetryAfter < 0 || d.RetryAfter > fallbackRetry) {
+		return fallbackRetry
+	}
+	return d.RetryAfter
+}
 
 // Wait charges key cost units of the named limit, as soon as they are admitted. If the deadline of
 // ctx comes first, it fails at once, with ErrTooLate; if no wait helps, with ErrNever. Callers that
@@ -73,10 +81,7 @@ func Wait(ctx context.Context, l Limiter, limit, key string, cost int64) error {
 		if d.Allowed {
 			return waitDelay(ctx, l, &r, d.Delay)
 		}
-		wait := d.RetryAfter
-		if d.Source == fallbackSource && (wait < 0 || wait > fallbackRetry) {
-			wait = fallbackRetry
-		}
+		wait := again(&d)
 		switch turn := max(wait, d.Delay); {
 		case wait < 0:
 			return fmt.Errorf("limit %q, key %q, cost %d: %w", limit, key, cost, ErrNever)
