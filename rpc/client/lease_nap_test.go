@@ -2,9 +2,9 @@ package client
 
 import (
 	"context"
-	"runtime"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -46,56 +46,57 @@ func (g *grantor) Settle(_ context.Context, in *penstockv1.SettleRequest,
 // clock stood still because the machine was suspended: neither those of a lease in use, nor those
 // of one that was granted before. Nothing of them is charged again.
 func TestLeasesEndWhileTheMachineIsSuspended(t *testing.T) {
-	g := &grantor{grant: make(chan struct{}, 9), settled: make(chan int64, 9)}
-	c := &Client{limits: g, origin: 1, fallback: fallback{clock: clock.New()}}
-	c.leases = newLeases(c)
-	var suspended atomic.Bool
-	c.leases.suspended = func() bool { return suspended.Swap(false) }
-	take := func() bool {
-		time.Sleep(leaseLook) // so the clock is looked at
-		var d Decision
-		return c.leases.decide(&Request{Limit: "lent", Key: "k", Cost: 1}, &d)
-	}
-	lent := func() {
-		for deadline := time.Now().Add(time.Minute); !take(); {
-			if time.Now().After(deadline) {
-				t.Fatal("no lease is used")
-			}
+	synctest.Test(t, func(t *testing.T) {
+		g := &grantor{grant: make(chan struct{}, 9), settled: make(chan int64, 9)}
+		c := &Client{limits: g, origin: 1, fallback: fallback{clock: clock.New()}}
+		c.leases, c.takes = newLeases(c), newTakes(nil, nil)
+		c.takes.close() // which refuses to charge what was used
+		suspended := false
+		c.leases.suspended = func() bool {
+			was := suspended
+			suspended = false
+			return was
 		}
-	}
-	g.grant <- struct{}{}
-	lent()
-	suspended.Store(true)
-	if take() {
-		t.Error("a lease of before is used")
-	}
-	if used := <-g.settled; used < 1 {
-		t.Errorf("settled with %d", used)
-	}
-	asking := func() bool {
-		c.leases.mu.Lock()
-		defer c.leases.mu.Unlock()
-		return c.leases.limits["lent"].keys["k"].asking
-	}
-	for !asking() { // the next lease is asked for
-		take()
-	}
-	suspended.Store(true) // … and granted before it
-	g.grant <- struct{}{}
-	for asking() {
-		runtime.Gosched()
-	}
-	if take() {
-		t.Error("a lease that was granted before is used")
-	}
-	if used := <-g.settled; used != 0 {
-		t.Errorf("a lease that was granted before is settled with %d", used)
-	}
-	g.grant <- struct{}{}
-	lent()
-	g.keeps.Store(true)
-	for range 5 {
+		take := func() bool {
+			time.Sleep(leaseLook) // so the clock is looked at
+			var d Decision
+			return c.leases.decide(&Request{Limit: "lent", Key: "k", Cost: 1}, &d)
+		}
+		lent := func() {
+			for range 99 {
+				if take() {
+					return
+				}
+			}
+			t.Error("no lease is used")
+		}
 		g.grant <- struct{}{}
-	}
-	c.leases.close()
+		lent()
+		suspended = true
+		if take() {
+			t.Error("a lease of before is used")
+		}
+		if used := <-g.settled; used != 1 {
+			t.Errorf("settled with %d, want 1", used)
+		}
+		for !c.leases.limits["lent"].keys["k"].asking { // the next lease is asked for
+			take()
+		}
+		suspended = true // … and granted before it
+		g.grant <- struct{}{}
+		synctest.Wait()
+		if take() {
+			t.Error("a lease that was granted before is used")
+		}
+		if used := <-g.settled; used != 0 {
+			t.Errorf("a lease that was granted before is settled with %d", used)
+		}
+		g.grant <- struct{}{}
+		lent()
+		g.keeps.Store(true)
+		for range 5 {
+			g.grant <- struct{}{}
+		}
+		c.leases.close()
+	})
 }
