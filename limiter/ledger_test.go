@@ -860,6 +860,47 @@ func TestBookLists(t *testing.T) {
 	}
 }
 
+// TestResetBesideAHold: units that are reserved count as spent in ResetAfter as they do in
+// Remaining. A client that asks beside a hold hears what its holder has heard.
+func TestResetBesideAHold(t *testing.T) {
+	for _, spec := range []limiter.Spec{
+		{Algorithm: limiter.GCRA, Limit: 10, Per: time.Hour},
+		{Algorithm: limiter.TokenBucket, Anchor: limiter.FirstHit, Limit: 10, Per: time.Hour},
+		{Algorithm: limiter.SlidingWindow, Limit: 10, Per: time.Hour},
+		{Algorithm: limiter.SlidingLog, Limit: 10, Per: time.Hour},
+		{Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 10, Per: time.Hour},
+	} {
+		spec.Name = spec.Algorithm.String()
+		table, book := newLedger(nil)
+		l := mustNew(t, spec)
+		hold := limiter.HoldRequest{
+			ID: limiter.HoldID{Origin: 1, Sequence: 1}, Units: 6, TTL: time.Minute,
+			Limit: l, Key: deskKey, Hash: deskHash,
+		}
+		out := make([]limiter.Decision, 1)
+		if !book.Open(start, []limiter.HoldRequest{hold}, out) || out[0].ResetAfter <= 0 {
+			t.Fatalf("%s: %+v", spec.Name, out)
+		}
+		want := out[0].ResetAfter
+		if d := table.Peek(start, l, deskKey, deskHash, 0); d.ResetAfter != want {
+			t.Errorf("%s: a look beside it says %v, want %v", spec.Name, d.ResetAfter, want)
+		}
+		if d := table.Take(start, l, deskKey, deskHash, 5); d.Allowed || d.ResetAfter != want {
+			t.Errorf("%s: a refusal beside it says %v, want %v", spec.Name, d.ResetAfter, want)
+		}
+		items := []limiter.Item{{
+			Limit: l, Key: deskKey, Hash: deskHash, Request: limiter.Request{Cost: 5},
+		}}
+		if table.TakeAll(start, items, out) || out[0].ResetAfter != want {
+			t.Errorf("%s: a refusal of all says %v, want %v", spec.Name, out[0].ResetAfter, want)
+		}
+		if d := table.Take(start, l, deskKey, deskHash, 4); !d.Allowed || d.ResetAfter < want ||
+			d.Remaining != 0 {
+			t.Errorf("%s: a take beside it: %+v, want %v at least", spec.Name, d, want)
+		}
+	}
+}
+
 // TestRefusedReservationSaysWhatIsLeft: of holds that are opened together, or not, each refused
 // request shows what remains now: nothing was reserved, and nothing that counts refusals has
 // counted.

@@ -86,7 +86,8 @@ type Decision struct {
 	// smallest wait after which the same cost is admitted if nothing else comes, or Never
 	RetryAfter time.Duration
 	// ResetAfter is the wait until the state equals that of a key never seen, 0 if it does already.
-	// Of a fixed window that is aligned to the epoch it is always the time to the window's end.
+	// Units that are reserved count as if they were charged now. Of a fixed window that is aligned
+	// to the epoch it is always the time to the window's end.
 	ResetAfter time.Duration
 	// Delay is how long an admitted caller must wait first (OnDeny DenyDelay, LeakyBucket). Of a
 	// refused request with a MaxDelay it is how long the caller would have to wait.

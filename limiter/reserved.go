@@ -14,7 +14,7 @@ import (
 //	admit c  iff  the algorithm admits c + reserved;  then charge c
 //
 // So they count as spent in every window until they are charged or released, and no algorithm knows
-// of them. While a key has reserved units, a limit with count_rejected or drain does neither to a
+// of them. What an answer says remains, and for how long, is said as if they were charged now. While a key has reserved units, a limit with count_rejected or drain does neither to a
 // refused request. A shard without holds pays one look at a nil map.
 
 // reservedKey is a key under all limits of one identity.
@@ -63,7 +63,7 @@ func (s *shard) addReserved(t *target, units int64) {
 func (s *shard) takeBeside(now Instant, t *target, r *Request, d *Decision) {
 	if n, delay, refused := s.refusesBeside(now, t, r, d); !refused {
 		s.take(now, t, r, d)
-		d.standBeside(n, delay)
+		s.standBeside(now, t, n, delay, d)
 	}
 }
 
@@ -71,17 +71,38 @@ func (s *shard) takeBeside(now Instant, t *target, r *Request, d *Decision) {
 func (s *shard) peekBeside(now Instant, t *target, r *Request, d *Decision) {
 	if n, delay, refused := s.refusesBeside(now, t, r, d); !refused {
 		s.peek(now, t, r, d)
-		d.standBeside(n, delay)
+		s.standBeside(now, t, n, delay, d)
 	}
 }
 
-// standBeside makes d, which says nothing of the n units that are reserved, the answer beside them:
-// its caller waits for the delay that it would have if they had been charged (OnDeny DenyDelay).
-func (d *Decision) standBeside(n int64, delay time.Duration) {
+// standBeside makes d, which says nothing of the n units of t that are reserved, the answer beside
+// them.
+func (s *shard) standBeside(now Instant, t *target, n int64, delay time.Duration, d *Decision) {
+	if n > 0 {
+		w, _, _ := s.read(now, t)
+		t.limit.standBeside(w, now, n, delay, d)
+	}
+}
+
+// standBeside makes d, the answer that has left w, the answer beside n units that are reserved: its
+// caller waits for the delay that it would have if they had been charged (OnDeny DenyDelay). It
+// changes w.
+func (l *Limit) standBeside(
+	w []int64, now Instant, n int64, delay time.Duration, d *Decision,
+) {
 	d.Remaining = max(0, d.Remaining-n)
 	if d.Allowed {
 		d.Delay = max(d.Delay, delay)
 	}
+	l.resetBeside(w, now, n, d)
+}
+
+// resetBeside has d say until when n units count that are reserved beside w, if they were charged
+// now. It changes w.
+func (l *Limit) resetBeside(w []int64, now Instant, n int64, d *Decision) {
+	var charged Decision
+	l.answer(w, now, &Request{Cost: n, Report: true}, &charged)
+	d.ResetAfter = max(d.ResetAfter, charged.ResetAfter)
 }
 
 // refusesBeside reports whether r is refused because of the n units that are reserved; then d is
@@ -94,6 +115,10 @@ func (s *shard) refusesBeside(
 		w, _, _ := s.read(now, t)
 		refused = !t.limit.admitsBeside(w, now, r, n, d)
 		delay = d.Delay
+	}
+	if refused {
+		w, _, _ := s.read(now, t)
+		t.limit.resetBeside(w, now, n, d)
 	}
 	return n, delay, refused
 }
@@ -142,6 +167,7 @@ func (t *Table) reserveAll(now Instant, items []Item, out []Decision) bool {
 	for i := range items {
 		x, s := &targets[i], t.shardOf(&items[i])
 		if w, _, entry := s.read(now, x); !entry && x.shut(now) {
+			s.refused++
 			out[i] = noRoom(x.limit)
 		} else {
 			x.limit.admitsBeside(slices.Clone(w), now, &items[i].Request, s.reservedOf(x), &out[i])
@@ -178,7 +204,7 @@ func (t *Table) putBack(
 	s.addReserved(&x, -units)
 	s.takeOrPeek(within(now), &x, charge, &d)
 	d.Allowed, d.RetryAfter = true, Never
-	d.Remaining = max(0, d.Remaining-s.reservedOf(&x))
+	s.standBeside(within(now), &x, s.reservedOf(&x), 0, &d)
 	return d
 }
 

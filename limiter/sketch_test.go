@@ -290,7 +290,12 @@ func TestNoRoomForWhatComes(t *testing.T) {
 		}
 		items := []Item{{l, "k", Hash("k"), Request{Cost: 1}}}
 		out := make([]Decision, 1)
+		before = to.Stats().Refused
+		to.reserveAll(now, items, make([]Decision, 1))
 		to.TakeAll(now, items, out)
+		if n := to.Stats().Refused - before; n != 2 {
+			t.Errorf("%s: a refusal of all, and one to reserve, are counted as %d", what, n)
+		}
 		for _, d := range []Decision{
 			to.Take(now, l, "k", Hash("k"), 1),
 			to.Peek(now, l, "k", Hash("k"), 1), out[0],

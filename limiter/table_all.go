@@ -123,6 +123,9 @@ func (c *stateCopy) decide(now Instant, s *shard, x *target, r *Request, d *Deci
 	reserved, beside := s.reservedOf(x), Decision{}
 	switch {
 	case !c.entry && x.shut(now):
+		if r.Cost != 0 {
+			s.refused++
+		}
 		*d = noRoom(x.limit)
 	case reserved > 0 && r.Cost > 0 && !r.Report &&
 		!x.limit.admitsBeside(slices.Clone(c.now), now, r, reserved, &beside):
@@ -133,8 +136,8 @@ func (c *stateCopy) decide(now Instant, s *shard, x *target, r *Request, d *Deci
 	default:
 		c.own, c.charged = s.charge(now, x, c.now, c.bound, r, d)
 	}
-	if d.Hold != HoldInTheWay {
-		d.standBeside(reserved, beside.Delay)
+	if reserved > 0 && d.Hold != HoldInTheWay {
+		x.limit.standBeside(slices.Clone(c.now), now, reserved, beside.Delay, d)
 	}
 	if !c.entry {
 		d.Restarted = s.restarts(now, x)
