@@ -124,6 +124,7 @@ func showReleased(asks []flight, out []Decision) {
 		if a := &asks[i]; a.Op == OpPeek && out[i].Allowed && !out[i].Shadow {
 			released = max(0, a.Cost) // only looked at, and never charged
 		}
+		released, out[i].Drained = released+out[i].Drained, 0
 		for k := range asks[:i+1] {
 			if out[k].Hold == limiter.HoldOpen && asks[k].sharesCount(&asks[i]) {
 				released += asks[k].Cost

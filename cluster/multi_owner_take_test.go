@@ -333,6 +333,27 @@ func TestTwinsAreLookedAtTogether(t *testing.T) {
 	}
 }
 
+// Promise: a refused set shows what is left of each limit, also of one that drains and cannot be
+// set aside: nothing is drained.
+func TestRefusedTogetherDrainsNothing(t *testing.T) {
+	drains := hundred
+	drains.Name, drains.Drain = "drains", true
+	w := newWorld(t, 3, hundred, drains)
+	a, b := w.key("n2", 0), w.key("n3", 0)
+	w.check("n1", Item{Limit: "drains", Key: b, Cost: 30})
+	for _, units := range []int64{80, 120} {
+		out, all := w.takeAll("n1", of(10, a), Item{Limit: "drains", Key: b, Cost: units})
+		if all || out[1].Allowed || out[1].Remaining != 70 || out[1].Drained != 0 ||
+			out[0].Remaining != 100 {
+			t.Errorf("%d of 70: %+v", units, out)
+		}
+		w.settle()
+		if got := w.remaining("n1", "drains", b); got != 70 {
+			t.Errorf("%d remain after %d were refused, want 70", got, units)
+		}
+	}
+}
+
 // Promise: a silent owner costs nothing of the share that speaks for it where another has refused,
 // and what is to be reported is not where the silent one's on_error refuses.
 func TestRefusedBesideASilentOwner(t *testing.T) {

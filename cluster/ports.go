@@ -105,6 +105,23 @@ type Terms struct {
 	MaxDelay time.Duration  // if Bounded
 }
 
+// given is the name of a term that is asked for; empty: none is.
+func (t *Terms) given() string {
+	switch {
+	case t.Report:
+		return "report"
+	case t.Drain:
+		return "drain"
+	case t.Strict:
+		return "strict"
+	case t.Timed:
+		return "at_ms"
+	case t.Bounded:
+		return "max_delay_ms"
+	}
+	return ""
+}
+
 // of is a request of cost on these terms.
 func (t *Terms) of(cost int64) limiter.Request {
 	return limiter.Request{

@@ -16,8 +16,8 @@ func (s *self) admitHold(i int, it *flight) error {
 	if it.Hold == nil {
 		return inputErrorf(i, "hold", "is missing")
 	}
-	if it.Terms != (Terms{}) {
-		return inputErrorf(i, "terms", "are for a take; a hold is charged as its holder says")
+	if field := it.Terms.given(); field != "" {
+		return inputErrorf(i, field, "is for a take; a hold is charged as its holder says")
 	}
 	if it.Op == OpLease && it.Limit.Consistency != limiter.Leased {
 		return inputErrorf(i, "limit", "%q lends nothing; only limits with consistency leased do",

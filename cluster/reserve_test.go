@@ -87,9 +87,12 @@ func TestHoldsRefused(t *testing.T) {
 		},
 		"items[0].hold: is missing": {Op: OpSettle, Cost: 1},
 		"items[0].cost: is below 0": {Op: OpSettle, Cost: -1, Hold: minute},
-		"items[0].terms: are for": {
+		"items[0].report: is for a take": {
 			Op: OpReserve, Cost: 1, Hold: minute,
 			Terms: Terms{Report: true},
+		},
+		"items[0].drain: is for a take": {
+			Op: OpReserve, Cost: 1, Hold: minute, Terms: Terms{Drain: true},
 		},
 		"items[0].ttl_ms: is 1; 100 ": {Op: OpExtend, Hold: &HoldTerms{TTL: time.Millisecond}},
 	} {
@@ -98,6 +101,13 @@ func TestHoldsRefused(t *testing.T) {
 		var input *InputError
 		if !errors.As(err, &input) || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
+		}
+	}
+	for field, terms := range map[string]Terms{
+		"strict": {Strict: true}, "at_ms": {Timed: true}, "max_delay_ms": {Bounded: true}, "": {},
+	} {
+		if got := terms.given(); got != field {
+			t.Errorf("%+v is called %q, want %q", terms, got, field)
 		}
 	}
 	if got := w.remaining("n1", "hundred", "k"); got != 100 {

@@ -14,8 +14,9 @@ import (
 //	admit c  iff  the algorithm admits c + reserved;  then charge c
 //
 // So they count as spent in every window until they are charged or released, and no algorithm knows
-// of them. What an answer says remains, and for how long, is said as if they were charged now. While a key has reserved units, a limit with count_rejected or drain does neither to a
-// refused request. A shard without holds pays one look at a nil map.
+// of them. Remaining and ResetAfter of an answer are as if they were charged now. While a key has
+// reserved units, a limit with count_rejected or drain does neither to a refused request. A shard
+// without holds pays one look at a nil map.
 
 // reservedKey is a key under all limits of one identity.
 type reservedKey struct {

@@ -95,7 +95,7 @@ func TestReserveRefuses(t *testing.T) {
 		"holder: has 200 bytes;": {Items: []*penstockv1.Item{rpctest.Item("tokens",
 			"k", 1)}, TtlMs: 1000, Holder: strings.Repeat("h", 200)},
 		"items: has 0 items; 1 to 1000": {TtlMs: 1000},
-		"items[0].terms: are for a take; a h": {Items: []*penstockv1.Item{{
+		"items[0].report: is for a take; a h": {Items: []*penstockv1.Item{{
 			Limit: "tokens",
 			Key:   []byte("k"), Report: true,
 		}}, TtlMs: 1000},
