@@ -186,7 +186,7 @@ func (b *Ledger) Extend(
 	d = b.table.Peek(now, h.Limit, h.Key, h.hash, 0)
 	if d.Hold = h.State; h.State == HoldOpen && !d.Closed && h.Deadline < now.Add(ttl) {
 		h.Deadline, h.stored = now.Add(ttl), false
-		b.changes.Add(1)
+		b.touchLocked()
 		b.tellLocked(h)
 	}
 	return d
@@ -225,14 +225,14 @@ func (b *Ledger) closeLocked(now Instant, h *Hold, state HoldState, used int64) 
 
 // endLocked makes h a hold that is not open any more, and is remembered for a while.
 func (b *Ledger) endLocked(now Instant, h *Hold, state HoldState) {
-	b.changes.Add(1)
+	b.touchLocked()
 	b.countLocked(h, -1)
 	h.State, h.forget = state, now.Add(HoldRemembered)
 	b.settled = append(b.settled, h.ID)
 }
 
 func (b *Ledger) addLocked(h *Hold) {
-	b.changes.Add(1)
+	b.touchLocked()
 	b.holds[h.ID] = h
 	if h.State == HoldOpen {
 		b.countLocked(h, 1)
@@ -303,13 +303,13 @@ func (b *Ledger) forgetLocked(now Instant) {
 			break
 		}
 		if h != nil && h.State != HoldOpen {
-			b.changes.Add(1)
+			b.touchLocked()
 			delete(b.holds, h.ID)
 		}
 		b.settled = b.settled[1:]
 	}
 	// most of it was settled long before its deadline
-	if len(b.due) > 2*len(b.holds)+maxRemembered/16 {
+	if len(b.due) > 2*len(b.holds) {
 		b.due = slices.DeleteFunc(b.due, func(x dueHold) bool {
 			h := b.holds[x.id]
 			return h == nil || h.State != HoldOpen
@@ -331,12 +331,14 @@ func (b *Ledger) dropLocked(h *Hold) {
 		b.countLocked(h, -1)
 		b.table.adjustReserved(h.Limit, h.Key, h.hash, -h.Units)
 	}
-	b.changes.Add(1)
+	b.touchLocked()
 	delete(b.holds, h.ID)
 }
 
 // Changes grows with every change of a hold: so two equal counts say that nothing has changed.
 func (b *Ledger) Changes() uint64 { return b.changes.Load() }
+
+func (b *Ledger) touchLocked() { b.changes.Add(1) }
 
 // Get is a copy of the hold of that id, as far as one is open, or remembered.
 func (b *Ledger) Get(id HoldID) (h Hold, found bool) {
@@ -364,14 +366,6 @@ func (b *Ledger) On(l *Limit, key string) (list []Hold) {
 			list = append(list, *h)
 		}
 	}
-	slices.SortFunc(list, func(x, y Hold) int {
-		switch {
-		case x.Deadline != y.Deadline:
-			return int(max(-1, min(1, x.Deadline-y.Deadline)))
-		case x.ID.Sequence < y.ID.Sequence:
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(list, firstToRunOut)
 	return list
 }

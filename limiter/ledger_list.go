@@ -15,15 +15,21 @@ func (f *HoldFilter) wants(h *Hold) bool {
 		(f.Key == "" || h.Key == f.Key) && (f.Holder == "" || h.Holder == f.Holder)
 }
 
+// firstToRunOut orders holds by their deadlines, and those of one deadline by their ids.
+func firstToRunOut(x, y Hold) int {
+	return cmp.Or(cmp.Compare(x.Deadline, y.Deadline), x.ID.compare(y.ID))
+}
+
+func (id HoldID) compare(other HoldID) int {
+	return cmp.Or(cmp.Compare(id.Origin, other.Origin), cmp.Compare(id.Sequence, other.Sequence))
+}
+
 // List returns the open holds that f asks for and that this book decides on, those that run out
 // first in front, most of them at most; and how many there are. It looks at all holds, and nobody
 // opens or settles one meanwhile.
 func (b *Ledger) List(f HoldFilter, most int) (list []Hold, there int) {
 	first := func() {
-		slices.SortFunc(list, func(x, y Hold) int {
-			return cmp.Or(cmp.Compare(x.Deadline, y.Deadline),
-				cmp.Compare(x.ID.Origin, y.ID.Origin), cmp.Compare(x.ID.Sequence, y.ID.Sequence))
-		})
+		slices.SortFunc(list, firstToRunOut)
 		list = list[:min(most, len(list))]
 	}
 	b.mu.Lock()
@@ -32,7 +38,7 @@ func (b *Ledger) List(f HoldFilter, most int) (list []Hold, there int) {
 			continue
 		}
 		there++
-		if list = append(list, *h); len(list) > 2*most+64 {
+		if list = append(list, *h); len(list) > 2*most {
 			first()
 		}
 	}

@@ -1,7 +1,6 @@
 package limiter
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 )
@@ -53,10 +52,7 @@ func (b *Ledger) sortedLocked(wanted func(hash uint64) bool) (list []*Hold) {
 		}
 	}
 	// in one order, so that imagined worlds repeat themselves
-	slices.SortFunc(list, func(x, y *Hold) int {
-		return cmp.Or(cmp.Compare(x.ID.Origin, y.ID.Origin),
-			cmp.Compare(x.ID.Sequence, y.ID.Sequence))
-	})
+	slices.SortFunc(list, func(x, y *Hold) int { return x.ID.compare(y.ID) })
 	return list
 }
 
@@ -108,7 +104,7 @@ func (b *Ledger) merge(now Instant, h *Hold, stored bool) (taken bool) {
 	case h.State != HoldOpen:
 		b.endedElsewhereLocked(now, own, h)
 	case h.Deadline > own.Deadline:
-		b.changes.Add(1)
+		b.touchLocked()
 		own.Deadline = h.Deadline // due finds it when the old one comes
 	}
 	return true

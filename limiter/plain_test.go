@@ -113,7 +113,7 @@ func drawnSpec(draw *rand.Rand) Spec {
 	case GCRA, LeakyBucket, StatedBucket:
 		s.Burst = oneOf[int64](draw, 0, 1, 5, 30, 72, 73, 200, 5000)
 	case TokenBucket:
-		s.Refill = oneOf[int64](draw, 0, 1, 2, 7)
+		s.Refill = oneOf[int64](draw, 0, 1, 2, 7, 39)
 		s.ClientTime = draw.IntN(6) == 0
 	}
 	if (s.Algorithm == GCRA || s.Algorithm == TokenBucket) && draw.IntN(3) == 0 {
@@ -132,7 +132,7 @@ func TestSharesInPlainWords(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		n := oneOf(draw, -1, 0, 1, 2, 3, 5, 7, 10, 1000, math.MaxInt)
+		n := oneOf(draw, -1, 0, 1, 2, 3, 5, 7, 10, 21, 1000, math.MaxInt)
 		got, want := l.Share(n), plainShare(l.Spec, n)
 		if got.Spec != want {
 			t.Fatalf("seed %d: a share in %d of\n%+v is\n%+v, want\n%+v", seed, n, l.Spec,

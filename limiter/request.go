@@ -112,13 +112,9 @@ func (l *Limit) report(w []int64, now Instant, cost int64, d *Decision) {
 func (l *Limit) prepareRequests() {
 	s := l.Spec
 	if s.Algorithm == TokenBucket && s.Anchor == FirstHit && !s.Strict && !s.Delays() {
-		s.Strict = true
-		l.strict = bareLimit(s)
-	}
-	s = l.Spec
-	if s.MaxDebt == 0 && s.MinGap == 0 && !s.Strict && !s.Drain && !s.Delays() {
-		l.debtor = l
-		return
+		strict := s
+		strict.Strict = true
+		l.strict = bareLimit(strict)
 	}
 	// A hold may be admitted with a delay, and is charged by a report.
 	beyond := s.MaxDebt + s.waiting()
@@ -128,9 +124,10 @@ func (l *Limit) prepareRequests() {
 	default:
 		s.Limit += beyond
 	}
-	s.MaxDebt, s.MinGap, s.Strict, s.Drain = 0, 0, false, false
-	s.OnDeny, s.MaxDelay = DenyReject, 0
-	l.debtor = bareLimit(s)
+	s.MinGap, s.Strict = 0, false
+	if l.debtor = l; s != l.Spec {
+		l.debtor = bareLimit(s)
+	}
 }
 
 // charging is r, or if it gives back, the question of what there is.
