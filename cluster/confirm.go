@@ -21,6 +21,7 @@ import (
 type confirmer struct {
 	*self
 	parts  *partitions
+	copier *copier
 	holder *holder
 }
 
@@ -157,6 +158,11 @@ func (cf *confirmer) copiesOf(
 			}
 			cf.holder.addCopy(now, calls[of[i][k]].Ask.Move, &list[i].item)
 		}
+	}
+	cf.copier.collectBackLocked(now)
+	for p, k := range callOf {
+		m := calls[k].Ask.Move
+		m.Taken = p.out.unconfirmed(now, m.Taken)
 	}
 	return calls, of
 }

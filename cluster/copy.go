@@ -15,7 +15,7 @@ import (
 //
 //  1. If a copy of a partition is wanted, every entry is sent: the table is looked through part by
 //     part.
-//  2. Every tick, what has changed since is sent.
+//  2. Every tick, what has changed since is sent, and before it the answers to what was given back.
 //  3. If the peer should hold the partition, and has all of it, it is given: this node stops
 //     deciding, passes through the table's locks for the last changes, and sends them and the takes
 //     of the last two seconds. From then on the peer decides; for the time in between, askers are
@@ -78,11 +78,25 @@ func (cp *copier) collectLocked(now limiter.Instant) {
 	}, func(hash uint64, h limiter.Hold) {
 		each(hash, func(o *outbox) { o.addHold(h) })
 	})
+	cp.collectBackLocked(now)
 	for _, p := range cp.outboxes {
-		if len(p.out.pending)+len(p.out.opened)+len(p.out.settled) > copiesWaiting {
+		o := p.out
+		if len(o.back)+len(o.pending)+len(o.opened)+len(o.settled) > copiesWaiting {
 			cp.copyAnewLocked(p)
 		}
 	}
+}
+
+// collectBackLocked sorts what was given back since it was called last into the outboxes. An entry
+// that a peer gets may be freer for it, so it is called after the entry was read, and before that
+// is sent: a peer that decides next, and is asked for the same once more, knows of it.
+func (cp *copier) collectBackLocked(now limiter.Instant) {
+	cp.holder.recent.NewlyGivenBack(now, func(x Memory) {
+		if cp.parts.list != nil {
+			cp.eachCopy(int(x.Partition),
+				func(o *outbox) { o.back = append(o.back, waitingMemory{x, now}) })
+		}
+	})
 }
 
 // copyAnewLocked gives up what waits for p. A gift that has begun stays: it will not grow.
@@ -93,7 +107,7 @@ func (cp *copier) copyAnewLocked(p *peer) {
 	for _, e := range p.out.pending {
 		p.out.keepEmptied(e)
 	}
-	p.out.pending, p.out.looking, p.out.begun = nil, false, nil
+	p.out.back, p.out.pending, p.out.looking, p.out.begun = nil, nil, false, nil
 	p.out.settled, p.out.opened, p.out.whole, p.out.due = nil, nil, nil, true
 	for i := range cp.parts.list {
 		pt := &cp.parts.list[i]
@@ -259,15 +273,18 @@ func (cp *copier) composeLocked(now limiter.Instant, r *route, p *peer) *Move {
 	m.Begin, m.End, o.begun, o.ended = distinct(o.begun), distinct(o.ended), nil, nil
 	o.dropEnded(m.End, cp.partition)
 	o.at = now
-	m.Entries = o.takeEntries(now)
+	if o.back = m.addTaken(now, o.back); len(o.back) == 0 {
+		m.Entries = o.takeEntries(now)
+	}
 	o.settled = m.addHolds(o.at, o.settled)
-	if len(o.pending) == 0 && len(o.settled) == 0 {
+	if len(o.back)+len(o.pending)+len(o.settled) == 0 {
 		o.opened = m.addHolds(o.at, o.opened)
 	}
-	if len(o.pending)+len(o.settled)+len(o.opened) == 0 {
-		o.taken = m.addTaken(time.Duration(now-o.sealed), o.taken)
+	m.Complete = len(o.back)+len(o.pending)+len(o.settled)+len(o.opened) == 0
+	if m.Complete {
+		o.taken = m.addTaken(now, o.taken)
 	}
-	whole := len(o.pending)+len(o.settled)+len(o.opened)+len(o.taken) == 0
+	whole := m.Complete && len(o.taken) == 0
 	if whole && len(o.gift) > 0 {
 		m.Gift, m.Term, m.Epoch, o.gift = o.gift, o.term, o.epoch, nil
 	}
@@ -275,7 +292,7 @@ func (cp *copier) composeLocked(now limiter.Instant, r *route, p *peer) *Move {
 		m.Lent, m.Whole, o.lent, o.whole = o.lent, o.whole, nil, nil
 	}
 	most := min(len(o.charges), copiesAtOnce)
-	m.Pass, m.Complete = cp.parts.passes, len(o.pending)+len(o.settled)+len(o.opened) == 0
+	m.Pass = cp.parts.passes
 	m.Charges, o.charges = o.charges[:most:most], o.charges[most:]
 	copies := len(m.Begin) + len(m.End) + len(m.Lent) + len(m.Whole) + len(m.Entries) + len(m.Holds)
 	if copies+len(m.Charges)+len(m.Taken)+len(m.Gift) == 0 {

@@ -53,9 +53,9 @@ func (cp *copier) sealLocked(now limiter.Instant, r *route, p *peer) (rests bool
 		o.term, o.fences = cp.parts.nextTermLocked(), cp.parts.fences
 		o.epoch = cp.right.roll.Load().epoch()
 		cp.collectLocked(now) // passes through the locks: from here on nothing of it is decided
-		o.sealed, o.taken = now, nil
+		o.taken = nil
 		cp.holder.recent.Each(now, memberOf(o.gift),
-			func(x Memory) { o.taken = append(o.taken, x) })
+			func(x Memory) { o.taken = append(o.taken, waitingMemory{x, now}) })
 	}
 	return rests
 }

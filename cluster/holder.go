@@ -54,7 +54,9 @@ func (hd *holder) decide(now limiter.Instant, it *flight, out *limiter.Decision)
 		act()
 		return
 	}
-	it.again = hd.recent.OnceAlone(now, it.ID, hd.partition(it.hash), it.owed, out, act)
+	it.again = hd.recent.OnceAlone(now, dedup.Take{
+		ID: it.ID, Partition: hd.partition(it.hash), GivesBack: it.givesBack(), Owed: it.owed,
+	}, out, act)
 	switch {
 	case it.again:
 		hd.stats.Repeated.Add(1)

@@ -41,8 +41,10 @@ func (hd *holder) decideAll(now limiter.Instant, items []flight, out []limiter.D
 		return take()
 	}
 	open := true
-	if hd.recent.Once(now, items[0].ID, hd.partition(items[0].hash), out,
-		func() bool { open = take(); return open }) {
+	if hd.recent.Once(now, dedup.Take{
+		ID: items[0].ID, Partition: hd.partition(items[0].hash),
+		GivesBack: slices.ContainsFunc(items, func(it flight) bool { return it.givesBack() }),
+	}, out, func() bool { open = take(); return open }) {
 		hd.stats.Repeated.Add(1)
 	} else if open {
 		hd.expectReports(now, items, out)

@@ -142,7 +142,9 @@ const mostAge = time.Hour
 
 // plausible reports whether a member of this protocol can have said m.
 func (m *Move) plausible() bool {
-	return m.Age >= 0 && m.Age <= mostAge && len(m.Claim) <= ring.Partitions && m.Sequence < 1<<63
+	noPartition := func(x Memory) bool { return x.Partition >= ring.Partitions }
+	return m.Age >= 0 && m.Age <= mostAge && m.Sequence < 1<<63 &&
+		len(m.Claim) <= ring.Partitions && !slices.ContainsFunc(m.Taken, noPartition)
 }
 
 // placedBy reports whether the partitions that m names have the keys that they have under s. A node

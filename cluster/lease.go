@@ -3,6 +3,7 @@ package cluster
 import (
 	"cmp"
 
+	"penstock/cluster/dedup"
 	"penstock/cluster/lease"
 	"penstock/limiter"
 )
@@ -45,7 +46,9 @@ func (lc *local) decideLeased(now limiter.Instant, it *flight, out *Decision) bo
 	learned := false
 	if it.ID == (ID{}) {
 		take()
-	} else if lc.holder.recent.Once(now, it.ID, lc.partition(it.hash), answer[:], take) {
+	} else if lc.holder.recent.Once(now, dedup.Take{
+		ID: it.ID, Partition: lc.partition(it.hash),
+	}, answer[:], take) {
 		lc.stats.Repeated.Add(1)
 		decided = true
 		// it came with a gift: the former holder has decided that

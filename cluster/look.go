@@ -9,18 +9,26 @@ import (
 func (cp *copier) lookLocked(now limiter.Instant, p *peer) {
 	o := p.out
 	if !o.looking {
-		var begun []uint16
+		var begun, looked []uint16
 		for i := range cp.parts.list {
 			held := cp.parts.list[i].state == partHeld
 			if s := cp.parts.list[i].slotOf(p, held); s != nil && s.copied == copyWanted {
 				s.copied, o.looking, o.part = copyBegun, true, 0
+				looked = append(looked, uint16(i))
 				if held {
 					begun = append(begun, uint16(i))
 				}
 			}
 		}
 		o.begin(begun)
+		if o.looking {
+			cp.holder.recent.GivenBack(now, memberOf(looked),
+				func(x Memory) { o.back = append(o.back, waitingMemory{x, now}) })
+		}
 		cp.beginEmptiedLocked(p)
+	}
+	if o.looking {
+		defer cp.collectBackLocked(now)
 	}
 	wanted := func(hash uint64) bool {
 		i := cp.partition(hash)

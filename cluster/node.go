@@ -131,7 +131,7 @@ func (n *Node) wire() {
 	n.debts.self, n.debts.right, n.debts.parts = me, right, &n.parts
 	n.debts.forwarder, n.debts.holder = &n.forwarder, &n.holder
 	n.debts.notices, n.debts.shares = &n.notices, &n.shares
-	n.confirms = confirmer{self: me, parts: &n.parts, holder: &n.holder}
+	n.confirms = confirmer{self: me, parts: &n.parts, copier: &n.copier, holder: &n.holder}
 	n.multiOwner = multiOwner{
 		self: me, confirms: &n.confirms, debts: &n.debts, forwarder: &n.forwarder,
 		holder: &n.holder, shares: &n.shares,

@@ -14,18 +14,17 @@ type outbox struct {
 	busy bool // push is at work
 	// there may be copies to begin, to complete, to lend or to give: look at all partitions
 	due     bool
-	pending []waitingEntry // in the order in which they changed
-	emptied []waitingEntry // as good as never seen, before the copy of their partition has begun
+	back    []waitingMemory // what was given back: before the entries that it has changed
+	pending []waitingEntry  // in the order in which they changed
+	emptied []waitingEntry  // as good as never seen, before the copy of their partition has begun
 	// holds that have ended: they travel with the first entries, which may have their charges
 	settled []limiter.Hold
 	opened  []limiter.Hold // holds that have not: they travel after the last
 	news
 	look
-	charges []Charge // to replicated limits (replica.go)
-	gift    []uint16 // not held any more; to be sent when all else has been
-	// of the gift, to be sent before it; as old as they were at sealed
-	taken   []Memory
-	sealed  limiter.Instant            // when the gift was
+	charges []Charge                   // to replicated limits (replica.go)
+	gift    []uint16                   // not held any more; to be sent when all else has been
+	taken   []waitingMemory            // of the gift, to be sent before it
 	term    uint64                     // of the gift
 	epoch   ownership.Epoch            // in which it is given
 	fences  uint64                     // of the node when it stopped deciding for the gift
@@ -60,6 +59,32 @@ type waitingEntry struct {
 	at limiter.Instant
 }
 
+// waitingMemory is an answer as old as it was at some instant.
+type waitingMemory struct {
+	Memory
+	at limiter.Instant
+}
+
+// memory is x as old as it is by now.
+func (x *waitingMemory) memory(now limiter.Instant) Memory {
+	m := x.Memory
+	m.Age += time.Duration(now - x.at)
+	return m
+}
+
+// unconfirmed adds to list what was given back and the peer is not known to have heard of.
+func (o *outbox) unconfirmed(now limiter.Instant, list []Memory) []Memory {
+	if o.last != nil {
+		for _, x := range o.last.Taken {
+			list = append(list, (&waitingMemory{x, o.at}).memory(now))
+		}
+	}
+	for i := range o.back {
+		list = append(list, o.back[i].memory(now))
+	}
+	return list
+}
+
 // keepEmptied keeps e until the copy of its partition begins, if it is as good as never seen.
 func (o *outbox) keepEmptied(e waitingEntry) {
 	if len(e.State) == 0 && len(o.emptied) < copiesWaiting {
@@ -91,7 +116,7 @@ func (o *outbox) addHold(h limiter.Hold) {
 
 // waits reports whether there is something to be said, or an answer to come.
 func (o *outbox) waits() bool {
-	return o.due || len(o.ended) > 0 || len(o.charges) > 0 || len(o.pending) > 0 ||
+	return o.due || len(o.ended) > 0 || len(o.charges) > 0 || len(o.back)+len(o.pending) > 0 ||
 		len(o.gift) > 0 || o.last != nil || len(o.settled)+len(o.opened) > 0
 }
 
@@ -196,15 +221,13 @@ func (m *Move) addHolds(at limiter.Instant, list []limiter.Hold) (rest []limiter
 	return list[n:]
 }
 
-// addTaken takes as many memories off a list as travel well at once, which have grown older by
-// then. A key that is asked for often brings more than a peer would read in one message.
-func (m *Move) addTaken(older time.Duration, list []Memory) (rest []Memory) {
-	n, decisions := 0, 0
-	for ; n < len(list) && decisions < takenAtOnce; n++ {
-		x := list[n]
-		x.Age += older
-		decisions += len(x.Decisions)
-		m.Taken = append(m.Taken, x)
+// addTaken takes as many memories off a list as travel well at once. A key that is asked for often
+// brings more than a peer would read in one message.
+func (m *Move) addTaken(now limiter.Instant, list []waitingMemory) (rest []waitingMemory) {
+	n := 0
+	for decisions := 0; n < len(list) && decisions < takenAtOnce; n++ {
+		decisions += len(list[n].Decisions)
+		m.Taken = append(m.Taken, list[n].memory(now))
 	}
 	return list[n:]
 }

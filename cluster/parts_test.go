@@ -97,6 +97,7 @@ var partArrows = map[string]string{
 	"debtor -> notices":   "what is given back ends denials",
 
 	"confirmer -> parts":  "they say where copies are",
+	"confirmer -> copier": "a copy may be freer for what was given back",
 	"confirmer -> holder": "the table says what a copy has",
 
 	"multiOwner -> forwarder": "each owner is asked",

@@ -86,12 +86,12 @@ func (j *exactJudge) decides(p *process, items []asked, together bool, got []lim
 		charges := false
 		for i := range items {
 			charges = charges || got[i].Allowed && items[i].cost != 0 &&
-				items[i].op == cluster.OpTake
+				items[i].op == cluster.OpTake || items[i].op == cluster.OpReset
 		}
 		if together {
 			charges = charges && !falls(items, got)
 		}
-		j.once.remember(p, known, items[0].account, id, got, charges)
+		j.once.remember(p, known, items, got, charges)
 	}
 }
 

@@ -200,33 +200,53 @@ func (j *onceJudge) repeatsShare(p *process, id cluster.ID, items []asked,
 // repeated itself too late, or because the ask was lying at the door of a frozen machine. A node
 // never repeats itself too late, but in takes that it owes: the first node may have charged such a
 // take without an answer, and then another one is asked. Nothing excuses a node that has heard of
-// the first charge.
-func (j *onceJudge) remember(p *process, before *answered, of *account, id cluster.ID,
-	got []limiter.Decision, charges bool,
+// the first charge, or that must have heard of what was given back.
+func (j *onceJudge) remember(p *process, before *answered, items []asked, got []limiter.Decision,
+	charges bool,
 ) {
 	if before != nil && before.charges && charges {
-		j.allowed.used[lateTwice]++
-		age := j.world.now - before.now
-		heard, _ := before.toldTo(p)
-		knows := heard && age+age/1000 < memory
-		switch {
-		case knows:
-			j.fail(once, "%s charges take %s again, which %s has charged and told it of",
-				p.machine.id, idText(id), before.by.machine.id)
-		case before.by.dead && !before.by.departed,
-			j.claims[j.world.plan.partition(of.hash)] >= before.now && j.world.plan.sky != calm:
-		case j.outlived(before, p) &&
-			(id.Origin == clientOrigin || of.reference.isOwedBySome(id) || j.thawed(before.now)):
-		default:
-			j.fail(once, "%s charges take %s, which %s has charged before", p.machine.id,
-				idText(id), before.by.machine.id)
-		}
+		j.chargesAgain(p, before, items)
 	}
 	if charges {
 		j.checked[once]++
 		j.allowed.of[anyCharge]++
 	}
-	j.memories.add(before, id, p, j.world.now, got, charges)
+	j.memories.add(before, items[0].id, p, j.world.now, got, charges)
+}
+
+// chargesAgain follows a second charge under one ID, by p.
+func (j *onceJudge) chargesAgain(p *process, before *answered, items []asked) {
+	of, id := items[0].account, items[0].id
+	j.allowed.used[lateTwice]++
+	age := j.world.now - before.now
+	heard, _ := before.toldTo(p)
+	switch young := age+age/1000 < memory; {
+	case young && heard:
+		j.fail(once, "%s charges take %s again, which %s has charged and told it of",
+			p.machine.id, idText(id), before.by.machine.id)
+	case young && j.copiedBack(before, p, items):
+		j.fail(once, "%s gives back %s again, which %s has given back so long before it died"+
+			" that a copy must have told of it", p.machine.id, idText(id), before.by.machine.id)
+	case before.by.dead && !before.by.departed,
+		j.claims[j.world.plan.partition(of.hash)] >= before.now && j.world.plan.sky != calm:
+	case j.outlived(before, p) &&
+		(id.Origin == clientOrigin || of.reference.isOwedBySome(id) || j.thawed(before.now)):
+	default:
+		j.fail(once, "%s charges take %s, which %s has charged before", p.machine.id,
+			idText(id), before.by.machine.id)
+	}
+}
+
+// copiedBack reports whether p, which decides after a process that has failed, must have heard of
+// what that one has given back: its answer travels with the first copy that knows of it.
+func (j *onceJudge) copiedBack(a *answered, p *process, items []asked) bool {
+	it, by := &items[0], a.by
+	if len(items) > 1 || it.op != cluster.OpReset && it.cost >= 0 || it.doubt || a.share ||
+		by == p || len(by.fading) == 0 || j.world.plan.weather.loss > 0 || j.counted.cold >= a.now {
+		return false
+	}
+	given := perishable{at: a.now, by: by}
+	return !given.fades() && !j.counted.atOnce(by.machine)
 }
 
 // reported hears that p, which decides, has charged a take by a report of a process that has

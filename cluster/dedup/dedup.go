@@ -33,6 +33,18 @@ type Memory struct {
 	Partition uint16        // of the first key
 	Age       time.Duration // since the take was answered
 	Decisions []limiter.Decision
+	GivesBack bool // the take made a key freer than it was: executed again, it would admit more
+}
+
+// Take is what [Window.Once] may have been asked for before.
+type Take struct {
+	ID        ID
+	Partition int  // of the first key
+	GivesBack bool // as of a [Memory]
+	// a share of the limit has admitted the take, and it is to be charged: then the answer of this
+	// node's own share does not count, for it has charged nothing. A client that repeats the take
+	// still hears it. Only of a take with a single decision
+	Owed bool
 }
 
 const (
@@ -60,54 +72,50 @@ func (w *Window) shard(id ID) (s *shard, place uint64) {
 	return &w.shards[h/run%shards], h/(run*shards)*run + h%run
 }
 
-// Once runs take unless the take id was answered within [Lasts]; then it copies that answer into
-// out and reports true. take must fill out, and reports whether the answer is to be remembered.
-// Repeats of the same id wait until take returns. partition is that of the first key.
+// Once runs do unless the take was answered within [Lasts]; then it copies that answer into out and
+// reports true. do must fill out, and reports whether the answer is to be remembered. Repeats of
+// the same take wait until do returns.
 func (w *Window) Once(
-	now limiter.Instant,
-	id ID,
-	partition int,
-	out []limiter.Decision,
-	take func() bool,
+	now limiter.Instant, t Take, out []limiter.Decision, do func() bool,
 ) (repeated bool) {
-	s, place := w.shard(id)
+	s, place := w.shard(t.ID)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if p := s.findLocked(now, id, place, len(out)); p >= 0 {
+	if p := s.findLocked(now, t.ID, place, len(out)); p >= 0 {
 		s.answersLocked(p, out)
 		return true
 	}
-	if take() {
-		s.addLocked(now, id, place, uint16(partition), 0)
+	if do() {
+		s.addLocked(now, t.ID, place, uint16(t.Partition), t.flags())
 		s.keepLocked(out)
 	}
 	return false
 }
 
-// OnceAlone is Once for a take with a single decision. If the take is owed, a share of the limit
-// has admitted it, and it is to be charged: then the answer of this node's own share does not
-// count, for it has charged nothing. A client that repeats the take still hears it.
+// OnceAlone is Once for a take with a single decision.
 func (w *Window) OnceAlone(
-	now limiter.Instant,
-	id ID,
-	partition int,
-	owed bool,
-	out *limiter.Decision,
-	take func() bool,
+	now limiter.Instant, t Take, out *limiter.Decision, do func() bool,
 ) (repeated bool) {
-	s, place := w.shard(id)
+	s, place := w.shard(t.ID)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p := s.findLocked(now, id, place, 1)
-	if p >= 0 && !(owed && s.atLocked(p).flag(isShare)) {
+	p := s.findLocked(now, t.ID, place, 1)
+	if p >= 0 && !(t.Owed && s.atLocked(p).flag(isShare)) {
 		*out = s.answerLocked(p)
 		return true
 	}
-	if take() && p < 0 {
-		s.addLocked(now, id, place, uint16(partition), 0)
+	if do() && p < 0 {
+		s.addLocked(now, t.ID, place, uint16(t.Partition), t.flags())
 		s.keepOneLocked(out)
 	}
 	return false
+}
+
+func (t *Take) flags() recordFlags {
+	if t.GivesBack {
+		return isBack
+	}
+	return 0
 }
 
 // Each calls fn with every memory of the owner's answers of the partitions that are wanted, shard
@@ -119,11 +127,33 @@ func (w *Window) Each(now limiter.Instant, wanted func(partition uint16) bool, f
 		s.expireLocked(now)
 		for k := s.head; k < s.tail; k++ {
 			if x := s.atLocked(k); !x.flag(isShare) && wanted(x.partition) {
-				answers := make([]limiter.Decision, s.decisionsLocked(k))
-				s.answersLocked(k, answers)
-				fn(Memory{x.id, x.partition, time.Duration(now - x.at), answers})
+				fn(s.memoryLocked(now, k))
 			}
 		}
+		s.mu.Unlock()
+	}
+}
+
+// GivenBack calls fn with every memory of what was given back in the partitions that are wanted. A
+// take that runs is waited for: what it has changed by then is told.
+func (w *Window) GivenBack(
+	now limiter.Instant, wanted func(partition uint16) bool, fn func(Memory),
+) {
+	for i := range w.shards {
+		s := &w.shards[i]
+		s.mu.Lock()
+		s.backLocked(now, s.head, wanted, fn)
+		s.mu.Unlock()
+	}
+}
+
+// NewlyGivenBack is GivenBack for all that was given back here since it was called last.
+func (w *Window) NewlyGivenBack(now limiter.Instant, fn func(Memory)) {
+	for i := range w.shards {
+		s := &w.shards[i]
+		s.mu.Lock()
+		s.backLocked(now, s.told, func(uint16) bool { return true }, fn)
+		s.told = s.tail
 		s.mu.Unlock()
 	}
 }
@@ -134,10 +164,7 @@ func (w *Window) Recall(now limiter.Instant, id ID, fn func(Memory)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p := s.answeredLocked(now, id, place); p >= 0 {
-		x := s.atLocked(p)
-		answers := make([]limiter.Decision, s.decisionsLocked(p))
-		s.answersLocked(p, answers)
-		fn(Memory{x.id, x.partition, time.Duration(now - x.at), answers})
+		fn(s.memoryLocked(now, p))
 	}
 }
 
@@ -156,7 +183,11 @@ func (w *Window) learn(now limiter.Instant, m *Memory) {
 	p := s.findLocked(now, m.ID, place, len(m.Decisions))
 	// a share's yes has charged nothing, and an owner's yes has
 	if p < 0 || s.atLocked(p).flag(isShare) && m.Decisions[0].Allowed {
-		s.addLocked(now, m.ID, place, m.Partition, isLearned)
+		is := isLearned
+		if m.GivesBack {
+			is |= isBack
+		}
+		s.addLocked(now, m.ID, place, m.Partition, is)
 		s.keepLocked(m.Decisions)
 	}
 }

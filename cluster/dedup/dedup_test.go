@@ -16,13 +16,8 @@ func TestWindowForgetsAfterItsWindow(t *testing.T) {
 	taken := 0
 	once := func(now limiter.Instant, seq uint64) limiter.Decision {
 		var out [1]limiter.Decision
-		r.Once(
-			now,
-			ID{Origin: 1, Sequence: seq},
-			0,
-			out[:],
-			func() bool { taken++; out[0].Remaining = int64(taken); return true },
-		)
+		r.Once(now, Take{ID: ID{Origin: 1, Sequence: seq}}, out[:],
+			func() bool { taken++; out[0].Remaining = int64(taken); return true })
 		return out[0]
 	}
 	const many = 5000
@@ -89,9 +84,9 @@ func testWindowKnowsAllIDs(t *testing.T, first int) {
 		}
 		var again bool
 		if len(out) == 1 && i%3 > 0 {
-			again = r.OnceAlone(now, id, 0, false, &out[0], take)
+			again = r.OnceAlone(now, Take{ID: id, Partition: 0}, &out[0], take)
 		} else {
-			again = r.Once(now, id, 0, out, take)
+			again = r.Once(now, Take{ID: id}, out, take)
 		}
 		before, found := want[id]
 		found = found && before.at.Add(Lasts) > now
@@ -121,7 +116,7 @@ func TestWindowIsBounded(t *testing.T) {
 	nothing := func() bool { return true }
 	out := make([]limiter.Decision, 1)
 	for seq := range uint64(shards*most + 100_000) {
-		r.Once(0, ID{Origin: 1, Sequence: seq}, 0, out, nothing)
+		r.Once(0, Take{ID: ID{Origin: 1, Sequence: seq}}, out, nothing)
 	}
 	for i := range r.shards {
 		if s := &r.shards[i]; len(s.queue) > most || s.tail-s.head > most || len(s.latest) > most {
@@ -152,12 +147,13 @@ func TestWindowTellsTogetherFromOneByOne(t *testing.T) {
 		}
 	}
 	alone, both := make([]limiter.Decision, 1), make([]limiter.Decision, 2)
-	r.Once(0, id, 0, alone, fill(alone))
+	r.Once(0, Take{ID: id}, alone, fill(alone))
 	r.Learn(1, []Memory{{ID: id, Decisions: []limiter.Decision{{Remaining: 2}, {Remaining: 2}}}})
-	if !r.Once(2, id, 0, both, fill(both)) || both[0].Remaining != 2 || both[1].Remaining != 2 {
+	again := r.Once(2, Take{ID: id}, both, fill(both))
+	if !again || both[0].Remaining != 2 || both[1].Remaining != 2 {
 		t.Errorf("both together are answered with %d and %d", both[0].Remaining, both[1].Remaining)
 	}
-	if !r.Once(2, id, 0, alone, fill(alone)) || alone[0].Remaining != 1 {
+	if !r.Once(2, Take{ID: id}, alone, fill(alone)) || alone[0].Remaining != 1 {
 		t.Errorf("one alone is answered with %d", alone[0].Remaining)
 	}
 }
@@ -187,7 +183,7 @@ func TestWindowKnowsShares(t *testing.T) {
 	share, owner := ID{Origin: 1, Sequence: 1}, ID{Origin: 1, Sequence: 2}
 	for _, id := range []ID{share, owner} {
 		var out limiter.Decision
-		r.OnceAlone(0, id, 3, false, &out, func() bool { return true })
+		r.OnceAlone(0, Take{ID: id, Partition: 3}, &out, func() bool { return true })
 	}
 	r.Share(0, share)
 	r.Share(0, ID{Origin: 9}) // which nobody has asked for
@@ -234,23 +230,23 @@ func TestWindowChargesWhatAShareAdmitted(t *testing.T) {
 		}
 		var out limiter.Decision
 		if row.share {
-			w.OnceAlone(0, id, 3, false, &out, answers(7)(&out))
+			w.OnceAlone(0, Take{ID: id, Partition: 3}, &out, answers(7)(&out))
 			w.Share(0, id)
 		}
 		for _, left := range row.owner {
 			if left > 0 {
-				w.OnceAlone(0, id, 3, false, &out, answers(int64(left))(&out))
+				w.OnceAlone(0, Take{ID: id, Partition: 3}, &out, answers(int64(left))(&out))
 				continue
 			}
 			w.Learn(0, []Memory{{ID: id, Partition: 3, Decisions: []limiter.Decision{{
 				Allowed: true, Remaining: int64(-left),
 			}}}})
 		}
-		repeated := w.OnceAlone(1, id, 3, true, &out, answers(50)(&out))
+		repeated := w.OnceAlone(1, Take{ID: id, Partition: 3, Owed: true}, &out, answers(50)(&out))
 		if repeated == row.charges {
 			t.Errorf("%s: it is charged: %t", row.name, !repeated)
 		}
-		w.OnceAlone(1, id, 3, false, &out, answers(-1)(&out))
+		w.OnceAlone(1, Take{ID: id, Partition: 3}, &out, answers(-1)(&out))
 		if out.Remaining != row.says {
 			t.Errorf("%s: a repeat hears that %d remain; want %d", row.name, out.Remaining,
 				row.says)
@@ -265,7 +261,7 @@ func TestForgottenAnswersLeaveNothingBehind(t *testing.T) {
 	const start = limiter.Instant(time.Hour)
 	two := make([]limiter.Decision, 2)
 	once := func(now limiter.Instant, sequence uint64) {
-		r.Once(now, ID{Origin: 1, Sequence: sequence}, 0, two, func() bool { return true })
+		r.Once(now, Take{ID: ID{Origin: 1, Sequence: sequence}}, two, func() bool { return true })
 	}
 	s, _ := r.shard(ID{Origin: 1})
 	once(start, 0)

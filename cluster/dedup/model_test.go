@@ -17,6 +17,7 @@ type answer struct {
 	Memory
 	at             limiter.Instant
 	learned, share bool
+	told           bool // as newly given back
 }
 
 // last is the latest answer to id that counts at now and fits, or nil.
@@ -88,6 +89,7 @@ func TestWindowAgainstNaive(t *testing.T) {
 			} else if draw.IntN(3) == 0 {
 				given = append(given, drawDecision(draw))
 			}
+			back := draw.IntN(3) == 0
 			known := all.lastOf(now, id, len(given))
 			switch draw.IntN(8) {
 			case 0, 1, 2:
@@ -95,22 +97,23 @@ func TestWindowAgainstNaive(t *testing.T) {
 				out := make([]limiter.Decision, len(given))
 				take := func() bool { taken = true; copy(out, given); return kept }
 				var again bool
+				asked := Take{ID: id, Partition: int(partition), GivesBack: back}
 				if len(out) == 1 && (draw.IntN(2) == 0) {
-					again = w.OnceAlone(now, id, int(partition), false, &out[0], take)
+					again = w.OnceAlone(now, asked, &out[0], take)
 				} else {
-					again = w.Once(now, id, int(partition), out, take)
+					again = w.Once(now, asked, out, take)
 				}
 				want := given
 				if known != nil {
 					want = known.Decisions
 				} else if kept {
-					remember(&answer{Memory: Memory{id, partition, 0, given}, at: now})
+					remember(&answer{Memory: Memory{id, partition, 0, given, back}, at: now})
 				}
 				if again != (known != nil) || again == taken || !slices.Equal(out, want) {
 					t.Fatalf("%v: again %t, taken %t, %+v; want %+v", id, again, taken, out, want)
 				}
 			case 3:
-				m := Memory{ID: id, Partition: partition, Decisions: given}
+				m := Memory{ID: id, Partition: partition, Decisions: given, GivesBack: back}
 				w.Learn(now, []Memory{m})
 				if known == nil || known.share && given[0].Allowed {
 					remember(&answer{Memory: m, at: now, learned: true})
@@ -130,11 +133,15 @@ func TestWindowAgainstNaive(t *testing.T) {
 					t.Fatalf("%v is recalled as %q, want %q", id, got, want)
 				}
 			case 6:
-				checkEach(t, &w, all, now, partition)
+				tell := func(fn func(Memory)) {
+					w.Each(now, func(p uint16) bool { return p != partition }, fn)
+				}
+				all.check(t, now, tell, func(a *answer) bool { return a.Partition != partition })
 			case 7:
 				kept, taken, alone := draw.IntN(5) > 0, false, all.lastOf(now, id, 1)
 				var out limiter.Decision
-				again := w.OnceAlone(now, id, int(partition), true, &out, func() bool {
+				asked := Take{ID: id, Partition: int(partition), GivesBack: back, Owed: true}
+				again := w.OnceAlone(now, asked, &out, func() bool {
 					taken, out = true, given[0]
 					return kept
 				})
@@ -144,12 +151,26 @@ func TestWindowAgainstNaive(t *testing.T) {
 					want = alone.Decisions[0]
 				case alone == nil && kept:
 					remember(&answer{
-						Memory: Memory{id, partition, 0, given[:1]}, at: now,
+						Memory: Memory{id, partition, 0, given[:1], back}, at: now,
 					})
 				}
 				if again == taken || taken != (alone == nil || alone.share) || out != want {
 					t.Fatalf("%v: charged %t, again %t, %+v; want %+v", id, taken, again, out, want)
 				}
+			}
+			switch draw.IntN(6) {
+			case 0:
+				tell := func(fn func(Memory)) { w.NewlyGivenBack(now, fn) }
+				all.check(t, now, tell, func(a *answer) bool { return a.GivesBack && !a.told })
+				for _, a := range all {
+					a.told = true
+				}
+			case 1:
+				tell := func(fn func(Memory)) {
+					w.GivenBack(now, func(p uint16) bool { return p != partition }, fn)
+				}
+				all.check(t, now, tell,
+					func(a *answer) bool { return a.GivesBack && a.Partition != partition })
 			}
 			alone := all.lastOf(now, id, 1)
 			learned, shared := alone != nil && alone.learned, alone != nil && alone.share
@@ -168,17 +189,18 @@ func TestWindowAgainstNaive(t *testing.T) {
 	}
 }
 
-// checkEach compares what others are told of all partitions but one.
-func checkEach(t *testing.T, w *Window, all naive, now limiter.Instant, but uint16) {
+// check compares what others are told with those answers of the owner that fit.
+func (n naive) check(
+	t *testing.T, now limiter.Instant, tell func(fn func(Memory)), fits func(*answer) bool,
+) {
+	t.Helper()
 	want, got := map[ID][]string{}, map[ID][]string{}
-	for _, a := range all {
-		if now < a.at.Add(Lasts) && !a.share && a.Partition != but {
+	for _, a := range n {
+		if now < a.at.Add(Lasts) && !a.share && fits(a) {
 			want[a.ID] = append(want[a.ID], a.memory(now))
 		}
 	}
-	w.Each(now, func(p uint16) bool { return p != but }, func(m Memory) {
-		got[m.ID] = append(got[m.ID], fmt.Sprintf("%+v", m))
-	})
+	tell(func(m Memory) { got[m.ID] = append(got[m.ID], fmt.Sprintf("%+v", m)) })
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Fatalf("others are told %v, want %v", got, want)
 	}

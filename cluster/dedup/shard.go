@@ -26,6 +26,8 @@ type shard struct {
 	tail   int                        // number of records ever added
 	oldest limiter.Instant            // when the record at head was made; of none, it says nothing
 	many   map[int][]limiter.Decision // answers that do not fit into a record, by position
+	back   []int                      // positions of what gives back, in order; some are forgotten
+	told   int                        // those before this position were told as newly given back
 }
 
 // record is one answer, in one cache line: two seconds of answers exceed a processor's cache, so
@@ -49,6 +51,7 @@ const (
 	isShare               // a share of the limit answered it, not the owner of the key
 	// the answers are in many: there are several, or one does not fit into a record
 	isApart
+	isBack // something was given back
 )
 
 func (x *record) flag(f recordFlags) bool { return x.is&f != 0 }
@@ -119,6 +122,32 @@ func (s *shard) answerLocked(position int) limiter.Decision {
 		return s.many[position][0]
 	}
 	return s.atLocked(position).answer()
+}
+
+// memoryLocked is the answer at a position, to be told to another node.
+func (s *shard) memoryLocked(now limiter.Instant, position int) Memory {
+	x := s.atLocked(position)
+	answers := make([]limiter.Decision, s.decisionsLocked(position))
+	s.answersLocked(position, answers)
+	return Memory{x.id, x.partition, time.Duration(now - x.at), answers, x.flag(isBack)}
+}
+
+// backLocked calls fn with what was given back and is not before a position.
+func (s *shard) backLocked(
+	now limiter.Instant, from int, wanted func(partition uint16) bool, fn func(Memory),
+) {
+	if len(s.back) == 0 {
+		return
+	}
+	s.expireLocked(now)
+	first, _ := slices.BinarySearch(s.back, s.head)
+	s.back = slices.Delete(s.back, 0, first)
+	first, _ = slices.BinarySearch(s.back, from)
+	for _, p := range s.back[first:] {
+		if x := s.atLocked(p); !x.flag(isShare) && wanted(x.partition) {
+			fn(s.memoryLocked(now, p))
+		}
+	}
 }
 
 // keepLocked stores the answers of the last record.
@@ -197,6 +226,9 @@ func (s *shard) addLocked(
 	x.id, x.at, x.partition, x.is = id, now, partition, is
 	latest := &s.latest[place&uint64(len(s.latest)-1)]
 	x.before = uint32(s.tail) + 1 - *latest
+	if is&isBack != 0 {
+		s.back = append(s.back, s.tail)
+	}
 	s.tail++
 	*latest = uint32(s.tail)
 }

@@ -26,6 +26,7 @@ const (
 	chargeLimit, chargeKey, chargeUnits, chargeReset = 1, 2, 3, 4
 
 	memoryOrigin, memorySequence, memoryPartition, memoryAge, memoryDecisions = 1, 2, 3, 4, 5
+	memoryGivesBack                                                           = 6
 
 	movedTerm, movedStandings, movedRefused, movedApplied, movedUp, movedEpoch = 1, 2, 3, 4, 6, 7
 	movedWhole                                                                 = 8
@@ -95,7 +96,7 @@ func appendMemory(b []byte, x *cluster.Memory) []byte {
 	for i := range x.Decisions {
 		b = appendOutcome(b, memoryDecisions, &cluster.AnswerItem{Decision: x.Decisions[i]})
 	}
-	return b
+	return wire.AppendBool(b, memoryGivesBack, x.GivesBack)
 }
 
 // readMove reads what an ask says about partitions. Keys and states lie in b.
@@ -244,6 +245,8 @@ func readMemory(b []byte) (x cluster.Memory, err error) {
 				return x, err
 			}
 			x.Decisions = append(x.Decisions, it.Decision)
+		case memoryGivesBack:
+			x.GivesBack = f.Value != 0
 		}
 	}
 	return x, f.Err

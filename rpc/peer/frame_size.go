@@ -140,7 +140,7 @@ func memorySize(x *cluster.Memory) int {
 		uint64(x.Partition),
 	) + wire.SizeUint(
 		uint64(x.Age),
-	)
+	) + wire.SizeBool(x.GivesBack)
 	for i := range x.Decisions {
 		size += wire.SizeBytes(outcomeSize(&cluster.AnswerItem{Decision: x.Decisions[i]}))
 	}

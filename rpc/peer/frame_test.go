@@ -268,6 +268,7 @@ func drawMove(t *rapid.T, limits []*limiter.Limit) *cluster.Move {
 			Partition: uint16(rapid.IntRange(0, ring.Partitions-1).Draw(t, "partition")),
 			Age:       time.Duration(rapid.Int64Range(0, 1<<40).Draw(t, "age")),
 			Decisions: []limiter.Decision{drawDecision(t)},
+			GivesBack: rapid.Bool().Draw(t, "gives back"),
 		})
 	}
 	return m
@@ -503,7 +504,7 @@ func compareAsk(t *rapid.T, now limiter.Instant, want *readAsk, frame *peerv1.Fr
 			y := w.Taken[i]
 			if x.Origin != y.ID.Origin || x.Sequence != y.ID.Sequence ||
 				x.Partition != uint32(y.Partition) || x.AgeNs != int64(y.Age) ||
-				x.Decisions[0].Drained != y.Decisions[0].Drained {
+				x.Decisions[0].Drained != y.Decisions[0].Drained || x.GivesBack != y.GivesBack {
 				t.Fatalf("generated code reads the memory %v, want %+v", x, y)
 			}
 		}

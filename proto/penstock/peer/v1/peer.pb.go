@@ -1738,12 +1738,14 @@ func (x *Entry) GetAgeNs() int64 {
 
 // Memory is the answer to a take, kept in case it is asked again.
 type Memory struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Origin        uint64                 `protobuf:"fixed64,1,opt,name=origin,proto3" json:"origin,omitempty"`
-	Sequence      uint64                 `protobuf:"varint,2,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	Partition     uint32                 `protobuf:"varint,3,opt,name=partition,proto3" json:"partition,omitempty"`
-	AgeNs         int64                  `protobuf:"varint,4,opt,name=age_ns,json=ageNs,proto3" json:"age_ns,omitempty"`
-	Decisions     []*Outcome             `protobuf:"bytes,5,rep,name=decisions,proto3" json:"decisions,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Origin    uint64                 `protobuf:"fixed64,1,opt,name=origin,proto3" json:"origin,omitempty"`
+	Sequence  uint64                 `protobuf:"varint,2,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	Partition uint32                 `protobuf:"varint,3,opt,name=partition,proto3" json:"partition,omitempty"`
+	AgeNs     int64                  `protobuf:"varint,4,opt,name=age_ns,json=ageNs,proto3" json:"age_ns,omitempty"`
+	Decisions []*Outcome             `protobuf:"bytes,5,rep,name=decisions,proto3" json:"decisions,omitempty"`
+	// It has made a key freer: executed again, it would admit more.
+	GivesBack     bool `protobuf:"varint,6,opt,name=gives_back,json=givesBack,proto3" json:"gives_back,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1811,6 +1813,13 @@ func (x *Memory) GetDecisions() []*Outcome {
 		return x.Decisions
 	}
 	return nil
+}
+
+func (x *Memory) GetGivesBack() bool {
+	if x != nil {
+		return x.GivesBack
+	}
+	return false
 }
 
 // Item is one check of an Ask.
@@ -2725,13 +2734,15 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\x05limit\x18\x01 \x01(\rR\x05limit\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\fR\x03key\x12\x14\n" +
 	"\x05state\x18\x03 \x01(\fR\x05state\x12\x15\n" +
-	"\x06age_ns\x18\x04 \x01(\x03R\x05ageNs\"\xaa\x01\n" +
+	"\x06age_ns\x18\x04 \x01(\x03R\x05ageNs\"\xc9\x01\n" +
 	"\x06Memory\x12\x16\n" +
 	"\x06origin\x18\x01 \x01(\x06R\x06origin\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x04R\bsequence\x12\x1c\n" +
 	"\tpartition\x18\x03 \x01(\rR\tpartition\x12\x15\n" +
 	"\x06age_ns\x18\x04 \x01(\x03R\x05ageNs\x127\n" +
-	"\tdecisions\x18\x05 \x03(\v2\x19.penstock.peer.v1.OutcomeR\tdecisions\"\x98\x02\n" +
+	"\tdecisions\x18\x05 \x03(\v2\x19.penstock.peer.v1.OutcomeR\tdecisions\x12\x1d\n" +
+	"\n" +
+	"gives_back\x18\x06 \x01(\bR\tgivesBack\"\x98\x02\n" +
 	"\x04Item\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\rR\x05limit\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\fR\x03key\x12\x12\n" +
