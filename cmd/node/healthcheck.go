@@ -34,8 +34,8 @@ type healthcheckVerb struct {
 // healthByGRPC are the flags of a question by gRPC.
 type healthByGRPC struct {
 	Addr  []string `env:"-" placeholder:"HOST:PORT" help:"Ask a gRPC door, as other verbs do."`
-	TLS   bool     `name:"tls" env:"-" help:"Trust the authorities of this machine at --addr."`
-	TLSCA string   `name:"tls-ca" env:"-" type:"path" placeholder:"FILE" help:"Trust it at --addr."`
+	TLS   bool     `name:"tls" env:"-" help:"Speak TLS to --addr, as other verbs do."`
+	TLSCA string   `name:"tls-ca" env:"-" type:"path" placeholder:"CA" help:"Authority of --addr."`
 }
 
 func (v *healthcheckVerb) Run(sh shell) error {
