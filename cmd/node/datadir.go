@@ -30,8 +30,8 @@ const (
 	// saveEvery is how long after a file was written the next one is begun, if anything has
 	// changed. Of what changed since, kill -9 on all nodes at once forgets.
 	saveEvery = 5 * time.Second
-	// saveShare bounds the work: a file that takes long to write is written less often, so that one
-	// core spends at most one part in saveShare with it.
+	// saveShare bounds the work: a large file is written less often, so that one core spends at
+	// most one part in saveShare with it. Time that a slow disk takes is no work.
 	saveShare = 20
 )
 
@@ -48,6 +48,7 @@ type dataDir struct {
 	others  []string       // the other nodes that it names
 	secret  cluster.Secret // of the cluster, as the file has it
 	damaged bool           // the file is to be written again, even without changes
+	worked  time.Duration  // on the file that was written last
 }
 
 // openDataDir makes the directory if need be, and takes it for a node of a cluster.
@@ -162,8 +163,9 @@ func (d *dataDir) save(node *cluster.Node, clock *clock.Clock) (err error) {
 	if err != nil {
 		return err
 	}
-	began := time.Now()
-	entries, err := peer.WriteSnapshot(f, others, secret, node.Table(), node.Book(), clock)
+	began, disk := time.Now(), slowWriter{Writer: f}
+	entries, err := peer.WriteSnapshot(&disk, others, secret, node.Table(), node.Book(), clock)
+	d.worked = time.Since(began) - disk.took
 	if err == nil {
 		err = f.Sync()
 	}
@@ -176,6 +178,27 @@ func (d *dataDir) save(node *cluster.Node, clock *clock.Clock) (err error) {
 	d.saved, d.others, d.secret, d.damaged = changes, others, secret, false
 	d.log.Debug("counters saved", "entries", entries, "took", time.Since(began))
 	return syncDir(d.path)
+}
+
+// slowWriter measures how long its Writer takes.
+type slowWriter struct {
+	io.Writer
+	took time.Duration
+}
+
+// Write is that of the Writer.
+func (w *slowWriter) Write(b []byte) (int, error) {
+	began := time.Now()
+	n, err := w.Writer.Write(b)
+	w.took += time.Since(began)
+	return n, err
+}
+
+// pause is how long after the file was written the next one is begun.
+func (d *dataDir) pause() time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return max(saveEvery, saveShare*d.worked)
 }
 
 // syncDir has a rename in the directory outlive a loss of power, where the system can do that.
@@ -195,11 +218,10 @@ func (r *running) keepSaving() {
 		if r.leaving.Err() != nil {
 			return
 		}
-		began := time.Now()
 		if err := r.data.save(r.node, r.clock); err != nil {
 			r.log.Error("counters are not saved; the file from before stays", "data-dir",
 				r.data.path, "err", err)
 		}
-		wait = max(saveEvery, saveShare*time.Since(began))
+		wait = r.data.pause()
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"penstock/cluster"
@@ -388,6 +389,36 @@ func TestCountersWithoutTheirBeginning(t *testing.T) {
 			t.Errorf("%q: started with %v; the file has %.30q then", text, err, now)
 		}
 	}
+}
+
+// frozen is a disk on which every write takes a minute.
+type frozen struct{}
+
+func (frozen) Write(b []byte) (int, error) {
+	time.Sleep(time.Minute)
+	return len(b), nil
+}
+
+// Promise: counters are written every few seconds: a disk that stood still for a while does not
+// have the next file wait for hours.
+func TestSlowDiskPostponesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := limiter.NewTable(limiter.TableConfig{Bytes: 1 << 20})
+		began, disk := time.Now(), slowWriter{Writer: frozen{}}
+		if _, err := peer.WriteSnapshot(&disk, nil, 0, table, limiter.NewLedger(table, nil),
+			clock.New()); err != nil {
+			t.Fatal(err)
+		}
+		d := dataDir{worked: time.Since(began) - disk.took}
+		if disk.took < time.Minute || d.pause() != saveEvery {
+			t.Errorf("after a write of %v the next one is in %v, want %v", disk.took, d.pause(),
+				saveEvery)
+		}
+		d.worked = time.Second
+		if d.pause() != saveShare*time.Second {
+			t.Errorf("after a second of work the next file is begun in %v", d.pause())
+		}
+	})
 }
 
 // A disk that is full, or gone, costs the file and nothing else.
