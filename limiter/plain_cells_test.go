@@ -229,3 +229,32 @@ func TestForeignCellsInPlainWords(t *testing.T) {
 		}
 	}
 }
+
+// Promise: a state that comes for a key of cells is merged with what binds the key, and with no
+// more.
+func TestStatesThatComeToCells(t *testing.T) {
+	now := Instant(1e18)
+	table, _ := full(now)
+	l := mustBe(New(Spec{Name: "l", Algorithm: FixedWindow, Limit: 1000, Per: time.Hour}))
+	for i := range 400 {
+		key := fmt.Sprint("newcomer ", i%150)
+		table.Take(now, l, key, Hash(key), int64(i%3))
+		before := table.Peek(now, l, key, Hash(key), 0).Remaining
+		count := int64(1 + i*7%100)
+		w := []int64{floorTo(int64(now), int64(time.Hour)), count}
+		if i%2 == 0 {
+			table.Merge(now, l, key, Hash(key), w)
+		} else {
+			e := Entry{Limit: l, Key: key, State: l.EncodeState(w, now)}
+			table.Import(now, &e, false)
+		}
+		after := table.Peek(now, l, key, Hash(key), 0).Remaining
+		if want := min(before, 1000-count); after != want {
+			t.Fatalf("%d: %d are left, and %d are used elsewhere: then %d, want %d", i, before,
+				count, after, want)
+		}
+	}
+	if table.place.sketches[0].empty() {
+		t.Error("no key has cells")
+	}
+}

@@ -84,8 +84,9 @@ func (p *plainKeys) restarts(l *Limit, key string) bool {
 	return false
 }
 
-// ask decides on w, which becomes what is to be kept.
-func (p *plainKeys) ask(it Item, w []int64, there bool) (d Decision, keep bool) {
+// ask decides on w, which becomes what is to be kept if the answer is to be written. What is
+// reserved counts as if it were charged at last.
+func (p *plainKeys) ask(it Item, w []int64, there, write bool) (d Decision, keep bool) {
 	n := p.reserved[plainKey{it.Limit.seed, it.Key}]
 	beside, inTheWay := p.beside(it.Limit, w, n, it.Request)
 	if d = beside; !inTheWay {
@@ -94,12 +95,20 @@ func (p *plainKeys) ask(it Item, w []int64, there bool) (d Decision, keep bool) 
 			d.Delay = max(d.Delay, beside.Delay)
 		}
 	}
+	if last, _ := p.state(it.Limit, it.Key); n > 0 {
+		if keep && write {
+			copy(last, w)
+		}
+		var charged Decision
+		it.Limit.answer(last, p.now, &Request{Cost: n, Report: true}, &charged)
+		d.ResetAfter = max(d.ResetAfter, charged.ResetAfter)
+	}
 	return d, keep
 }
 
 func (p *plainKeys) do(it Item, write bool) (d Decision) {
 	w, there := p.state(it.Limit, it.Key)
-	d, keep := p.ask(it, w, there)
+	d, keep := p.ask(it, w, there, write)
 	if d.Restarted = !there && d.Hold == HoldNone && p.restarts(it.Limit, it.Key); write {
 		if keep {
 			p.states[plainKey{it.Limit.seed, it.Key}] = w

@@ -206,6 +206,11 @@ func TestPeriodsInPlainWords(t *testing.T) {
 	if good < 5000 {
 		t.Errorf("%d are periods; that proves little", good)
 	}
+	for _, text := range []string{"month", "year"} {
+		if _, err := ParsePer(text); err == nil || !strings.Contains(err.Error(), "differ in len") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
 }
 
 // Promise: a zone is named by words of letters, digits, -, + and _ with slashes between them.
