@@ -10,7 +10,14 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"penstock/cluster"
+	penstockv1 "penstock/proto/penstock/v1"
+	"penstock/rpc/admin"
 	"penstock/rpc/audit"
+	"penstock/rpc/catalog"
 	"penstock/rpc/redis"
 	"penstock/rpc/rpctest"
 	"penstock/rpc/web"
@@ -41,9 +48,15 @@ func TestChangesAreRecorded(t *testing.T) {
 			"root", "PUT", "/v1/limits", `{"name":"x","algorithm":"gcra","limit":2,"per":"1s"}`,
 			`root put limit x "limit":1, "limit":2,`,
 		},
-		{"root", "DELETE", "/v1/limits?name=x", "", `root delete limit x "limit":2, null`},
+		{
+			"root", "PUT", "/v1/limits", `{"name":"x","algorithm":"gcra","limit":2,"per":"1s",` +
+				`"overrides":[{"key":"vip","limit":7}],"candidate":{"limit":3}}`,
+			`root put limit x "name":"x" [{"key":"vip","limit":7}] "candidate":{`,
+		},
+		{"root", "DELETE", "/v1/limits?name=x", "", `root delete limit x "key":"vip" null`},
 		{"root", "DELETE", "/v1/limits?name=x", "", ""}, // it is gone
-		{"root", "POST", "/v1/drain", "", `root drain nobody is there`},
+		{"root", "POST", "/v1/drain", "", `root drain before {"held": nobody is there`},
+		{"root", "POST", "/v1/recover", "", `root recover before {"voters":null} alone`},
 		{"till", "GET", "/v1/check?limit=five&key=" + key + "&cost=-1", "", ""},
 	} {
 		lines.Reset()
@@ -76,8 +89,8 @@ func TestChangesAreRecorded(t *testing.T) {
 	answer, body := rpctest.Page(h, "GET", "/v1/audit?count=2", "", "Authorization",
 		"Bearer view-0123456789abcdef")
 	if answer.StatusCode != http.StatusOK || strings.Count(body, `"action"`) != 2 ||
-		strings.Index(body, `"drain"`) > strings.Index(body, `"delete limit"`) {
-		t.Errorf("%d %s; want the drain, and the deletion before it", answer.StatusCode, body)
+		strings.Index(body, `"recover"`) > strings.Index(body, `"drain"`) {
+		t.Errorf("%d %s; want the recovery, and the drain before it", answer.StatusCode, body)
 	}
 	if answer, _ := rpctest.Page(h, "GET", "/v1/audit", "", "Authorization",
 		"Bearer shop-0123456789abcdef"); answer.StatusCode != http.StatusForbidden {
@@ -97,7 +110,8 @@ func TestOtherDoorsRecordResets(t *testing.T) {
 	}
 	c.Says("DEL k absent", ":1\r\n")
 	if got := lines.String(); strings.Count(got, `"action":"reset"`) != 1 ||
-		!strings.Contains(got, "cl.throttle") {
+		!strings.Contains(got, "cl.throttle") || !strings.Contains(got,
+		`"before":{"remaining":0},"after":{"remaining":1,"reset":true}`) {
 		t.Errorf("DEL: %s", got)
 	}
 	lines.Reset()
@@ -106,7 +120,8 @@ func TestOtherDoorsRecordResets(t *testing.T) {
 		`{"requests":[{"name":"x","unique_key":"k","behavior":8,"limit":5,"duration":1000},`+
 			`{"name":"x","unique_key":"k","hits":1,"limit":5,"duration":1000}]}`)
 	if got := lines.String(); strings.Count(got, `"action":"reset"`) != 1 ||
-		!strings.Contains(got, `"target":"x"`) {
+		!strings.Contains(got, `"target":"x"`) || !strings.Contains(got,
+		`"before":{"remaining":5},"after":{"remaining":5,"reset":true}`) {
 		t.Errorf("RESET_REMAINING: %s", got)
 	}
 }
@@ -145,9 +160,61 @@ func TestSettlementsOfAdministratorsAreRecorded(t *testing.T) {
 			strings.Contains(lines.String(), "shop/") {
 			t.Errorf("a settlement by %s is recorded as %q", row.client, lines)
 		}
+		if row.recorded != "" && !strings.Contains(lines.String(), `"before":{"remaining":`) {
+			t.Errorf("the entry lacks what was before: %s", lines)
+		}
 		if row.recorded != "" && (e.Target != "five" || e.Key != audit.HashKey("shop/secret") ||
 			!strings.HasPrefix(e.Who, "root")) {
 			t.Errorf("the entry is %+v", e)
 		}
+	}
+}
+
+// rival is a network whose other nodes have changed each limit at the same time, and later.
+type rival struct{}
+
+func (rival) Tell(context.Context, cluster.Member, []byte) ([]byte, error) {
+	return []byte(`{"entries":[{"name":"x","version":"9@n9","base":"none","by":"rival","at_ms":1,` +
+		`"limit":{"name":"x","algorithm":"gcra","limit":9,"per":"1s"}}]}`), nil
+}
+
+// Promise: a change of limits that has lost a race was in force for a moment, and is recorded with
+// that.
+func TestLostRacesAreRecorded(t *testing.T) {
+	lines := new(strings.Builder)
+	n := newStations(t, 2, five)[0].node
+	put, err := catalog.New(catalog.Config{Node: n, Network: rival{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := web.New(web.Config{
+		Node: n, Admin: true, Catalog: put,
+		Audit: audit.New(lines, slog.New(slog.DiscardHandler)),
+	})
+	answer, body := rpctest.Page(h, "PUT", "/v1/limits",
+		`{"name":"x","algorithm":"gcra","limit":1,"per":"1s"}`)
+	var e audit.Entry
+	if err := json.Unmarshal([]byte(lines.String()), &e); err != nil ||
+		answer.StatusCode != http.StatusConflict || e.Action != "put limit" ||
+		!strings.Contains(e.Error, "at the same time") {
+		t.Errorf("%d %s is recorded as %q, %v", answer.StatusCode, body, lines, err)
+	}
+}
+
+// Promise: a credit whose answer is lost is recorded: it may have been given.
+func TestLostCreditsAreRecorded(t *testing.T) {
+	lines := new(strings.Builder)
+	s := newStations(t, 2, five)
+	key := keyOf(s[1], 0)
+	s[1].doors[0].Stop() // that for peers
+	_, err := admin.New(admin.Config{
+		Node: s[0].node, Audit: audit.New(lines, slog.New(slog.DiscardHandler)),
+	}).Credit(t.Context(), &penstockv1.CreditRequest{
+		Limit: "five", Key: []byte(key), Units: 1,
+	})
+	var e audit.Entry
+	if bad := json.Unmarshal([]byte(lines.String()), &e); bad != nil || e.Action != "credit" ||
+		status.Code(err) != codes.Unavailable || !strings.Contains(e.Error, "cannot be reached") {
+		t.Errorf("%v is recorded as %q", err, lines)
 	}
 }

@@ -35,18 +35,23 @@ func (a *Service) Credit(
 	if err := a.node.Check(&cluster.Request{Items: []cluster.Item{item}}, after); err != nil {
 		return nil, door.StatusError(err)
 	}
-	if d := &after[0]; d.Source == cluster.SourceFallback {
-		return nil, status.Errorf(
-			codes.Unavailable,
-			"%s, which owns the key, cannot be reached; look at the key before you try again",
-			d.Owner,
-		)
-	}
-	door.RecorderOf(ctx, a.audit).Add(audit.Entry{
+	e := audit.Entry{
 		Action: "credit", Target: in.Limit, Key: audit.HashKey(item.Key),
 		Before: door.KeyCount{
 			Remaining: before[0].Remaining,
 		}, After: door.KeyCount{Remaining: after[0].Remaining},
-	})
+	}
+	var err error
+	if d := &after[0]; d.Source == cluster.SourceFallback {
+		err = status.Errorf(
+			codes.Unavailable,
+			"%s, which owns the key, cannot be reached; look at the key before you try again",
+			d.Owner,
+		)
+		e.After, e.Error = nil, err.Error() // the owner may have heard of it all the same
+	}
+	if door.RecorderOf(ctx, a.audit).Add(e); err != nil {
+		return nil, err
+	}
 	return &penstockv1.CreditResponse{Decision: notation.Decisions(after)[0]}, nil
 }

@@ -109,8 +109,10 @@ func (c Change) do(
 	}
 	before := c.node.Limits()[name]
 	out, err := how(expected)
-	if err == nil {
-		recordLimit(c.rec, action, name, before, c.node.Limits()[name])
+	// a change that has lost a race was in force for a moment
+	var conflict *catalog.ConflictError
+	if err == nil || errors.As(err, &conflict) && conflict.Raced {
+		recordLimit(c.rec, action, name, before, c.node.Limits()[name], err)
 	}
 	return out, said(err)
 }

@@ -65,8 +65,11 @@ func (l *Log) Add(e Entry) {
 		l.log.Info("audit", "entry", json.RawMessage(line))
 		return
 	}
+	if line = append(line, '\n'); l.failed { // the last one may be there in part
+		line = append([]byte{'\n'}, line...)
+	}
 	if err == nil {
-		_, err = l.out.Write(append(line, '\n'))
+		_, err = l.out.Write(line)
 	}
 	if err != nil && !l.failed {
 		l.log.Error("the audit log cannot be written; entries are kept in memory alone", "error",

@@ -28,6 +28,40 @@ type broken struct{}
 
 func (broken) Write([]byte) (int, error) { return 0, errors.New("no space left") }
 
+// full writes a part of one line, and the next ones as a whole.
+type full struct {
+	strings.Builder
+	left int
+}
+
+func (f *full) Write(line []byte) (int, error) {
+	if f.left > 0 {
+		n, _ := f.Builder.Write(line[:f.left])
+		f.left = 0
+		return n, errors.New("no space left")
+	}
+	return f.Builder.Write(line)
+}
+
+// Promise: a line that a full disk has cut spoils no other one.
+func TestLineThatIsCut(t *testing.T) {
+	f := &full{left: 20}
+	l := New(f, slog.New(slog.DiscardHandler))
+	for _, who := range []string{"cut", "b", "c"} {
+		l.Add(Entry{Who: who, Action: "drain"})
+	}
+	var read []string
+	for line := range strings.Lines(f.String()) {
+		var e Entry
+		if json.Unmarshal([]byte(line), &e) == nil {
+			read = append(read, e.Who)
+		}
+	}
+	if strings.Join(read, " ") != "b c" {
+		t.Errorf("%q can be read of %q", read, f)
+	}
+}
+
 // Entries are lines of JSON. A writer that fails is told of once, and memory goes on.
 func TestLines(t *testing.T) {
 	var lines, said strings.Builder

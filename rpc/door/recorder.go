@@ -88,12 +88,21 @@ func (r Recorder) Resets(items []cluster.Item, before, after []cluster.Decision)
 	}
 }
 
-// Settled records the settlement of a hold by an administrator.
-func (r Recorder) Settled(it *cluster.Item, d *cluster.Decision) {
+// BeforeSettlement looks at the key of a hold that an administrator settles; nil if nothing records
+// it: a settlement by the client that holds is no change of an administrator's.
+func (r Recorder) BeforeSettlement(n *cluster.Node, it *cluster.Item) []cluster.Decision {
 	if r.Log == nil || r.Who == nil {
-		return
+		return nil
 	}
 	if c, err := r.Who.Client(); err != nil || !c.Named() || c.May(access.Write) != nil {
+		return nil
+	}
+	return r.Before(n, []cluster.Item{*it})
+}
+
+// Settled records the settlement of a hold by an administrator.
+func (r Recorder) Settled(it *cluster.Item, before []cluster.Decision, d *cluster.Decision) {
+	if before == nil {
 		return
 	}
 	target := it.Limit
@@ -103,14 +112,15 @@ func (r Recorder) Settled(it *cluster.Item, d *cluster.Decision) {
 	r.Add(
 		audit.Entry{
 			Action: "settle", Target: target, Key: audit.HashKey(it.Key),
-			After: KeyCount{Remaining: d.Remaining},
+			Before: KeyCount{Remaining: before[0].Remaining},
+			After:  KeyCount{Remaining: d.Remaining},
 		},
 	)
 }
 
 // Done records an action without a target that may fail.
-func (r Recorder) Done(action string, err error) {
-	e := audit.Entry{Action: action}
+func (r Recorder) Done(action string, before, after any, err error) {
+	e := audit.Entry{Action: action, Before: before, After: after}
 	if err != nil {
 		e.Error = err.Error()
 	}

@@ -123,11 +123,15 @@ func (g *Door) answer(now time.Time, c *call) error {
 	if err := door.Permit(c.from.Ticket(), &c.request); err != nil {
 		return door.StatusError(err)
 	}
+	var before []cluster.Decision
+	if resets {
+		before = c.from.Recorder(g.Audit).Before(g.Node, c.request.Items)
+	}
 	if err := g.Node.Check(&c.request, c.decisions); err != nil {
 		return door.StatusError(err)
 	}
 	if resets {
-		c.from.Recorder(g.Audit).Resets(c.request.Items, nil, c.decisions)
+		c.from.Recorder(g.Audit).Resets(c.request.Items, before, c.decisions)
 	}
 	owners := g.ownersOf(g.Node.View())
 	for k, i := range c.places {

@@ -158,12 +158,15 @@ func SettleOrExtend(n *cluster.Node, rec door.Recorder, inlines *door.Inlines, i
 	if err := door.Permit(rec.Who, r); err != nil {
 		return d, err
 	}
+	var before []cluster.Decision
+	if op == cluster.OpSettle {
+		before = rec.BeforeSettlement(n, &it)
+	}
 	if err := n.Check(r, out[:]); err != nil {
 		return d, atHoldError(err)
 	}
-	err = Refusal(op, &out[0])
-	if err == nil && op == cluster.OpSettle {
-		rec.Settled(&it, &out[0])
+	if err = Refusal(op, &out[0]); err == nil {
+		rec.Settled(&it, before, &out[0])
 	}
 	return out[0], err
 }

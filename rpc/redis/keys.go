@@ -46,23 +46,19 @@ func (c *connection) decideNow(items []cluster.Item) (out []cluster.Decision, ok
 	return out, true
 }
 
-// there is how long each key will be there; 0 is one that is not. ok says that no error was
+// there is the state of each key; one that is not there is full again. ok says that no error was
 // replied.
-func (c *connection) there(keys [][]byte) (waits []time.Duration, ok bool) {
+func (c *connection) there(keys [][]byte) (states []cluster.Decision, ok bool) {
 	items := c.cellItems(keys, cluster.OpPeek)
 	if items == nil {
 		return nil, false
 	}
-	out, ok := c.decideNow(items)
-	for i := range out {
-		waits = append(waits, out[i].ResetAfter)
-	}
-	return waits, ok
+	return c.decideNow(items)
 }
 
-func present(waits []time.Duration) (n int64) {
-	for _, w := range waits {
-		if w > 0 {
+func present(states []cluster.Decision) (n int64) {
+	for i := range states {
+		if states[i].ResetAfter > 0 {
 			n++
 		}
 	}
@@ -77,16 +73,16 @@ func (c *connection) del(words [][]byte) {
 	}
 	deleted := int64(0)
 	for i := range items { // one by one: a key that stands twice is deleted once
-		waits, ok := c.there(words[1+i : 2+i])
+		before, ok := c.there(words[1+i : 2+i])
 		if !ok {
 			return
 		}
-		if n := present(waits); n > 0 {
+		if n := present(before); n > 0 {
 			out, ok := c.decideNow(items[i : i+1])
 			if !ok {
 				return
 			}
-			c.caller().Recorder(c.door.config.Audit).Resets(items[i:i+1], nil, out)
+			c.caller().Recorder(c.door.config.Audit).Resets(items[i:i+1], before, out)
 			deleted += n
 		}
 	}
@@ -95,8 +91,8 @@ func (c *connection) del(words [][]byte) {
 
 // exists counts a key as often as it stands there.
 func (c *connection) exists(words [][]byte) {
-	if waits, ok := c.there(words[1:]); ok {
-		c.number(present(waits))
+	if states, ok := c.there(words[1:]); ok {
+		c.number(present(states))
 	}
 }
 
@@ -113,13 +109,13 @@ func (c *connection) pttl(words [][]byte) {
 }
 
 func (c *connection) lasts(words [][]byte, in func(time.Duration) int64) {
-	waits, ok := c.there(words[1:])
+	states, ok := c.there(words[1:])
 	switch {
 	case !ok:
-	case waits[0] <= 0:
+	case states[0].ResetAfter <= 0:
 		c.number(noSuchKey)
 	default:
-		c.number(in(waits[0]))
+		c.number(in(states[0].ResetAfter))
 	}
 }
 

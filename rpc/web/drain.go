@@ -28,7 +28,7 @@ func (w *web) recoverPage(rw http.ResponseWriter, r *http.Request) {
 func (w *web) drainPage(rw http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), answerTimeout-time.Second)
 	defer cancel()
-	if err := admin.DrainNode(ctx, w.recorder(r), w.Drain); err != nil {
+	if err := admin.DrainNode(ctx, w.recorder(r), w.Node, w.Drain); err != nil {
 		page.Fault(rw, door.Explain(err))
 		return
 	}
