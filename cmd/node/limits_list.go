@@ -160,7 +160,7 @@ func newLimitRow(l *penstockv1.NamedLimit) limitRow {
 		row.From = "put over a file"
 	}
 	if l.Overrides > 0 {
-		row.Rule += fmt.Sprintf(", %d overrides", l.Overrides)
+		row.Rule += ", " + some(int(l.Overrides), "override")
 	}
 	return row
 }

@@ -130,6 +130,7 @@ func (r *running) makeNode(_ context.Context, d doors) error {
 	var peerTLS func() *tls.Config
 	var err error
 	if s.PeerTLSCert != "" {
+		warnIfShared(r.log, "--peer-tls-key", s.PeerTLSKey, true)
 		now, err := r.peerFiles().Caller()
 		if err != nil {
 			return fmt.Errorf("--peer-tls-cert: %w", err)
@@ -216,6 +217,7 @@ func (r *running) clientTLS() (*tls.Config, error) {
 	if s.TLSCert == "" {
 		return nil, nil
 	}
+	warnIfShared(r.log, "--tls-key", s.TLSKey, true)
 	c, err := r.doorFiles().Server()
 	if err != nil {
 		return nil, fmt.Errorf("--tls-cert: %w", err)
@@ -230,10 +232,12 @@ func (r *running) readLimits(context.Context, doors) error {
 	r.node.SetRules(s.ruled)
 	var err error
 	if s.EnvoyConfig != "" {
+		before := 0
 		if r.envoys, err = policy.WatchEnvoy(s.EnvoyConfig, r.log, func(e *policy.Envoy) {
 			r.envoy.Set(e)
 			r.lookAtRoles()
-			r.recordReload("load Envoy limits", s.EnvoyConfig, nil, nil)
+			r.recordReload("load Envoy limits", s.EnvoyConfig, before, len(e.Rules()))
+			before = len(e.Rules())
 		}); err != nil {
 			return fmt.Errorf("--envoy-config: %w", err)
 		}

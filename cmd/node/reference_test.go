@@ -86,7 +86,7 @@ func parse(t *testing.T, args ...string) (*kong.Kong, *verbs) {
 // shownDefault is the default of f as a document shows it.
 func shownDefault(f *kong.Flag) string {
 	d := defaultOf(f)
-	if d == "" || !takesValue(f) {
+	if d == "" || !takesValue(f) && d != "true" {
 		return ""
 	}
 	return "`" + d + "`"

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -58,6 +59,44 @@ func TestRolesFollowLimits(t *testing.T) {
 	reloaded(t, r, false, "a limit that a role names is taken away")
 	if !strings.Contains(said.String(), "no file of limits has the limit") {
 		t.Errorf("the log does not say why:\n%s", said)
+	}
+}
+
+// Promise: the audit log says which clients a change of their file has added, changed and removed.
+func TestChangesOfClientsAreRecorded(t *testing.T) {
+	const one = "- {name: shop, token: shop-0123456789abcdef, check: {limits: [login]}%s}\n"
+	const two = "- {name: ops, token: ops-0123456789abcdef, admin: read}\n"
+	roles := write(t, "clients:\n"+fmt.Sprintf(one, "")+two)
+	r, _ := startNode(t, func(s *settings) { s.AuthTokenFile = roles })
+	putFile(t, roles, "clients:\n"+fmt.Sprintf(one, ", refund: true"))
+	eventually(t, "the change is recorded", func() error {
+		last := r.audit.Last(1)[0]
+		before, after := fmt.Sprint(last.Before), fmt.Sprint(last.After)
+		if last.Action != "load clients" || strings.Count(before, "(token ") != 2 ||
+			!strings.Contains(before, "ops") || !strings.Contains(before, ": admin: read") ||
+			strings.Count(after, "(token ") != 1 || !strings.Contains(after,
+			`: check, refund, limits ["login"]`) || strings.Contains(before+after, "0123456789") {
+			return fmt.Errorf("%+v", last)
+		}
+		return nil
+	})
+}
+
+// Promise: a private key that other users of the machine can read is told of, of both certificates.
+func TestKeysThatAreReadableAreToldOf(t *testing.T) {
+	a := newAuthority(t, "all")
+	cert, key := a.issue("n1")
+	if err := os.Chmod(key, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	_, said := startNode(t, func(s *settings) {
+		s.Name, s.TLSCert, s.TLSKey = "n1", cert, key
+		s.PeerTLSCert, s.PeerTLSKey, s.PeerTLSCA = cert, key, a.file
+	})
+	for _, flag := range []string{"--tls-key", "--peer-tls-key"} {
+		if n := strings.Count(said.String(), "flag="+flag+" "); n != 1 {
+			t.Errorf("%s is told of %d times:\n%s", flag, n, said)
+		}
 	}
 }
 

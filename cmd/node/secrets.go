@@ -64,12 +64,16 @@ func (r *running) readClients() (clients *access.Clients, err error) {
 				return 0, false, err
 			}
 			plain = set.Plain()
-			if last = set; clients == nil {
+			var before []string
+			if clients == nil {
 				clients = access.New(set)
 			} else {
+				before = last.Lines()
 				clients.Replace(set)
 			}
-			r.recordReload("load clients", s.AuthTokenFile, nil, set.Len())
+			last = set
+			r.recordReload("load clients", s.AuthTokenFile, without(before, set.Lines()),
+				without(set.Lines(), before))
 			return set.Len(), true, nil
 		})
 	if err != nil {
@@ -77,6 +81,21 @@ func (r *running) readClients() (clients *access.Clients, err error) {
 	}
 	warnIfShared(r.log, "--auth-token-file", s.AuthTokenFile, plain)
 	return clients, nil
+}
+
+// mostListed bounds the clients that one entry of the audit log has before and after.
+const mostListed = 100
+
+// without is what list has and other has not.
+func without(list, other []string) []string {
+	list = slices.DeleteFunc(slices.Clone(list), func(line string) bool {
+		_, there := slices.BinarySearch(other, line)
+		return there
+	})
+	if more := len(list) - mostListed; more > 0 {
+		list = append(list[:mostListed], fmt.Sprintf("and %d more", more))
+	}
+	return list
 }
 
 // lookAtRoles reads the clients again after a change of limits: it may have taken a limit away that

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/url"
@@ -52,7 +53,14 @@ func (t tracing) spans(node string, log *slog.Logger) (s spans, err error) {
 		return s, nil
 	}
 	to, err := url.Parse(t.TraceEndpoint)
-	if err != nil || to.Host == "" || to.Scheme != "http" && to.Scheme != "https" {
+	if err != nil { // whose text has the URL, perhaps with a password
+		return s, errors.New("--trace-endpoint: give a URL as http://127.0.0.1:4318")
+	}
+	switch {
+	case to.User != nil:
+		return s, fmt.Errorf("--trace-endpoint %s: a name and a password are not sent; give the "+
+			"collector's header by OTEL_EXPORTER_OTLP_HEADERS", to.Redacted())
+	case to.Host == "" || to.Scheme != "http" && to.Scheme != "https":
 		return s, fmt.Errorf("--trace-endpoint %q: give a URL as http://127.0.0.1:4318",
 			t.TraceEndpoint)
 	}

@@ -128,13 +128,16 @@ func TestSpansWithoutACollector(t *testing.T) {
 		"--trace-ratio=NaN": "--trace-ratio NaN: give 0 to 1",
 		"--trace-endpoint=collector:4318": `--trace-endpoint "collector:4318": give a URL as ` +
 			`http://127.0.0.1:4318`,
+		"--trace-endpoint=http://u:secret@collector":  "OTEL_EXPORTER_OTLP_HEADERS",
+		"--trace-endpoint=http://u:secret@ collector": "--trace-endpoint: give a URL",
 	} {
 		ctx, stop := context.WithTimeout(t.Context(), 10*time.Second) // else it would serve
 		said, err := exec.CommandContext(ctx, built, "serve", "--gossip=off", "--peer=off",
 			"--grpc=off",
 			"--http=127.0.0.1:0", "--redis=off", flags).CombinedOutput()
 		stop()
-		if err == nil || !strings.Contains(string(said), want) {
+		if err == nil || !strings.Contains(string(said), want) ||
+			strings.Contains(string(said), "secret") {
 			t.Errorf("%s: %v: %s", flags, err, said)
 		}
 	}

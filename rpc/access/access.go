@@ -61,6 +61,24 @@ type Client struct {
 	all    bool     // it may do everything
 }
 
+// String is what the client may do, for people.
+func (c *Client) String() string {
+	if c.all {
+		return "everything"
+	}
+	text := c.rights.String()
+	if c.inline {
+		text += ", inline"
+	}
+	if c.limits != nil {
+		text += fmt.Sprintf(", limits %q", c.limits)
+	}
+	if c.keys != nil {
+		text += fmt.Sprintf(", keys %q", c.keys)
+	}
+	return text
+}
+
 // everybody is the client of a node that demands nothing.
 var everybody = &Client{Name: "anybody", all: true}
 

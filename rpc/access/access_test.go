@@ -202,7 +202,10 @@ func TestBrokenFiles(t *testing.T) {
 		"clients:\n- {name: a, token: " + shopToken +
 			", admin: all}\n": `admin: "all" is neither read nor write`,
 		"clients:\n- {name: a, token: " + shopToken +
-			", metricks: true}\n": "[2:",
+			", metricks: true}\n": `unknown field "metricks"`,
+		"clients:\n- name: a\n  token: *" + shopToken + "\n":              "[3:",
+		"clients:\n- name: a\n  " + shopToken + ": true\n":                "[3:",
+		"clients:\n- name: a\n  token: " + shopToken + "\n  " + shopToken: "[4:",
 		"clients:\n- {name: a, token: [" + shopToken +
 			"], metrics: true}\n": "[2:",
 		"clients:\n- {name: a, token: " + shopToken + ", metrics: " + shopToken +

@@ -9,6 +9,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 )
@@ -43,6 +44,18 @@ func (s *Set) Plain() bool { return s.plain }
 
 // Certificates reports whether the set has clients with certificates.
 func (s *Set) Certificates() bool { return len(s.certificates) > 0 }
+
+// Lines describe each client with its rights for people, without a secret, in order of their names.
+func (s *Set) Lines() (lines []string) {
+	for _, e := range s.tokens {
+		lines = append(lines, fmt.Sprintf("%s (token %x): %s", e.client.Name, e.hash[:4], e.client))
+	}
+	for name, c := range s.certificates {
+		lines = append(lines, fmt.Sprintf("%s (certificate %s): %s", c.Name, name, c))
+	}
+	slices.Sort(lines)
+	return lines
+}
 
 // Limits are the names of limits that clients may check, without those that end with *; each with
 // the name of one of these clients.

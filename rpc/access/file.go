@@ -49,6 +49,10 @@ type fileCheck struct {
 // isList recognises the file of several clients. Any other file is one token.
 var isList = regexp.MustCompile(`(?m)^clients:`)
 
+// tokenLike is what could be a token in an error of the YAML library: it repeats names of fields
+// and of aliases. The names of fields that there are have fewer characters.
+var tokenLike = regexp.MustCompile(fmt.Sprintf(`[^\s"]{%d,}`, MinToken))
+
 // Load reads a file: a list of clients, or a token that may do everything in the first line. A
 // file with a token in it must be closed to other users of the machine, and no file may be changed
 // by them, unless shared says that this is meant. The group may read it: orchestrators that mount
@@ -95,7 +99,8 @@ func Parse(text []byte) (*Set, error) {
 	if err := yaml.NewDecoder(bytes.NewReader(text), yaml.DisallowUnknownField()).Decode(
 		&file); err != nil {
 		// without the lines around
-		return nil, errors.New(yaml.FormatError(err, false, false))
+		return nil, errors.New(tokenLike.ReplaceAllString(
+			yaml.FormatError(err, false, false), "…"))
 	}
 	if len(file.Clients) == 0 {
 		return nil, errors.New("clients: is empty; name a client, or leave the flag out")
