@@ -10,14 +10,14 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
-	"penstock/cluster"
 	penstockv1 "penstock/proto/penstock/v1"
-	"penstock/rpc/admin"
 	"penstock/rpc/audit"
-	"penstock/rpc/catalog"
+	"penstock/rpc/native"
 	"penstock/rpc/redis"
 	"penstock/rpc/rpctest"
 	"penstock/rpc/web"
@@ -170,46 +170,22 @@ func TestSettlementsOfAdministratorsAreRecorded(t *testing.T) {
 	}
 }
 
-// rival is a network whose other nodes have changed each limit at the same time, and later.
-type rival struct{}
-
-func (rival) Tell(context.Context, cluster.Member, []byte) ([]byte, error) {
-	return []byte(`{"entries":[{"name":"x","version":"9@n9","base":"none","by":"rival","at_ms":1,` +
-		`"limit":{"name":"x","algorithm":"gcra","limit":9,"per":"1s"}}]}`), nil
-}
-
-// Promise: a change of limits that has lost a race was in force for a moment, and is recorded with
-// that.
-func TestLostRacesAreRecorded(t *testing.T) {
-	lines := new(strings.Builder)
-	n := newStations(t, 2, five)[0].node
-	put, err := catalog.New(catalog.Config{Node: n, Network: rival{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := web.New(web.Config{
-		Node: n, Admin: true, Catalog: put,
-		Audit: audit.New(lines, slog.New(slog.DiscardHandler)),
-	})
-	answer, body := rpctest.Page(h, "PUT", "/v1/limits",
-		`{"name":"x","algorithm":"gcra","limit":1,"per":"1s"}`)
-	var e audit.Entry
-	if err := json.Unmarshal([]byte(lines.String()), &e); err != nil ||
-		answer.StatusCode != http.StatusConflict || e.Action != "put limit" ||
-		!strings.Contains(e.Error, "at the same time") {
-		t.Errorf("%d %s is recorded as %q, %v", answer.StatusCode, body, lines, err)
-	}
-}
-
 // Promise: a credit whose answer is lost is recorded: it may have been given.
 func TestLostCreditsAreRecorded(t *testing.T) {
 	lines := new(strings.Builder)
 	s := newStations(t, 2, five)
 	key := keyOf(s[1], 0)
 	s[1].doors[0].Stop() // that for peers
-	_, err := admin.New(admin.Config{
-		Node: s[0].node, Audit: audit.New(lines, slog.New(slog.DiscardHandler)),
-	}).Credit(t.Context(), &penstockv1.CreditRequest{
+	door := s[0].open(native.NewServer(native.Config{
+		Node: s[0].node, Clock: s[0].clock,
+		Audit: audit.New(lines, slog.New(slog.DiscardHandler)),
+	}))
+	conn, err := grpc.NewClient(door, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_, err = penstockv1.NewAdminClient(conn).Credit(t.Context(), &penstockv1.CreditRequest{
 		Limit: "five", Key: []byte(key), Units: 1,
 	})
 	var e audit.Entry
