@@ -170,7 +170,7 @@ func TestSettlementsOfAdministratorsAreRecorded(t *testing.T) {
 	}
 }
 
-// Promise: a credit whose answer is lost is recorded: it may have been given.
+// Promise: a credit is recorded also if its answer is lost: it may have been given.
 func TestLostCreditsAreRecorded(t *testing.T) {
 	lines := new(strings.Builder)
 	s := newStations(t, 2, five)

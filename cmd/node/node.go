@@ -95,6 +95,8 @@ func start(ctx context.Context, s settings, log *slog.Logger) (*running, error) 
 
 // warn says once and loudly which settings are probably a mistake.
 func (r *running) warn(d doors) {
+	warnIfShared(r.log, "--tls-key", r.settings.TLSKey, true)
+	warnIfShared(r.log, "--peer-tls-key", r.settings.PeerTLSKey, true)
 	if exposed := r.settings.exposed(d); len(exposed) > 0 {
 		r.log.Warn("INSECURE: other machines can reach and use this node", "missing", exposed)
 	}
@@ -130,7 +132,6 @@ func (r *running) makeNode(_ context.Context, d doors) error {
 	var peerTLS func() *tls.Config
 	var err error
 	if s.PeerTLSCert != "" {
-		warnIfShared(r.log, "--peer-tls-key", s.PeerTLSKey, true)
 		now, err := r.peerFiles().Caller()
 		if err != nil {
 			return fmt.Errorf("--peer-tls-cert: %w", err)
@@ -217,7 +218,6 @@ func (r *running) clientTLS() (*tls.Config, error) {
 	if s.TLSCert == "" {
 		return nil, nil
 	}
-	warnIfShared(r.log, "--tls-key", s.TLSKey, true)
 	c, err := r.doorFiles().Server()
 	if err != nil {
 		return nil, fmt.Errorf("--tls-cert: %w", err)

@@ -15,7 +15,7 @@ import (
 	"penstock/rpc/door"
 )
 
-// rival is a network whose other nodes have changed each limit at the same time, and later.
+// rival is a network in which other nodes have changed each limit at the same time, and later.
 type rival struct{}
 
 func (rival) Tell(context.Context, cluster.Member, []byte) ([]byte, error) {

@@ -53,7 +53,7 @@ func (t tracing) spans(node string, log *slog.Logger) (s spans, err error) {
 		return s, nil
 	}
 	to, err := url.Parse(t.TraceEndpoint)
-	if err != nil { // whose text has the URL, perhaps with a password
+	if err != nil { // its text has the URL, perhaps with a password
 		return s, errors.New("--trace-endpoint: give a URL as http://127.0.0.1:4318")
 	}
 	switch {
