@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"slices"
+
 	"penstock/limiter"
 )
 
@@ -160,9 +162,13 @@ func (cf *confirmer) copiesOf(
 		}
 	}
 	cf.copier.collectBackLocked(now)
+	copied := func(partition uint16) bool {
+		return slices.ContainsFunc(list,
+			func(c charged) bool { return cf.partition(c.item.hash) == int(partition) })
+	}
 	for p, k := range callOf {
 		m := calls[k].Ask.Move
-		m.Taken = p.out.unconfirmed(now, m.Taken)
+		m.Taken = cf.copier.outboxLocked(p).unconfirmed(now, copied, m.Taken)
 	}
 	return calls, of
 }

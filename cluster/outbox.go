@@ -72,15 +72,23 @@ func (x *waitingMemory) memory(now limiter.Instant) Memory {
 	return m
 }
 
-// unconfirmed adds to list what was given back and the peer is not known to have heard of.
-func (o *outbox) unconfirmed(now limiter.Instant, list []Memory) []Memory {
-	if o.last != nil {
-		for _, x := range o.last.Taken {
-			list = append(list, (&waitingMemory{x, o.at}).memory(now))
+// unconfirmed adds to list what was given back in the partitions wanted and the peer is not known
+// to have heard of.
+func (o *outbox) unconfirmed(
+	now limiter.Instant, wanted func(partition uint16) bool, list []Memory,
+) []Memory {
+	add := func(x waitingMemory) {
+		if wanted(x.Partition) {
+			list = append(list, x.memory(now))
 		}
 	}
-	for i := range o.back {
-		list = append(list, o.back[i].memory(now))
+	if o.last != nil {
+		for _, x := range o.last.Taken {
+			add(waitingMemory{x, o.at})
+		}
+	}
+	for _, x := range o.back {
+		add(x)
 	}
 	return list
 }
