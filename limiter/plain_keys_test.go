@@ -255,6 +255,13 @@ func (p *keysPair) step() {
 			want.Restarted = got.Restarted
 		}
 		p.same(it, got, want)
+		s, x := p.table.shard(it.Limit, it.Key, it.Hash)
+		if x.rule = p.table.ruleOf(it.Limit); it.Cost == 0 || got.Hold != HoldNone {
+			return
+		}
+		if i := s.find(&x); i >= 0 && s.entries.slots[i].rule() != x.rule.id {
+			p.t.Fatalf("%s is not an entry of the limit that was asked: %+v", it.Key, it.Limit.Spec)
+		}
 	}
 }
 

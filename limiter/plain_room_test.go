@@ -89,7 +89,7 @@ func TestInsertionsIntoRoom(t *testing.T) {
 		r := table.rules.learn(l, table.shards)
 		now := Instant(1e18)
 		for i := range 1 + draw.IntN(700) {
-			mix := max(1, draw.Uint32()>>oneOf(draw, 0, 0, 0, 0, 3, 31))
+			mix := max(1, draw.Uint32()>>oneOf(draw, 0, 0, 0, 0, 3, 8, 16, 24, 31))
 			before, swept, room := st.capacity, st.swept, st.roomFor()
 			at, _ := st.spot(mix)
 			full := st.count >= st.capacity*3/4
