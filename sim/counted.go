@@ -145,7 +145,7 @@ func (j *countedJudge) counts(p *process, it *asked, got limiter.Decision) {
 	was, charged := c.whole, int64(0)
 	switch {
 	case it.op == cluster.OpReset:
-		*c = keyCount{by: p, blind: c.blind, looked: w.now, changed: c.changed}
+		*c = keyCount{by: p, blind: c.blind, unseen: c.unseen, looked: w.now, changed: c.changed}
 		return
 	case it.op == cluster.OpTake && got.Allowed:
 		charged = it.cost
@@ -204,6 +204,18 @@ func (j *countedJudge) found(a *account, p *process, unsaved int64) (
 	}
 	c.lost, c.begun = 0, false
 	return c.since, lost, true
+}
+
+// firm reports whether nothing may be forgotten of a, on which before decided last: a copy was due
+// of each charge before its holder failed. p goes on, and not by a file.
+func (j *countedJudge) firm(a *account, before, p *process) bool {
+	c, w := a.count, j.world
+	return c != nil && p.restored == nil && w.now >= c.unseen && w.plan.weather.loss == 0 &&
+		(c.looked < w.now || c.lost == 0) && (w.now >= c.blind || len(a.reference.owed) == 0) &&
+		!j.atOnce(before.machine) &&
+		!slices.ContainsFunc(c.charges, func(x perishable) bool {
+			return x.cost > 0 && (x.at <= j.cold || x.tied || x.fades())
+		})
 }
 
 // mayCount follows a decision of which nobody knows whether it was taken again: what it gives back
@@ -362,24 +374,7 @@ func (j *countedJudge) hides(a *account, until time.Duration) {
 		a.count = &keyCount{}
 	}
 	a.count.blind = max(a.count.blind, until+forgets(a.spec))
-}
-
-// slowest is how long the slowest message of m has been on its way.
-func (n *network) slowest(m *machine) (most time.Duration) {
-	for i := range n.lines[m.index] {
-		most = max(most, n.lines[m.index][i].slow)
-	}
-	return most
-}
-
-// reached is how many of the machines that are there m can speak with both ways, itself among them.
-func (n *network) reached(m *machine, machines []*machine) (reached int) {
-	for _, o := range machines {
-		if o.process != nil && !n.lines[m.index][o.index].cut && !n.lines[o.index][m.index].cut {
-			reached++
-		}
-	}
-	return reached
+	a.count.unseen = a.count.blind
 }
 
 // failsTwice reports whether more than one thing fails in this world.

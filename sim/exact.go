@@ -103,7 +103,7 @@ func (j *exactJudge) decidesOne(p *process, it *asked, got limiter.Decision) {
 	}
 	a.reference.settle(now, a.spec)
 	if !got.Allowed && it.op == cluster.OpTake {
-		j.denial(!a.reference.tells(it.cost, a.spec))
+		j.denial(!a.reference.denies(now, it.cost, a.spec) && !a.reference.tells(it.cost, a.spec))
 	}
 	v, want := a.reference.take(now, it, got)
 	switch {

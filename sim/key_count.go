@@ -14,6 +14,7 @@ type keyCount struct {
 	whole   naiveState    // with all that was charged and not said to be forgotten
 	by      *process      // that decided last
 	blind   time.Duration // until when nothing can be counted
+	unseen  time.Duration // until when it may have been charged what nobody has seen
 	charges []perishable  // lately, oldest first
 	looked  time.Duration // when it was compared with a decision last
 	lost    int64         // what was found forgotten then

@@ -339,3 +339,21 @@ func (w *world) setLine(from, to *machine, cut bool) {
 func (n *network) apart(a, b *machine) bool {
 	return n.lines[a.index][b.index].cut || n.lines[b.index][a.index].cut
 }
+
+// slowest is how long the slowest message of m has been on its way.
+func (n *network) slowest(m *machine) (most time.Duration) {
+	for i := range n.lines[m.index] {
+		most = max(most, n.lines[m.index][i].slow)
+	}
+	return most
+}
+
+// reached is how many of the machines that are there m can speak with both ways, itself among them.
+func (n *network) reached(m *machine, machines []*machine) (reached int) {
+	for _, o := range machines {
+		if o.process != nil && !n.lines[m.index][o.index].cut && !n.lines[o.index][m.index].cut {
+			reached++
+		}
+	}
+	return reached
+}

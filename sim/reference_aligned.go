@@ -37,7 +37,9 @@ func (j *carrier) carryWindows(a *account, from, p *process, laid bool) {
 			c.begin = aligned(c.begin, s.Per/time.Duration(s.Buckets))
 		}
 	case apart.Abs() > inStep || laid: // a window may have ended there that would go on here
-		j.allowed.used[windowAnew]++
+		if !asNew(&r.loose, from.now(), s) {
+			j.allowed.used[windowAnew]++
+		}
 		r.loose = naiveState{}
 		// copies may still not know what was given back
 		r.past = slices.DeleteFunc(r.past, func(x charged) bool { return x.cost > 0 })

@@ -211,7 +211,8 @@ func (r *reference) drop(lost int64) {
 // one before, or before has it still. Otherwise it is what no heir has a copy of.
 func (j *carrier) lost(a *account, before, p *process) int64 {
 	r, k := &a.reference, j.world.plan.partition(a.hash)
-	if j.world.plan.sky == calm || j.claims[k] < r.last && j.holders[k] == p {
+	if j.world.plan.sky == calm || j.claims[k] < r.last && j.holders[k] == p ||
+		j.counted.firm(a, before, p) || r.isOver(before, a.spec) {
 		return 0
 	}
 	j.allowed.used[uncounted]++
@@ -220,6 +221,12 @@ func (j *carrier) lost(a *account, before, p *process) int64 {
 		j.allowed.used[wholeLimit]++
 	}
 	return lost
+}
+
+// isOver reports whether all that p, the last to decide, may have counted has run out by its clock:
+// then nothing of it can be forgotten.
+func (r *reference) isOver(p *process, s *limiter.Spec) bool {
+	return !r.isBlind() && !r.isHeld() && asNew(r.strictest(), p.now(), s)
 }
 
 // refusalsCount reports whether s remembers what it has refused.

@@ -169,6 +169,12 @@ func (r *reference) isBlind() bool { return r.isDark() || r.owing() > 0 }
 // isDark reports whether nobody knows how much that is.
 func (r *reference) isDark() bool { return r.unphased || r.blind != 0 && r.last <= r.blind }
 
+// denies reports whether the most generous reference denies cost as well: then a denial is right,
+// whatever else was charged.
+func (r *reference) denies(now limiter.Instant, cost int64, s *limiter.Spec) bool {
+	return !r.isVague(s) && !r.most(now, s).peek(now, s, cost).Allowed
+}
+
 // tells reports whether a denial of cost can be found to be too early.
 func (r *reference) tells(cost int64, s *limiter.Spec) bool {
 	return !r.isDark() && min(everything, cost)+r.owing() <= capacityOf(s)

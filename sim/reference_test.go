@@ -129,3 +129,65 @@ func TestRefusalsThatAreTakenAgainCount(t *testing.T) {
 		})
 	}
 }
+
+// Promise: nothing is forgiven of what an heir must have had a copy of, or of what has run out,
+// whatever the limit is; what was charged too late for a copy is.
+func TestNothingIsForgivenThatWasCopied(t *testing.T) {
+	const crash = 20 * time.Second
+	spec := limiter.Spec{
+		Name: "a", Algorithm: limiter.SlidingLog, Limit: 10, Per: 10 * time.Second, MinGap: 1,
+	}
+	for _, x := range []struct {
+		name    string
+		charged time.Duration
+		loss    float64
+		want    int64
+	}{
+		{"a copy was due", 15 * time.Second, 0, 0},
+		{"no copy was due", crash - 50*time.Millisecond, 0, spec.Limit},
+		{"the copy may be lost", 15 * time.Second, 0.1, spec.Limit},
+		{"it has run out", 5 * time.Second, 0.1, 0},
+	} {
+		w := newWorld(&plan{
+			seed: 1, sky: outage, weather: weather{loss: x.loss},
+			machines: []machinePlan{
+				{clock: clock{start: 1_700_000_000_000_000_000}},
+				{clock: clock{start: 1_700_000_000_000_000_000, drift: 1}},
+			},
+			sweepEvery: 5 * time.Second,
+			limits:     []rule{{Spec: spec}},
+			faults: []fault{ // the first is over, and not long ago
+				{at: 5 * time.Second, kind: freezes, node: 1},
+				{at: 6 * time.Second, kind: thaws, node: 1},
+				{at: crash, kind: crashes},
+			},
+		}, nil)
+		a, before, p := w.judge.account("a", "one"), w.machines[0].process, w.machines[1].process
+		a.count = &keyCount{charges: []perishable{{x.charged, before, 3, false}}}
+		r := &a.reference
+		r.by, r.last, r.past = before, x.charged, []charged{{x.charged, 0, 3}}
+		r.loose.charge(before.time.at(x.charged), a.spec, 3)
+		before.fading = []fading{{crash - replicationInterval, crash}}
+		w.now = crash + 100*time.Millisecond
+		if lost := w.judge.carrier.lost(a, before, p); lost != x.want {
+			t.Errorf("%s: %d are forgiven; want %d", x.name, lost, x.want)
+		}
+	}
+}
+
+// Promise: a denial is known to be right where the most generous state denies as well, also while
+// charges may count that nobody has seen.
+func TestDenialThatIsRightWhateverElseWasCharged(t *testing.T) {
+	spec := limiter.Spec{Algorithm: limiter.SlidingLog, Limit: 10, Per: time.Second}
+	const now = limiter.Instant(1_700_000_000_000_000_000)
+	r := reference{blind: time.Minute}
+	r.loose.take(now, &spec, 8)
+	for cost, want := range map[int64]bool{2: false, 3: true, 11: true} {
+		if r.tells(cost, &spec) {
+			t.Errorf("a denial of %d is found to be too early in the dark", cost)
+		}
+		if got := r.denies(now, cost, &spec); got != want {
+			t.Errorf("a denial of %d is right: %v, want %v", cost, got, want)
+		}
+	}
+}
