@@ -15,8 +15,9 @@ import (
 
 // ErrMajority refuses to recover a cluster that has its voters.
 var ErrMajority = errors.New(
-	"recover: a majority of the voters answers this node, or members of the cluster that it " +
-		"enters do, so there is nothing to recover",
+	"recover: a majority of the voters answers this node, or it waits for a cluster that has " +
+		"members, so there is nothing to recover; if those have lost their majority, recover one " +
+		"of them",
 )
 
 // ErrNotAgreed refuses to recover what is not a member of a cluster.
@@ -66,7 +67,7 @@ func (m Membership) LostText() string {
 
 // Recover has this node go on without the voters that it has lost, as an operator says that they
 // are gone for good. Those that still answer it go along. It is refused while a majority answers,
-// and while a node that waits to be admitted hears members of the cluster.
+// and while a node that waits to be admitted hears members of the cluster, or knows them by gossip.
 // If that was wrong and the others live, both sides decide until they meet; then one gives way.
 func (m Membership) Recover() error {
 	a := m.a
@@ -75,7 +76,7 @@ func (m Membership) Recover() error {
 	}
 	now := a.clock.Now()
 	a.mu.Lock()
-	lost := a.state.Alone(ownership.Instant(now))
+	lost := a.state.Alone(ownership.Instant(now)) && (a.state.Config() != nil || !a.knowsMembers())
 	if a.state.Stage() == ownership.StageJoined {
 		lost = a.cutOff(now)
 	}
@@ -85,6 +86,15 @@ func (m Membership) Recover() error {
 	}
 	a.agree(0, ownership.Recover{}, ownership.Poll{})
 	return nil
+}
+
+// knowsMembers reports whether gossip knows others that count themselves as members of a cluster. A
+// node that hears none of them by its peer address would found another one beside theirs.
+func (a *agreement) knowsMembers() bool {
+	v := a.views.hinted.Load()
+	return v != nil && slices.ContainsFunc(v.Members, func(m Member) bool {
+		return m.ID != a.id && m.Role == RoleMember && m.State == StateActive
+	})
 }
 
 // Voters are the ids of those that vote on the list of members; none of a node that is alone.

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -326,5 +327,27 @@ func (w *world) wantMarked(when string, want bool, ids ...string) {
 				w.t.Fatalf("%s: key %d at %s: %+v", when, i, id, d)
 			}
 		}
+	}
+}
+
+// Promise: an operator's word founds no second cluster beside one that is there. A node that waits
+// to be admitted is not recovered as long as gossip knows members, also if it hears none of them by
+// its peer address; once they are gone, it is.
+func TestWaitingNodeIsNotRecoveredBesideMembers(t *testing.T) {
+	w := newWorld(t, 3, five)
+	ms := w.members(4)
+	ms[3].State = StateJoining
+	w.hearing(func(from, to string) bool { return from != "n4" && to != "n4" })
+	w.start("n4", 4)
+	w.show(ms, 0, "n1", "n2", "n3", "n4")
+	w.pass(5 * time.Second)
+	n4 := w.nodes["n4"]
+	if err := n4.Membership().Recover(); !errors.Is(err, ErrMajority) || n4.Agreed() != nil {
+		t.Errorf("members are known: %v, and it is a member of %v", err, n4.Agreed())
+	}
+	w.show(ms[3:], 0, "n4")
+	w.pass(5 * time.Second)
+	if err := n4.Membership().Recover(); err != nil || n4.Agreed() == nil {
+		t.Errorf("nobody is left: %v, and it is a member of %v", err, n4.Agreed())
 	}
 }
