@@ -20,6 +20,7 @@ type flight struct {
 	circled   uint8  // how often two nodes have named each other
 	thirds    uint8  // how often another one was asked because of that
 	owed      bool   // it was admitted already, and is to be charged (debts.go)
+	share     bool   // its limit is a share of this node: a denial is worth little (shares.go)
 	again     bool   // this node had answered it before
 	delivered bool   // asked by another node
 	child     bool   // its limit has a parent (tree.go)

@@ -36,6 +36,7 @@ func (hd *holder) Holds(hash uint64) bool { return hd.parts.holds(hash) && hd.ri
 func (hd *holder) decide(now limiter.Instant, it *flight, out *limiter.Decision) {
 	if it.Op == OpPeek {
 		*out = hd.table.PeekRequest(now, it.Limit, it.Key, it.hash, it.of(it.Cost))
+		it.soften(out)
 		return
 	}
 	act := func() bool {
@@ -47,6 +48,7 @@ func (hd *holder) decide(now limiter.Instant, it *flight, out *limiter.Decision)
 		default:
 			r := it.of(it.Cost)
 			hd.table.DoInto(now, it.Limit, it.Key, it.hash, &r, out)
+			it.soften(out)
 		}
 		return !out.Closed
 	}

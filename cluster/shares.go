@@ -6,8 +6,8 @@ import (
 	"penstock/limiter"
 )
 
-// fallbackRetry is when a client denied by on_error: deny may ask again: by then a breaker has
-// looked once more.
+// fallbackRetry is when a client may ask again that was denied without the holder, at the latest:
+// by then a breaker has looked once more, or another node decides.
 const fallbackRetry = time.Second
 
 // shares decide where no holder of the key answers.
@@ -64,7 +64,7 @@ const shareOrigin = 1 << 59
 // decideShare decides from this node's share of the limit, one of so many.
 func (sh *shares) decideShare(now limiter.Instant, it *flight, of int) (d limiter.Decision) {
 	share := *it
-	share.Limit = it.Limit.Share(of)
+	share.Limit, share.share = it.Limit.Share(of), true
 	if it.Op == OpReserve {
 		share.Op, share.Hold = OpTake, nil
 		share.ID.Origin ^= shareOrigin
@@ -74,4 +74,13 @@ func (sh *shares) decideShare(now limiter.Instant, it *flight, of int) (d limite
 		sh.holder.recent.Share(now, share.ID)
 	}
 	return d
+}
+
+// soften has a denial of a share say that a client may ask again soon. What does not fit into a
+// share, now or ever, may fit into the limit, of which the holder of the key will know.
+func (it *flight) soften(d *limiter.Decision) {
+	late := d.RetryAfter == limiter.Never || d.RetryAfter > fallbackRetry
+	if it.share && !d.Allowed && late {
+		d.RetryAfter = fallbackRetry
+	}
 }

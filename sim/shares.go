@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"time"
+
 	"penstock/cluster"
 	"penstock/limiter"
 )
@@ -83,8 +85,9 @@ func (l *shares) says(p *process, s *limiter.Spec, it *cluster.Item, raw limiter
 		return a.decisions[0] == raw
 	}
 	st := l.keys[naiveKey{s.Name, it.Key}]
-	return l.peek(p.now(), s, it.Key, it.Cost) == raw || st != nil && st.forgettable(p.now(), s) &&
-		new(naiveState).take(p.now(), s, it.Cost) == raw
+	return soon(l.peek(p.now(), s, it.Key, it.Cost)) == raw ||
+		st != nil && st.forgettable(p.now(), s) &&
+			soon(new(naiveState).take(p.now(), s, it.Cost)) == raw
 }
 
 // decide decides from the share s, one of n, where p answered got. charged is false if it is a
@@ -112,13 +115,22 @@ func (l *shares) decide(p *process, s *limiter.Spec, n int, it *cluster.Item,
 	}
 	l.mayForget(now, s, it, got)
 	if it.Op == cluster.OpPeek {
-		return l.peek(now, s, it.Key, it.Cost), false
+		return soon(l.peek(now, s, it.Key, it.Cost)), false
 	}
-	d = l.take(now, s, it.Key, it.Cost)
+	d = soon(l.take(now, s, it.Key, it.Cost))
 	if it.ID != (cluster.ID{}) {
 		l.add(a, it.ID, p, p.machine.world.now, []limiter.Decision{d}, d.Allowed)
 	}
 	return d, true
+}
+
+// soon is what a node says where its share decides so: a client that is denied may ask again within
+// a second, for the owner may be there by then.
+func soon(d limiter.Decision) limiter.Decision {
+	if !d.Allowed && (d.RetryAfter == limiter.Never || d.RetryAfter > time.Second) {
+		d.RetryAfter = time.Second
+	}
+	return d
 }
 
 // mayForget resets a key of s that p may have forgotten, if got shows that it has.
