@@ -149,8 +149,12 @@ func (j *onceJudge) remembered(p *process, a *answered, id cluster.ID, items []a
 		return a.decisions
 	}
 	if age < memory+j.carriage() && slices.Equal(got, a.decisions) {
-		j.mayRepeat(p, items, got)                // or it was decided once more, alike
-		a.told = append(a.told, told{p, p.now()}) // and p remembers it from now on
+		if age+age/1000 < memory && j.copiedBack(a, p, items) {
+			j.carrier.bring(items[0].account, p)
+		} else { // or it was decided once more, alike
+			j.mayRepeat(p, items, got)
+		}
+		a.told = append(a.told, told{p, p.now()}) // p remembers it from now on
 		return a.decisions
 	}
 	return nil
@@ -161,8 +165,12 @@ func (j *onceJudge) mayRepeat(p *process, items []asked, got []limiter.Decision)
 	fallen := len(items) > 1 && falls(items, got)
 	for i := range items {
 		j.carrier.bring(items[i].account, p)
-		j.counted.mayCount(p, &items[i])
-		items[i].account.reference.mayHave(p.now(), &items[i], got[i].Allowed, fallen)
+		it := &items[i]
+		j.counted.mayCount(p, it)
+		it.account.reference.mayHave(p.now(), it, got[i].Allowed, fallen)
+		if it.op == cluster.OpTake && it.cost < 0 {
+			it.account.note(p, it.cost) // windows are counted anew from what is noted
+		}
 	}
 }
 
