@@ -6,7 +6,7 @@ import (
 )
 
 // Promise: a client that a share has denied is told to ask again within a second, for a holder may
-// decide by then: also if its cost never fits into the share, and if it asks for the same once more.
+// decide by then: also if its cost never fits into the share, and if it repeats itself.
 func TestDenialOfAShareIsShort(t *testing.T) {
 	w := newWorld(t, 3, five)
 	key := w.key("n2", 0)

@@ -149,19 +149,19 @@ func (j *onceJudge) remembered(p *process, a *answered, id cluster.ID, items []a
 		return a.decisions
 	}
 	if age < memory+j.carriage() && slices.Equal(got, a.decisions) {
-		if age+age/1000 < memory && j.copiedBack(a, p, items) {
-			j.carrier.bring(items[0].account, p)
-		} else { // or it was decided once more, alike
-			j.mayRepeat(p, items, got)
-		}
-		a.told = append(a.told, told{p, p.now()}) // p remembers it from now on
+		j.mayRepeat(p, a, items, got)             // or it was decided once more, alike
+		a.told = append(a.told, told{p, p.now()}) // and p remembers it from now on
 		return a.decisions
 	}
 	return nil
 }
 
-// mayRepeat follows an answer that p may have remembered, or may have decided once more.
-func (j *onceJudge) mayRepeat(p *process, items []asked, got []limiter.Decision) {
+// mayRepeat follows an answer that p may have remembered, as a says, or may have decided once more.
+func (j *onceJudge) mayRepeat(p *process, a *answered, items []asked, got []limiter.Decision) {
+	if a != nil && j.copiedBack(a, p, items) {
+		j.carrier.bring(items[0].account, p)
+		return
+	}
 	fallen := len(items) > 1 && falls(items, got)
 	for i := range items {
 		j.carrier.bring(items[i].account, p)
@@ -190,7 +190,7 @@ func (j *onceJudge) repeatsShare(p *process, id cluster.ID, items []asked,
 	if own == nil || own.at.Add(memory) <= p.now() || len(got) != 1 || got[0] != own.decisions[0] {
 		if len(items) == 1 && j.hasChargedItself(p, &items[0]) {
 			j.allowed.used[ownDebt]++
-			j.mayRepeat(p, items, got)
+			j.mayRepeat(p, nil, items, got)
 			return got
 		}
 		return nil
@@ -228,11 +228,11 @@ func (j *onceJudge) chargesAgain(p *process, before *answered, items []asked) {
 	j.allowed.used[lateTwice]++
 	age := j.world.now - before.now
 	heard, _ := before.toldTo(p)
-	switch young := age+age/1000 < memory; {
-	case young && heard:
+	switch {
+	case heard && age+age/1000 < memory:
 		j.fail(once, "%s charges take %s again, which %s has charged and told it of",
 			p.machine.id, idText(id), before.by.machine.id)
-	case young && j.copiedBack(before, p, items):
+	case j.copiedBack(before, p, items):
 		j.fail(once, "%s gives back %s again, which %s has given back so long before it died"+
 			" that a copy must have told of it", p.machine.id, idText(id), before.by.machine.id)
 	case before.by.dead && !before.by.departed,
@@ -248,13 +248,15 @@ func (j *onceJudge) chargesAgain(p *process, before *answered, items []asked) {
 // copiedBack reports whether p, which decides after a process that has failed, must have heard of
 // what that one has given back: its answer travels with the first copy that knows of it.
 func (j *onceJudge) copiedBack(a *answered, p *process, items []asked) bool {
-	it, by := &items[0], a.by
-	if len(items) > 1 || it.op != cluster.OpReset && it.cost >= 0 || it.doubt || a.share ||
-		by == p || len(by.fading) == 0 || j.world.plan.weather.loss > 0 || j.counted.cold >= a.now {
+	it, by, age := &items[0], a.by, j.world.now-a.now
+	back := len(items) == 1 && (it.op == cluster.OpReset || it.cost < 0)
+	switch {
+	case !back, it.doubt, a.share, by == p, age+age/1000 >= memory, len(by.fading) == 0,
+		j.world.plan.weather.loss > 0, j.counted.cold >= a.now, j.counted.atOnce(by.machine):
 		return false
 	}
 	given := perishable{at: a.now, by: by}
-	return !given.fades() && !j.counted.atOnce(by.machine)
+	return !given.fades()
 }
 
 // reported hears that p, which decides, has charged a take by a report of a process that has
