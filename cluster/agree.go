@@ -75,6 +75,7 @@ type lineage struct {
 // followers go by the configuration that is agreed.
 type followers interface {
 	agreedAnew(now limiter.Instant)
+	stoodStill()  // the machine was suspended, and the clock has not seen it
 	fenceLocked() // hold nothing any more
 }
 
@@ -108,17 +109,22 @@ func (a *agreement) publish(now limiter.Instant) {
 func (a *agreement) agree(
 	asker ownership.Boot, events ...ownership.Event,
 ) (said []ownership.Message) {
-	if !a.on {
-		return nil
-	}
 	now := a.clock.Now()
 	a.mu.Lock()
+	suspended := a.suspended != nil && a.suspended.Suspended()
+	if suspended {
+		a.followers.stoodStill()
+	}
+	if !a.on {
+		a.mu.Unlock()
+		return nil
+	}
 	// It was stopped: before all else it has to know that. A node without timers would poll at each
 	// message, renew, and so keep the others talking for ever.
 	if now > a.polled.Add(a.params.Stop) && a.polled != 0 && !a.halted.Load() {
 		events = append([]ownership.Event{ownership.Poll{}}, events...)
 	}
-	if a.suspended != nil && a.suspended.Suspended() {
+	if suspended {
 		events = append([]ownership.Event{ownership.Suspended{}}, events...)
 	}
 	sends, installed, stirred, ended := a.stepLocked(now, events)

@@ -111,3 +111,36 @@ func TestSuspendedMachineGivesUpItsRight(t *testing.T) {
 		t.Error("it has its right no more, though all answer")
 	}
 }
+
+// Promise: no more is admitted than the limit says. What a node has borrowed runs out at the holder
+// of the key while the node's machine is suspended, which its clock does not see: the node spends
+// nothing of it afterwards, and an agent does not either.
+func TestSuspendedMachineSpendsNoLease(t *testing.T) {
+	for _, role := range []Role{RoleMember, RoleAgent} {
+		w := newWorld(t, 3, leased)
+		ms := append(w.members(3), Member{ID: "n4", Boot: 4, Role: role, State: StateActive})
+		w.start("n4", 4)
+		if role == RoleAgent {
+			w.nodes["n4"].agreed.on = false
+		}
+		w.show(ms, 0, "n1", "n2", "n3", "n4")
+		w.pass(3 * time.Second)
+		n, was := w.nodes["n4"], false
+		key := w.key("n3", 0)
+		for range 2000 {
+			w.take("n4", "leased", key)
+			w.pass(50 * time.Microsecond)
+		}
+		if d := w.take("n4", "leased", key); d.Source != SourceLease {
+			t.Fatalf("role %v: nothing is borrowed: %+v", role, d)
+		}
+		n.agreed.suspended = suspendedClock{hands{w, "n4"}, &was}
+		was = true
+		w.meet = func(c *Call, _ func() *Answer) { c.Err = errSilent }
+		w.pass(tickEvery)
+		if d := w.take("n4", "leased", key); was || d.Source == SourceLease {
+			t.Errorf("role %v: it was suspended (looked %t), and spends what it had borrowed: %+v",
+				role, !was, d)
+		}
+	}
+}

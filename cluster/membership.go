@@ -95,7 +95,6 @@ func (m Membership) agreeBegins() {
 	a.on, a.params = true, ownership.Default()
 	a.seats, a.ended = make(map[ownership.Boot]seat), make(map[ownership.Boot]bool)
 	a.lines = make(map[uint64]uint64)
-	a.suspended, _ = a.clock.(SuspendedClock)
 }
 
 // Keep has the node found a cluster, if it does, under the secret that it has from a file.

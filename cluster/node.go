@@ -97,6 +97,7 @@ func (n *Node) wire() {
 		self: me, right: right, views: &n.views, parts: &n.parts,
 		claims: &n.claims, contacts: &n.contacts, pulse: &n.pulse, followers: n,
 	}
+	n.agreed.suspended, _ = me.clock.(SuspendedClock)
 	n.views.agreed = &n.agreed
 	n.pulse = pulse{self: me, agreed: &n.agreed, parts: &n.parts, beat: n.tick}
 	n.contacts = contacts{

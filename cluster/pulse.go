@@ -128,6 +128,9 @@ func (pl *pulse) wakeFor() {
 
 // tick is the node's pulse.
 func (n *Node) tick() {
+	if !n.agreed.on { // an agent, say, which polls nothing: was it suspended?
+		n.agreed.agree(0)
+	}
 	now := n.clock.Now()
 	n.parts.mu.Lock()
 	n.tickLocked(now)

@@ -194,6 +194,19 @@ func (ls *Leases) Tick(now limiter.Instant, changed func(Key) bool) (asks []*Ask
 	return asks
 }
 
+// End has all leases settled, and none spent any more: the machine was suspended, so they may have
+// run out at the holders of their keys, which have charged them in full then.
+func (ls *Leases) End() {
+	for i := range ls.shards {
+		s := &ls.shards[i]
+		s.mu.Lock()
+		for _, l := range s.m {
+			l.retire()
+		}
+		s.mu.Unlock()
+	}
+}
+
 // Open is the number of leases that this node has to give back.
 func (ls *Leases) Open() (sum int) {
 	if ls.keys.Load() == 0 {
