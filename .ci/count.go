@@ -28,15 +28,22 @@ type tally struct {
 	passed, failed, skipped int
 	busy                    int                         // of the skipped: they say that this machine is too busy for what they time
 	output                  map[string]*strings.Builder // of tests under way, by package and test
-	failedIn                map[string]int              // cases, by package
+	in                      map[string]*cases           // by package
+	broken                  map[string]bool             // packages with which the race detector itself has failed
 }
+
+type cases struct{ passed, failed, skipped int }
+
+// detectorFailed is what the race detector says of itself before it ends a process: an assertion in its own code has
+// failed, and nothing is known of the program's races.
+const detectorFailed = "ThreadSanitizer: CHECK failed"
 
 func main() {
 	if len(os.Args) != 2 {
 		fmt.Fprintln(os.Stderr, "usage: go test -json ./... | count FILE")
 		os.Exit(2)
 	}
-	t := tally{output: map[string]*strings.Builder{}, failedIn: map[string]int{}}
+	t := tally{output: map[string]*strings.Builder{}, in: map[string]*cases{}, broken: map[string]bool{}}
 	if err := t.read(os.Stdin); err != nil {
 		fmt.Fprintln(os.Stderr, "count:", err)
 		os.Exit(2)
@@ -73,6 +80,9 @@ func (t *tally) read(r io.Reader) error {
 
 func (t *tally) add(e event) {
 	name := e.Package + " " + e.Test
+	if t.in[e.Package] == nil {
+		t.in[e.Package] = &cases{}
+	}
 	switch e.Action {
 	case "output":
 		if t.output[name] == nil {
@@ -95,15 +105,17 @@ func (t *tally) addCase(e event, name string) {
 	switch e.Action {
 	case "pass":
 		t.passed++
+		t.in[e.Package].passed++
 	case "skip":
 		t.skipped++
+		t.in[e.Package].skipped++
 		if o := t.output[name]; o != nil && strings.Contains(o.String(), "too busy") {
 			t.busy++
 		}
 		fmt.Print("skipped ", name, "\n", t.output[name])
 	case "fail":
 		t.failed++
-		t.failedIn[e.Package]++
+		t.in[e.Package].failed++
 		fmt.Print("FAILED ", name, "\n", t.output[name])
 	}
 }
@@ -116,7 +128,20 @@ func (t *tally) addPackage(e event, name string) {
 	if e.Action != "fail" {
 		return
 	}
-	if t.failedIn[e.Package] == 0 {
+	in := t.in[e.Package]
+	if in.failed == 0 && !t.broken[e.Package] && t.detectorFailed(e.Package) {
+		fmt.Println("AGAIN", e.Package+": the race detector itself has failed, so the package is tested once more")
+		t.broken[e.Package] = true // and if it fails once more, that counts
+		t.passed, t.skipped = t.passed-in.passed, t.skipped-in.skipped
+		delete(t.in, e.Package)
+		for other := range t.output {
+			if strings.HasPrefix(other, e.Package+" ") {
+				delete(t.output, other)
+			}
+		}
+		return
+	}
+	if in.failed == 0 {
 		t.failed++
 	}
 	fmt.Print(t.output[name])
@@ -125,4 +150,14 @@ func (t *tally) addPackage(e event, name string) {
 			fmt.Print("CUT OFF ", other, "\n", output)
 		}
 	}
+}
+
+// detectorFailed reports whether the race detector has ended a test of a package.
+func (t *tally) detectorFailed(of string) bool {
+	for name, output := range t.output {
+		if strings.HasPrefix(name, of+" ") && strings.Contains(output.String(), detectorFailed) {
+			return true
+		}
+	}
+	return false
 }

@@ -46,7 +46,7 @@ type agreement struct {
 	asked bool            // … and whether it has been asked to step down
 	lineage
 
-	suspended SuspendedClock // nil: the clock sees every stop
+	suspends suspends
 }
 
 // pace is when the state is polled.
@@ -72,10 +72,24 @@ type lineage struct {
 	ended   map[ownership.Boot]bool // lines
 }
 
+// suspends are the times for which the machine was suspended, and its clock has not seen it.
+type suspends struct {
+	clock SuspendedClock // nil: the clock sees every stop
+	then  func()         // is called after one
+}
+
+// seen reports whether there was one since it was called last.
+func (s *suspends) seen() bool {
+	seen := s.clock != nil && s.clock.Suspended()
+	if seen {
+		s.then()
+	}
+	return seen
+}
+
 // followers go by the configuration that is agreed.
 type followers interface {
 	agreedAnew(now limiter.Instant)
-	stoodStill()  // the machine was suspended, and the clock has not seen it
 	fenceLocked() // hold nothing any more
 }
 
@@ -111,10 +125,7 @@ func (a *agreement) agree(
 ) (said []ownership.Message) {
 	now := a.clock.Now()
 	a.mu.Lock()
-	suspended := a.suspended != nil && a.suspended.Suspended()
-	if suspended {
-		a.followers.stoodStill()
-	}
+	suspended := a.suspends.seen()
 	if !a.on {
 		a.mu.Unlock()
 		return nil

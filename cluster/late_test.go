@@ -94,7 +94,7 @@ func TestSuspendedMachineGivesUpItsRight(t *testing.T) {
 	w := newWorld(t, 3, five)
 	w.pass(time.Second)
 	n, was := w.nodes["n1"], false
-	n.agreed.suspended = suspendedClock{hands{w, "n1"}, &was}
+	n.agreed.suspends.clock = suspendedClock{hands{w, "n1"}, &was}
 	n.agreed.agree(0)
 	if !n.right.Deciding() {
 		t.Fatal("nothing has happened yet")
@@ -134,7 +134,7 @@ func TestSuspendedMachineSpendsNoLease(t *testing.T) {
 		if d := w.take("n4", "leased", key); d.Source != SourceLease {
 			t.Fatalf("role %v: nothing is borrowed: %+v", role, d)
 		}
-		n.agreed.suspended = suspendedClock{hands{w, "n4"}, &was}
+		n.agreed.suspends.clock = suspendedClock{hands{w, "n4"}, &was}
 		was = true
 		w.meet = func(c *Call, _ func() *Answer) { c.Err = errSilent }
 		w.pass(tickEvery)

@@ -97,7 +97,9 @@ func (n *Node) wire() {
 		self: me, right: right, views: &n.views, parts: &n.parts,
 		claims: &n.claims, contacts: &n.contacts, pulse: &n.pulse, followers: n,
 	}
-	n.agreed.suspended, _ = me.clock.(SuspendedClock)
+	n.agreed.suspends.clock, _ = me.clock.(SuspendedClock)
+	// what was borrowed has gone on running out at the holders
+	n.agreed.suspends.then = n.local.leases.End
 	n.views.agreed = &n.agreed
 	n.pulse = pulse{self: me, agreed: &n.agreed, parts: &n.parts, beat: n.tick}
 	n.contacts = contacts{

@@ -162,7 +162,7 @@ func TestIdleTimeEndsAfterTheLook(t *testing.T) {
 	n := w.nodes["n1"]
 	w.pass(3 * time.Second)
 	var idle []bool // at each look
-	n.agreed.suspended = looks(func() bool {
+	n.agreed.suspends.clock = looks(func() bool {
 		idle = append(idle, n.pulse.idle.Load())
 		return false
 	})

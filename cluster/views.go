@@ -64,9 +64,6 @@ func (n *Node) agreedAnew(now limiter.Instant) {
 	n.reviewLocked(now)
 }
 
-// stoodStill ends the leases of this node: their time has gone on where they were granted.
-func (n *Node) stoodStill() { n.local.leases.End() }
-
 // reviewLocked makes the View of what has been agreed, with what gossip says of where members are.
 func (n *Node) reviewLocked(now limiter.Instant) {
 	v, old := n.views.hinted.Load(), n.view.Load()
