@@ -1,12 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -81,6 +81,9 @@ type draft struct {
 	limits []draftLimit
 	rules  []draftRule
 	notes  []string
+
+	names map[string]int  // where each limit stands in limits
+	noted map[string]bool // texts of notes, without their places
 }
 
 // draftLimit is a limit as it will be written.
@@ -99,30 +102,38 @@ type draftRule struct {
 	apply []field // a limit's name, and the template of its key
 }
 
-// note says what was not carried over, once for each text.
+// note says what was not carried over, once for each text, with the line where it was first.
 func (d *draft) note(line int, format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if d.noted[text] {
+		return
+	}
+	if d.noted == nil {
+		d.noted = map[string]bool{}
+	}
+	d.noted[text] = true
 	place := d.file
 	if line > 0 {
 		place += ":" + strconv.Itoa(line)
 	}
-	text := place + ": " + fmt.Sprintf(format, args...)
-	if !slices.Contains(d.notes, text) {
-		d.notes = append(d.notes, text)
-	}
+	d.notes = append(d.notes, place+": "+text)
 }
 
 // limit adds a limit, unless there is one of its name.
 func (d *draft) limit(l draftLimit) {
-	if d.named(l.name) == nil {
-		d.limits = append(d.limits, l)
+	if d.named(l.name) != nil {
+		return
 	}
+	if d.names == nil {
+		d.names = map[string]int{}
+	}
+	d.names[l.name] = len(d.limits)
+	d.limits = append(d.limits, l)
 }
 
 func (d *draft) named(name string) *draftLimit {
-	for i := range d.limits {
-		if d.limits[i].name == name {
-			return &d.limits[i]
-		}
+	if i, there := d.names[name]; there {
+		return &d.limits[i]
 	}
 	return nil
 }
@@ -192,8 +203,42 @@ func texts(all []string) string {
 	return "[" + strings.Join(words, ", ") + "]"
 }
 
+// deepest is how many blocks, brackets or marks of lists may lie within one another.
+const deepest = 256
+
+// tooDeep is an error about what the YAML library would take minutes over: its time grows with the
+// square of how deep brackets and marks of lists lie within one another.
+func (d *draft) tooDeep(data []byte) error {
+	number, depth := 0, 0
+	for line := range bytes.Lines(data) {
+		number++
+		marks := 0
+		for rest := line; len(rest) > 1 && rest[0] <= '-'; rest = rest[1:] {
+			if rest[0] == '-' && rest[1] == ' ' {
+				marks++
+			}
+		}
+		for _, c := range line {
+			switch c {
+			case '[', '{':
+				depth++
+			case ']', '}':
+				depth = max(0, depth-1)
+			}
+			if max(marks, depth) > deepest {
+				return fmt.Errorf("%s:%d: more than %d brackets or lists are open here", d.file,
+					number, deepest)
+			}
+		}
+	}
+	return nil
+}
+
 // readYAML reads text into v; a fault names the file, and its line and column.
 func (d *draft) readYAML(data []byte, v any) error {
+	if err := d.tooDeep(data); err != nil {
+		return err
+	}
 	err := yaml.Unmarshal(data, v)
 	var fault yaml.Error
 	if errors.As(err, &fault) && fault.GetToken() != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -35,11 +36,19 @@ func importCell(d *draft, data []byte) error {
 	return nil
 }
 
+// monitored is what MONITOR prints before a command: the time, the database and the client.
+var monitored = regexp.MustCompile(`^[0-9.]+ \[[^\]]*\S*\] `)
+
 // commandAt is where the command begins in a line, in letters of either case; -1 if it is not
-// there. A line in lower case may be longer: bytes that are not UTF-8 become three.
+// there. In a line of MONITOR it is the first word: keys of other commands may have its name. A
+// line in lower case may be longer: bytes that are not UTF-8 become three.
 func commandAt(line string) int {
 	const name = "cl.throttle"
-	for i := range len(line) - len(name) + 1 {
+	from, to := 0, len(line)
+	if at := len(monitored.FindString(line)); at > 0 {
+		from, to = at+1, min(to, at+1+len(name)) // behind a quote
+	}
+	for i := from; i+len(name) <= to; i++ {
 		if strings.EqualFold(line[i:i+len(name)], name) {
 			return i
 		}

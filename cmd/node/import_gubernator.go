@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"penstock/limiter"
 )
 
 // gubernatorRequest is one of Gubernator's requests, which bring their limits along. Its JSON has
@@ -137,8 +139,11 @@ func gubernatorPer(duration json.Number, gregorian bool) (string, error) {
 	n, err := duration.Int64()
 	words := []string{"minute", "hour", "day", "week", "month", "year"}
 	switch {
-	case err != nil || n < 0 || !gregorian && n == 0:
-		return "", fmt.Errorf("its duration %q is not a number of milliseconds from 1", duration)
+	case err != nil || n < 0 || !gregorian && (n == 0 || n > limiter.MaxPer.Milliseconds()):
+		return "", fmt.Errorf("its duration %q is not a number of milliseconds from 1 to %d",
+			duration, limiter.MaxPer.Milliseconds())
+	case !gregorian && n%1000 != 0: // files have no fractions
+		return fmt.Sprintf("%dms", n), nil
 	case !gregorian:
 		return (time.Duration(n) * time.Millisecond).String(), nil
 	case n >= int64(len(words)):

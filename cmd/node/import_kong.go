@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -49,20 +50,19 @@ func importKong(d *draft, data []byte) error {
 	if err := d.readYAML(data, &file); err != nil {
 		return err
 	}
-	k := &kongImport{draft: d}
-	for _, p := range file.Plugins {
-		place, matches := k.placeOf(p, file)
-		k.add(place, matches, []kongPlugin{p})
-	}
+	k := &kongImport{draft: d, kong: &file}
+	k.add(kongPlace{}, file.Plugins)
 	for _, s := range file.Services {
-		k.add(s.Name, d.kongRoutes(s.Routes), s.Plugins)
-		file.Routes = append(file.Routes, s.Routes...)
+		k.add(k.ofService(s), s.Plugins)
+		for _, r := range s.Routes {
+			k.add(k.ofRoute(r), r.Plugins)
+		}
 	}
 	for _, r := range file.Routes {
-		k.add(r.Name, d.kongRoutes([]kongRoute{r}), r.Plugins)
+		k.add(k.ofRoute(r), r.Plugins)
 	}
 	for _, c := range file.Consumers {
-		k.add(c.Username, kongUser(c.Username), c.Plugins)
+		k.add(kongPlace{user: c.Username}, c.Plugins)
 	}
 	if k.plugins > 1 {
 		d.note(0, "the plugin stands at %d places: Kong runs the nearest to a request, "+
@@ -74,42 +74,86 @@ func importKong(d *draft, data []byte) error {
 // kongImport counts the plugins that limit rates, and keeps the first error.
 type kongImport struct {
 	*draft
+	kong    *kongFile
 	plugins int
 	err     error
 }
 
-func (k *kongImport) add(place string, matches [][]field, plugins []kongPlugin) {
+// kongPlace is what a plugin is for: requests that match, of one user if it is given.
+type kongPlace struct {
+	name    string // of a service or route; empty: all requests
+	matches [][]field
+	user    string
+}
+
+func (k *kongImport) ofService(s kongService) kongPlace {
+	return kongPlace{name: cmp.Or(s.Name, "service"), matches: k.kongRoutes(s.Routes)}
+}
+
+func (k *kongImport) ofRoute(r kongRoute) kongPlace {
+	return kongPlace{name: cmp.Or(r.Name, "route"), matches: k.kongRoutes([]kongRoute{r})}
+}
+
+// add adds those plugins of a place that limit rates. What a plugin itself says it is for goes
+// before where it stands.
+func (k *kongImport) add(at kongPlace, plugins []kongPlugin) {
 	for _, p := range plugins {
 		off := p.Enabled != nil && !*p.Enabled
 		if off || !strings.HasPrefix(p.Name, "rate-limiting") || k.err != nil {
 			continue
 		}
 		k.plugins++
-		k.err = k.kongLimits(place, matches, p)
+		own := at
+		if p.Route != "" || p.Service != "" {
+			if own, k.err = k.ownPlace(p); k.err != nil {
+				return
+			}
+			own.user = at.user
+		}
+		own.user = cmp.Or(p.Consumer, own.user)
+		k.err = k.kongLimits(own, p)
 	}
 }
 
-// placeOf is what a plugin at the top of the file is for.
-func (k *kongImport) placeOf(p kongPlugin, file kongFile) (name string, matches [][]field) {
-	routes := slices.Clone(file.Routes)
-	for _, s := range file.Services {
-		if p.Service != "" && p.Service == s.Name {
-			return s.Name, k.kongRoutes(s.Routes)
+// ownPlace is the route or service that a plugin names.
+func (k *kongImport) ownPlace(p kongPlugin) (kongPlace, error) {
+	routes := slices.Clone(k.kong.Routes)
+	for _, s := range k.kong.Services {
+		if p.Route == "" && p.Service == s.Name {
+			return k.ofService(s), nil
 		}
 		routes = append(routes, s.Routes...)
 	}
 	for _, r := range routes {
 		if p.Route != "" && p.Route == r.Name {
-			return r.Name, k.kongRoutes([]kongRoute{r})
+			return k.ofRoute(r), nil
 		}
 	}
-	if p.Consumer != "" {
-		return p.Consumer, kongUser(p.Consumer)
-	}
-	return "global", [][]field{{{"path", text("*")}}}
+	return kongPlace{}, fmt.Errorf("%s: %s is for the route %q, service %q, which is not in this "+
+		"file", k.file, p.Name, p.Route, p.Service)
 }
 
-func kongUser(name string) [][]field { return [][]field{{{"user", text(name)}}} }
+// title is a name for limits of the place.
+func (p *kongPlace) title() string {
+	names := slices.DeleteFunc([]string{p.name, p.user}, func(s string) bool { return s == "" })
+	return cmp.Or(strings.Join(names, "-"), "global")
+}
+
+// rules are what requests match that the place is for.
+func (p *kongPlace) rules() (matches [][]field) {
+	switch {
+	case p.user == "" && p.name == "":
+		return [][]field{{{"path", text("*")}}}
+	case p.user == "":
+		return p.matches
+	case p.name == "":
+		return [][]field{{{"user", text(p.user)}}}
+	}
+	for _, m := range p.matches {
+		matches = append(matches, append(slices.Clone(m), field{"user", text(p.user)}))
+	}
+	return matches
+}
 
 // kongRoutes are the matches of routes.
 func (d *draft) kongRoutes(routes []kongRoute) (matches [][]field) {
@@ -158,7 +202,8 @@ var kongPeriods = []field{
 const kongKnown = " second minute hour day month year limit window_size window_type limit_by " +
 	"identifier header_name path fault_tolerant "
 
-func (d *draft) kongLimits(place string, matches [][]field, p kongPlugin) error {
+func (d *draft) kongLimits(at kongPlace, p kongPlugin) error {
+	place, matches := at.title(), at.rules()
 	limits, err := kongPeriodsOf(place, p)
 	if err != nil || len(limits) == 0 {
 		return fmt.Errorf("%s: %s at %s: has no limits, or not one window_size for each",
@@ -169,8 +214,21 @@ func (d *draft) kongLimits(place string, matches [][]field, p kongPlugin) error 
 			d.note(0, "%s at %s: %s has no counterpart", p.Name, place, name)
 		}
 	}
-	ofUser := len(matches) > 0 && matches[0][0].name == "user"
-	key, needs := d.kongKey(place, p.Config, ofUser)
+	if len(matches) == 0 {
+		d.note(0, "%s at %s: no rule applies it, for lack of routes that a rule can match",
+			p.Name, place)
+	}
+	for i := range limits { // each plugin counts by itself
+		base := limits[i].name
+		for n := 2; d.named(limits[i].name) != nil; n++ {
+			limits[i].name = fmt.Sprintf("%s-%d", base, n)
+		}
+		if open, given := p.Config["fault_tolerant"].(bool); given && !open {
+			limits[i].fields = append(limits[i].fields, field{"on_error", "deny"})
+		}
+		d.limit(limits[i])
+	}
+	key, needs := d.kongKey(place, p.Config, at.user != "")
 	for _, match := range matches {
 		rule := draftRule{match: slices.Clone(match)}
 		given := slices.ContainsFunc(match, func(f field) bool { return f.name == needs })
@@ -181,12 +239,6 @@ func (d *draft) kongLimits(place string, matches [][]field, p kongPlugin) error 
 			rule.apply = append(rule.apply, field{l.name, key})
 		}
 		d.rules = append(d.rules, rule)
-	}
-	for _, l := range limits {
-		if open, given := p.Config["fault_tolerant"].(bool); given && !open {
-			l.fields = append(l.fields, field{"on_error", "deny"})
-		}
-		d.limit(l)
 	}
 	return nil
 }

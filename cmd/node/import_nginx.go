@@ -46,7 +46,7 @@ func nested(a, b []field) bool {
 // importNginx makes a limit of each zone that is used, and a rule of each place that uses it.
 func importNginx(d *draft, data []byte) error {
 	r := &nginxReader{file: d.file, rest: string(data), line: 1}
-	all, err := r.block(0)
+	all, err := r.block(0, 0)
 	if err != nil {
 		return err
 	}

@@ -33,8 +33,8 @@ func (r *nginxReader) take(s string) string {
 }
 
 // block reads directives up to the end of their block, or of the file. opened is the line where
-// the block begins, 0 for the file itself.
-func (r *nginxReader) block(opened int) (all []directive, err error) {
+// the block begins, 0 for the file itself; depth is how many blocks are around them.
+func (r *nginxReader) block(opened, depth int) (all []directive, err error) {
 	d := directive{}
 	for {
 		r.take(nginxBlank.FindString(r.rest))
@@ -53,7 +53,7 @@ func (r *nginxReader) block(opened int) (all []directive, err error) {
 			all, d = append(all, d), directive{}
 		case r.rest[0] == '{' && begun:
 			r.take("{")
-			if d.block, err = r.block(d.line); err != nil {
+			if d.block, err = r.within(d.line, depth+1); err != nil {
 				return nil, err
 			}
 			all, d = append(all, d), directive{}
@@ -63,6 +63,14 @@ func (r *nginxReader) block(opened int) (all []directive, err error) {
 			}
 		}
 	}
+}
+
+// within is block for a block within others.
+func (r *nginxReader) within(opened, depth int) ([]directive, error) {
+	if depth > deepest {
+		return nil, fmt.Errorf("%s:%d: more than %d blocks are open here", r.file, opened, deepest)
+	}
+	return r.block(opened, depth)
 }
 
 // word reads the next word of d.
