@@ -24,7 +24,7 @@ import (
 	"penstock/rpc/peer"
 )
 
-// certsVerb makes the certificates that nodes show each other, and clients nodes.
+// certsVerb makes the certificates that nodes show each other, and those that clients show nodes.
 type certsVerb struct {
 	Init certsInit `cmd:"" help:"Make an authority: ca.crt, which every node gets, and ca.key, which no node needs."`
 	Add  certsAdd  `cmd:"" help:"Make the certificate of one node or client."`
@@ -133,7 +133,8 @@ func (v *certsAdd) check() error {
 	case v.Out == "" && (many || v.Node != filepath.Base(v.Node)):
 		return fmt.Errorf("%q is not a name for a file; give one with --out", v.Node)
 	}
-	if v.Out = cmp.Or(v.Out, v.Node); v.Out+".crt" == authorityCert {
+	v.Out = cmp.Or(v.Out, v.Node)
+	if filepath.Join(v.Dir, v.Out+".crt") == filepath.Join(v.Dir, authorityCert) {
 		return fmt.Errorf("--out %s: these are the authority's files; give others", v.Out)
 	}
 	return nil
@@ -148,7 +149,7 @@ func (v *certsAdd) endWith(sh shell, c, ca *x509.Certificate) error {
 	}
 	if c.NotAfter.After(ca.NotAfter) {
 		c.NotAfter = ca.NotAfter
-		fmt.Fprintf(sh.err, "It is good until %s alone, when its authority ends.\n", end)
+		fmt.Fprintf(sh.err, "It is only good until %s, when its authority ends.\n", end)
 	}
 	return nil
 }
@@ -208,6 +209,10 @@ func (d *certsDir) authority() (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	private, err := x509.ParsePKCS8PrivateKey(key)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", authorityKey, err)
+	}
+	if !ca.IsCA {
+		return nil, nil, fmt.Errorf("%s is no authority's certificate: nobody would accept what "+
+			"it signs; make one by penstock certs init", authorityCert)
 	}
 	signer, ok := private.(*ecdsa.PrivateKey)
 	if !ok || !signer.PublicKey.Equal(ca.PublicKey) {

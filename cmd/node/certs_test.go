@@ -40,6 +40,8 @@ func TestCertsVerb(t *testing.T) {
 		{"add n2 --days 1000000000", 1, "--days 1000000000"},
 		{"add ca --force", 1, "the authority's files"},
 		{"add n2 --out ca --force", 1, "the authority's files"},
+		{"add n2 --out ./ca --force", 1, "the authority's files"},
+		{"add n2 --out n1/../ca --force", 1, "the authority's files"},
 		{"init --force --days 2", 0, "certs add"},
 		{"add n2", 0, "when its authority ends"},
 		{"add n3 --days 1", 0, "--peer-tls-cert"},
@@ -72,6 +74,27 @@ func TestCertsVerb(t *testing.T) {
 		if err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("%s: %v, %v; want mode 600", name, info, err)
 		}
+	}
+}
+
+// Promise: a certificate that is no authority's signs nothing.
+func TestOnlyAuthoritiesSign(t *testing.T) {
+	dir := t.TempDir()
+	for _, words := range []string{"init", "add n1"} {
+		if out, code := penstock(append(append([]string{"certs"}, strings.Fields(words)...),
+			"--dir", dir)...); code != 0 {
+			t.Fatal(out)
+		}
+	}
+	for _, end := range []string{".crt", ".key"} {
+		err := os.Rename(filepath.Join(dir, "n1"+end), filepath.Join(dir, "ca"+end))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	out, code := penstock("certs", "add", "n2", "--dir", dir)
+	if code != 1 || !strings.Contains(out, "ca.crt is no authority's certificate") {
+		t.Errorf("exit code %d: %s", code, out)
 	}
 }
 
