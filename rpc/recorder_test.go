@@ -15,8 +15,10 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
+	"penstock/cluster"
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/rpc/audit"
+	"penstock/rpc/door"
 	"penstock/rpc/native"
 	"penstock/rpc/redis"
 	"penstock/rpc/rpctest"
@@ -149,6 +151,7 @@ func TestSettlementsOfAdministratorsAreRecorded(t *testing.T) {
 			t.Fatalf("%v: %s", err, text)
 		}
 		lines.Reset()
+		as(row.client, "/v1/extend", fmt.Sprintf(`{"id":%q,"ttl_ms":60000}`, hold.ID))
 		as(row.client, "/v1/settle", fmt.Sprintf(`{"id":%q,"actual":1}`, hold.ID))
 		var e audit.Entry
 		if row.recorded != "" {
@@ -170,17 +173,31 @@ func TestSettlementsOfAdministratorsAreRecorded(t *testing.T) {
 	}
 }
 
+// Promise: a settlement is recorded also if its key could not be looked at before.
+func TestSettlementsWithoutALookAreRecorded(t *testing.T) {
+	lines := new(strings.Builder)
+	r := door.Recorder{
+		Log: audit.New(lines, slog.New(slog.DiscardHandler)),
+		Who: clientsFor(t, clientFile).Token([]byte("root-0123456789abcdef")),
+	}
+	r.Settled(&cluster.Item{Limit: "five", Key: "k"}, nil, new(cluster.Decision))
+	if got := lines.String(); !strings.Contains(got, `"action":"settle"`) ||
+		strings.Contains(got, `"before"`) {
+		t.Errorf("recorded as %q", got)
+	}
+}
+
 // Promise: a credit is recorded also if its answer is lost: it may have been given.
 func TestLostCreditsAreRecorded(t *testing.T) {
 	lines := new(strings.Builder)
 	s := newStations(t, 2, five)
 	key := keyOf(s[1], 0)
 	s[1].doors[0].Stop() // that for peers
-	door := s[0].open(native.NewServer(native.Config{
+	address := s[0].open(native.NewServer(native.Config{
 		Node: s[0].node, Clock: s[0].clock,
 		Audit: audit.New(lines, slog.New(slog.DiscardHandler)),
 	}))
-	conn, err := grpc.NewClient(door, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -88,34 +88,41 @@ func (r Recorder) Resets(items []cluster.Item, before, after []cluster.Decision)
 	}
 }
 
-// BeforeSettlement looks at the key of a hold that an administrator settles; nil if nothing records
-// it: a settlement by the client that holds is no change of an administrator's.
-func (r Recorder) BeforeSettlement(n *cluster.Node, it *cluster.Item) []cluster.Decision {
+// settles reports whether settlements by this client are recorded: one by the client that holds is
+// no change of an administrator's.
+func (r Recorder) settles() bool {
 	if r.Log == nil || r.Who == nil {
-		return nil
+		return false
 	}
-	if c, err := r.Who.Client(); err != nil || !c.Named() || c.May(access.Write) != nil {
+	c, err := r.Who.Client()
+	return err == nil && c.Named() && c.May(access.Write) == nil
+}
+
+// BeforeSettlement looks at the key of a hold that is to be settled; nil if nothing records it.
+func (r Recorder) BeforeSettlement(n *cluster.Node, it *cluster.Item) []cluster.Decision {
+	if !r.settles() {
 		return nil
 	}
 	return r.Before(n, []cluster.Item{*it})
 }
 
-// Settled records the settlement of a hold by an administrator.
+// Settled records the settlement of a hold by an administrator. before may be nil: the key could
+// not be looked at.
 func (r Recorder) Settled(it *cluster.Item, before []cluster.Decision, d *cluster.Decision) {
-	if before == nil {
+	if !r.settles() {
 		return
 	}
-	target := it.Limit
-	if it.Inline != nil {
-		target = it.Inline.Name
+	e := audit.Entry{
+		Action: "settle", Target: it.Limit, Key: audit.HashKey(it.Key),
+		After: KeyCount{Remaining: d.Remaining},
 	}
-	r.Add(
-		audit.Entry{
-			Action: "settle", Target: target, Key: audit.HashKey(it.Key),
-			Before: KeyCount{Remaining: before[0].Remaining},
-			After:  KeyCount{Remaining: d.Remaining},
-		},
-	)
+	if it.Inline != nil {
+		e.Target = it.Inline.Name
+	}
+	if before != nil {
+		e.Before = KeyCount{Remaining: before[0].Remaining}
+	}
+	r.Add(e)
 }
 
 // Done records an action without a target that may fail.

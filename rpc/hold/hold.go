@@ -165,7 +165,7 @@ func SettleOrExtend(n *cluster.Node, rec door.Recorder, inlines *door.Inlines, i
 	if err := n.Check(r, out[:]); err != nil {
 		return d, atHoldError(err)
 	}
-	if err = Refusal(op, &out[0]); err == nil {
+	if err = Refusal(op, &out[0]); err == nil && op == cluster.OpSettle {
 		rec.Settled(&it, before, &out[0])
 	}
 	return out[0], err
