@@ -113,12 +113,15 @@ async function follow() {
   }
 }
 
+let next = 0; // the timer of the next refresh: however often a token is given, there is one
+
 // refresh asks for the tables, one after the other, while the page is seen.
 async function refresh() {
   for (const what of [refreshLimits, refreshKeys, refreshHolds, refreshRules, refreshKey]) {
     if (!document.hidden) await what().catch(() => {});
   }
-  setTimeout(refresh, 4000);
+  clearTimeout(next);
+  next = setTimeout(refresh, 4000);
 }
 
 const again = () => { if (stream) stream.abort("other"); };
