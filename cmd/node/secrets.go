@@ -63,10 +63,9 @@ func (r *running) readClients() (clients *access.Clients, err error) {
 			if err != nil || !always && last != nil && set.Equal(last) {
 				return 0, false, err
 			}
-			plain = set.Plain()
 			var before []string
 			if clients == nil {
-				clients = access.New(set)
+				clients, plain = access.New(set), set.Plain()
 			} else {
 				before = last.Lines()
 				clients.Replace(set)
