@@ -2,7 +2,7 @@
 # Makes what kustomization.yaml puts into the Secrets of this folder: the key of the gossip, and an
 # authority with a certificate for each member and one for the agents. It needs openssl. A cluster that has cert-manager can
 # issue the certificates instead; what counts are the names in them: *.penstock, by which members dial each other,
-# penstock://node/NAME, whose the certificate is, and penstock://role/member or agent, what it is good for. An agent's
+# penstock://node/NAME, which is the node of the certificate, and penstock://role/member or agent, what it is good for. An agent's
 # certificate names all pods of its Deployment, and is refused where keys are owned.
 #
 #   sh make-keys.sh [FOLDER [NAME [MEMBERS [PODS]]]]     default: keys '*.penstock' 'penstock-0 penstock-1 penstock-2' 'shop-*'
