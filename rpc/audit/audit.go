@@ -1,6 +1,7 @@
 // Package audit records what clients and files have changed at a node: the client, from where,
 // what, and how it was before and after. An entry is a line of JSON; the last ones are kept in
-// memory as well. Entries hold no token, and of a key only a hash.
+// memory as well. Entries hold no token, and of a key that was changed only a hash; the keys of
+// overrides, and the beginnings of keys that clients may use, are as they were written.
 package audit
 
 import (
