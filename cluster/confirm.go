@@ -1,9 +1,8 @@
 package cluster
 
 import (
-	"slices"
-
 	"penstock/limiter"
+	"penstock/ring"
 )
 
 // A limit with synchronous replication is answered when the heir of its key has a copy of what was
@@ -162,13 +161,17 @@ func (cf *confirmer) copiesOf(
 		}
 	}
 	cf.copier.collectBackLocked(now)
-	copied := func(partition uint16) bool {
-		return slices.ContainsFunc(list,
-			func(c charged) bool { return cf.partition(c.item.hash) == int(partition) })
+	var copied [ring.Partitions]bool
+	for i := range list {
+		copied[cf.partition(list[i].item.hash)] = true
 	}
 	for p, k := range callOf {
 		m := calls[k].Ask.Move
-		m.Taken = cf.copier.outboxLocked(p).unconfirmed(now, copied, m.Taken)
+		back, decisions := cf.copier.unheardLocked(now, p, &copied)
+		if m.Taken = append(m.Taken, back...); decisions > takenAtOnce {
+			// More than travels well at once: the copies in order bring it, and nothing is confirmed.
+			m.Entries, m.Holds, m.Taken = nil, nil, nil
+		}
 	}
 	return calls, of
 }

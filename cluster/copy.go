@@ -81,6 +81,7 @@ func (cp *copier) collectLocked(now limiter.Instant) {
 	cp.collectBackLocked(now)
 	for _, p := range cp.outboxes {
 		o := p.out
+		o.dropOldBack(now)
 		if len(o.back)+len(o.pending)+len(o.opened)+len(o.settled) > copiesWaiting {
 			cp.copyAnewLocked(p)
 		}

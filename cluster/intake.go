@@ -105,6 +105,7 @@ func (ik *intake) claimedLocked(
 // with them and that this node does not hold.
 func (ik *intake) mergeLocked(now limiter.Instant, m *Move, a *MoveAnswer) {
 	a.Refused = ik.parts.unheldLocked(m.Lent)
+	ik.holder.recent.Learn(now, m.Taken) // first: entries may be freer for what was given back
 	ik.importHolds(now, m, true)
 	for i := range m.Entries {
 		e := &m.Entries[i]
@@ -115,7 +116,6 @@ func (ik *intake) mergeLocked(now limiter.Instant, m *Move, a *MoveAnswer) {
 	}
 	ik.importHolds(now, m, false)
 	ik.holdsPassed(m)
-	ik.holder.recent.Learn(now, m.Taken)
 	ik.copier.copyLentLocked(m.Lent)
 	ik.stats.Copied.Add(uint64(len(m.Entries)))
 	a.Applied = true
@@ -211,6 +211,7 @@ func (ik *intake) applyLocked(r *route, now limiter.Instant, m *Move, a *MoveAns
 	a.Whole = in.whole
 	ik.parts.hearLacking(now, m)
 	ik.endLocked(in, m)
+	ik.holder.recent.Learn(now, m.Taken)
 	ik.importHolds(now, m, true)
 	for i := range m.Entries {
 		// An old copy, lent to the holder before this node, makes nothing better that is held here
@@ -230,7 +231,6 @@ func (ik *intake) applyLocked(r *route, now limiter.Instant, m *Move, a *MoveAns
 		ik.copier.copyLentLocked(m.Lent)
 		ik.claims.tendLocked()
 	}
-	ik.holder.recent.Learn(now, m.Taken)
 	if len(m.Gift) > 0 {
 		in.refused = ik.takeGiftLocked(r, m)
 		a.Refused = in.refused

@@ -5,8 +5,10 @@ import (
 	"strings"
 	"time"
 
+	"penstock/cluster/dedup"
 	"penstock/cluster/ownership"
 	"penstock/limiter"
+	"penstock/ring"
 )
 
 // outbox is what is to be said to one peer about partitions. Guarded by partitions.mu.
@@ -72,16 +74,27 @@ func (x *waitingMemory) memory(now limiter.Instant) Memory {
 	return m
 }
 
-// unconfirmed adds to list what was given back in the partitions wanted and the peer is not known
-// to have heard of.
-func (o *outbox) unconfirmed(
-	now limiter.Instant, wanted func(partition uint16) bool, list []Memory,
-) []Memory {
+// isOld reports whether it is not remembered here any more, so a peer need not hear of it.
+func (x *waitingMemory) isOld(now limiter.Instant) bool { return x.memory(now).Age >= dedup.Lasts }
+
+// dropOldBack drops what was given back so long ago that nobody remembers it: a peer that is silent
+// for long needs no new copies because of it.
+func (o *outbox) dropOldBack(now limiter.Instant) {
+	o.back = slices.DeleteFunc(o.back, func(x waitingMemory) bool { return x.isOld(now) })
+}
+
+// unheardLocked is what was given back in the partitions wanted and p is not known to have heard
+// of, and how many decisions that is. Of a copy that has not begun it is all that is remembered.
+func (cp *copier) unheardLocked(
+	now limiter.Instant, p *peer, wanted *[ring.Partitions]bool,
+) (list []Memory, decisions int) {
 	add := func(x waitingMemory) {
-		if wanted(x.Partition) {
+		if wanted[x.Partition] && !x.isOld(now) {
 			list = append(list, x.memory(now))
+			decisions += len(x.Decisions)
 		}
 	}
+	o := cp.outboxLocked(p)
 	if o.last != nil {
 		for _, x := range o.last.Taken {
 			add(waitingMemory{x, o.at})
@@ -90,7 +103,12 @@ func (o *outbox) unconfirmed(
 	for _, x := range o.back {
 		add(x)
 	}
-	return list
+	cp.holder.recent.GivenBack(now, func(i uint16) bool {
+		pt := &cp.parts.list[i]
+		s := pt.slotOf(p, pt.state == partHeld)
+		return wanted[i] && s != nil && s.copied == copyWanted
+	}, func(x Memory) { add(waitingMemory{x, now}) })
+	return list, decisions
 }
 
 // keepEmptied keeps e until the copy of its partition begins, if it is as good as never seen.
