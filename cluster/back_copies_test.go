@@ -113,3 +113,51 @@ func TestWhatIsGivenBackBeforeACopyBegins(t *testing.T) {
 		t.Errorf("%d are left, and %d before it was asked for again; want 2", now, left)
 	}
 }
+
+// Promise: no more is admitted than the limit says. Takes that stand or fall together give back at
+// two keys, and are asked for again after the death of an owner, when the keys have other owners
+// than before, and perhaps more of them or fewer.
+func TestWhatIsGivenBackTogetherIsKnownToTheHeirs(t *testing.T) {
+	for _, c := range []struct {
+		name, asked   string
+		owners, heirs [2]string
+	}{
+		{"of one owner to two", "n3", [2]string{"n3", "n3"}, [2]string{"n1", "n2"}},
+		{"of two owners to one", "n1", [2]string{"n3", "n1"}, [2]string{"n1", "n2"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t, 3, five)
+			var items []Item
+			for i, owner := range c.owners {
+				k := 0
+				for owner == "n3" && w.heirOf(owner, w.key(owner, k)) != c.heirs[i] {
+					k++
+				}
+				items = append(items, Item{
+					Limit: "five", Key: w.key(owner, k), Cost: -2,
+					ID: ID{Origin: 77, Sequence: uint64(i + 1)},
+				})
+				for range 4 {
+					w.take(owner, "five", items[i].Key)
+				}
+			}
+			w.pass(time.Second)
+			left := func() (left [2]int64) {
+				for i := range items {
+					left[i] = w.remaining("n1", "five", items[i].Key)
+				}
+				return left
+			}
+			w.takeAll(c.asked, items...)
+			w.pass(200 * time.Millisecond)
+			w.kill("n3")
+			w.pass(600 * time.Millisecond)
+			before := left()
+			w.takeAll("n1", items...)
+			w.pass(300 * time.Millisecond)
+			if now := left(); now != before || now != [2]int64{3, 3} {
+				t.Errorf("%d are left, and %d before it was asked for again; want 3", now, before)
+			}
+		})
+	}
+}

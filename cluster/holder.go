@@ -63,7 +63,7 @@ func (hd *holder) decide(now limiter.Instant, it *flight, out *limiter.Decision)
 	case it.again:
 		hd.stats.Repeated.Add(1)
 		hd.seesReleased(it, out)
-	case it.isFeltIfRefused() && !it.Report && it.mayBeReported():
+	case it.Cost > 0 && it.isFeltIfRefused() && !it.Report && it.mayBeReported():
 		hd.expectReport(now, it, out)
 	}
 }

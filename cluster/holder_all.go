@@ -28,6 +28,7 @@ func (hd *holder) decideAll(now limiter.Instant, items []flight, out []limiter.D
 			return false
 		}
 	}
+	items = hd.withoutGivenBack(now, items)
 	take := func() bool {
 		if items[0].Op == OpReserve {
 			hd.holdAll(now, items, out)
@@ -52,6 +53,23 @@ func (hd *holder) decideAll(now limiter.Instant, items []flight, out []limiter.D
 	return open
 }
 
+// withoutGivenBack is items without what reports have given back for them already: the keys of a
+// request that is asked for again may have had several owners before.
+func (hd *holder) withoutGivenBack(now limiter.Instant, items []flight) []flight {
+	cloned := false
+	for i := range items {
+		if it := &items[i]; !it.givesBack() || !it.mayBeReported() ||
+			!hd.recent.Knows(now, ofReport(it.ID)) {
+			continue
+		}
+		if !cloned {
+			items, cloned = slices.Clone(items), true
+		}
+		items[i].Cost = 0
+	}
+	return items
+}
+
 // expectReports is expectReport for takes that were let in together.
 func (hd *holder) expectReports(now limiter.Instant, items []flight, out []limiter.Decision) {
 	for i := range items {
@@ -67,12 +85,13 @@ func (hd *holder) expectReports(now limiter.Instant, items []flight, out []limit
 // expectReport remembers a take that was let in, and is not asked for again as that take, as if it
 // had been reported. The share of a node from which its client hears nothing may have let it in
 // before, and the client repeats it by way of another node: that first node reports it, and here it
-// is charged already.
+// is charged already. What was given back together with others is reported if the heirs of the keys
+// are several nodes (multi_owner_take.go).
 func (hd *holder) expectReport(now limiter.Instant, it *flight, d *limiter.Decision) {
-	if it.Cost > 0 && (d.Allowed || it.Limit.NeverDenies()) {
+	if it.Cost != 0 && (d.Allowed || it.Limit.NeverDenies()) {
 		hd.recent.Learn(now, []dedup.Memory{{
 			ID: ofReport(it.ID), Partition: uint16(hd.partition(it.hash)),
-			Decisions: []limiter.Decision{*d},
+			Decisions: []limiter.Decision{*d}, GivesBack: it.givesBack(),
 		}})
 	}
 }

@@ -168,6 +168,12 @@ func (w *Window) Recall(now limiter.Instant, id ID, fn func(Memory)) {
 	}
 }
 
+// Knows reports whether the owner's answer to id is remembered.
+func (w *Window) Knows(now limiter.Instant, id ID) (known bool) {
+	w.Recall(now, id, func(Memory) { known = true })
+	return known
+}
+
 // Learn takes over memories of another node. Each lasts as long as an answer given now, which is a
 // little longer than need be.
 func (w *Window) Learn(now limiter.Instant, list []Memory) {
