@@ -141,7 +141,7 @@ func (s *shard) backLocked(
 	}
 	s.expireLocked(now)
 	first, _ := slices.BinarySearch(s.back, s.head)
-	s.back = slices.Delete(s.back, 0, first)
+	s.back = s.back[first:] // its room goes when it grows
 	first, _ = slices.BinarySearch(s.back, from)
 	for _, p := range s.back[first:] {
 		if x := s.atLocked(p); !x.flag(isShare) && wanted(x.partition) {
