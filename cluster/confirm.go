@@ -169,7 +169,8 @@ func (cf *confirmer) copiesOf(
 		m := calls[k].Ask.Move
 		back, decisions := cf.copier.unheardLocked(now, p, &copied)
 		if m.Taken = append(m.Taken, back...); decisions > takenAtOnce {
-			// More than travels well at once: the copies in order bring it, and nothing is confirmed.
+			// More than travels well at once: the copies in order bring it, and nothing is
+			// confirmed.
 			m.Entries, m.Holds, m.Taken = nil, nil, nil
 		}
 	}
