@@ -160,9 +160,9 @@ func (j *markedJudge) repeats(p *process, m *answered, it *cluster.Item,
 		return false
 	}
 	_, told := m.toldTo(p)
-	if own != nil { // unless it has asked, it says what its share has said
-		_, told = j.account(limitName(it), it.Key).reference.owed[owing{p, it.ID}]
-		return told && m.decisions[0] == got
+	if own != nil { // unless it has asked, or a copy has told it, it says what its share has said
+		_, asks := j.account(limitName(it), it.Key).reference.owed[owing{p, it.ID}]
+		return (asks || told && it.Cost < 0) && m.decisions[0] == got
 	}
 	recalled := j.recalled[j.world.plan.partition(limiter.Hash(it.Key))] >= m.now &&
 		j.world.now < m.now+memory+j.carriage()
