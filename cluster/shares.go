@@ -76,8 +76,8 @@ func (sh *shares) decideShare(now limiter.Instant, it *flight, of int) (d limite
 	return d
 }
 
-// soften has a denial of a share say that a client may ask again soon. A cost that does not fit into
-// a share, now or ever, may fit into the limit, and the holder of the key will know.
+// soften has a denial of a share say that a client may ask again soon. A cost that does not fit
+// into a share, now or ever, may fit into the limit, and the holder of the key will know.
 func (it *flight) soften(d *limiter.Decision) {
 	late := d.RetryAfter == limiter.Never || d.RetryAfter > fallbackRetry
 	if it.share && !d.Allowed && late {

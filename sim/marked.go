@@ -159,14 +159,20 @@ func (j *markedJudge) repeats(p *process, m *answered, it *cluster.Item,
 	case own != nil && !own.share || len(m.decisions) != 1:
 		return false
 	}
+	return m.decisions[0] == got && j.mayHaveHeard(p, m, it, own != nil)
+}
+
+// mayHaveHeard reports whether the answer m may have come to p, and counts there. If the share of p
+// has answered before, p says that again, unless it has asked, or a copy has told it what was given
+// back.
+func (j *markedJudge) mayHaveHeard(p *process, m *answered, it *cluster.Item, shared bool) bool {
 	_, told := m.toldTo(p)
-	if own != nil { // unless it has asked, or a copy has told it, it says what its share has said
+	if shared {
 		_, asks := j.account(limitName(it), it.Key).reference.owed[owing{p, it.ID}]
-		return (asks || told && it.Cost < 0) && m.decisions[0] == got
+		return asks || told && it.Cost < 0
 	}
-	recalled := j.recalled[j.world.plan.partition(limiter.Hash(it.Key))] >= m.now &&
-		j.world.now < m.now+memory+j.carriage()
-	return (told || recalled) && m.decisions[0] == got
+	recalled := j.recalled[j.world.plan.partition(limiter.Hash(it.Key))] >= m.now
+	return told || recalled && j.world.now < m.now+memory+j.carriage()
 }
 
 // fellBack checks a decision that was taken without the owner. got is it with a shadow's yes taken

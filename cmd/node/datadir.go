@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"penstock/cluster"
+	"penstock/limiter"
 	"penstock/rpc/clock"
 	"penstock/rpc/peer"
 )
@@ -163,9 +164,8 @@ func (d *dataDir) save(node *cluster.Node, clock *clock.Clock) (err error) {
 	if err != nil {
 		return err
 	}
-	began, disk := time.Now(), slowWriter{Writer: f}
-	entries, err := peer.WriteSnapshot(&disk, others, secret, node.Table(), node.Book(), clock)
-	d.worked = time.Since(began) - disk.took
+	began := time.Now()
+	entries, err := d.write(f, others, secret, node.Table(), node.Book(), clock)
 	if err == nil {
 		err = f.Sync()
 	}
@@ -178,6 +178,18 @@ func (d *dataDir) save(node *cluster.Node, clock *clock.Clock) (err error) {
 	d.saved, d.others, d.secret, d.damaged = changes, others, secret, false
 	d.log.Debug("counters saved", "entries", entries, "took", time.Since(began))
 	return syncDir(d.path)
+}
+
+// write writes a file, and notes for how long this process has worked on it: the time of the disk
+// does not postpone the next file.
+func (d *dataDir) write(
+	f io.Writer, others []string, secret cluster.Secret, table *limiter.Table,
+	book *limiter.Ledger, clock *clock.Clock,
+) (entries int, err error) {
+	began, disk := time.Now(), slowWriter{Writer: f}
+	entries, err = peer.WriteSnapshot(&disk, others, secret, table, book, clock)
+	d.worked = time.Since(began) - disk.took
+	return entries, err
 }
 
 // slowWriter measures how long its Writer takes.
