@@ -121,7 +121,7 @@ func (p PeerTLS) load(
 			"show each other certificates of one authority")
 	}
 	files := rpc.TLSFiles{
-		Cert: p.Cert, Key: p.Key, CA: p.CA, Check: peer.CheckNode(node, role),
+		Cert: p.Cert, Key: p.Key, CA: p.CA, Mutual: true, Check: peer.CheckNode(node, role),
 	}
 	now, err := files.Caller()
 	if err != nil {
