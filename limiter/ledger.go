@@ -285,10 +285,9 @@ func (b *Ledger) expireLocked(now Instant) (ranOut int) {
 		case h == nil || h.State != HoldOpen: // it was settled
 		case h.Deadline > now: // it was put off
 			heap.Push(&b.due, dueHold{h.Deadline, x.id})
-		case !b.open(h.hash): // the deciding node has to know
+		case !b.open(h.hash) || !b.runOutLocked(now, h): // the deciding node has to know
 			heap.Push(&b.due, dueHold{now.Add(lookAgain), x.id})
 		default:
-			b.runOutLocked(now, h)
 			ranOut++
 		}
 	}
@@ -318,12 +317,14 @@ func (b *Ledger) forgetLocked(now Instant) {
 	}
 }
 
-func (b *Ledger) runOutLocked(now Instant, h *Hold) {
+// runOutLocked reports false, and has changed nothing, if the table does not decide on the key any
+// more.
+func (b *Ledger) runOutLocked(now Instant, h *Hold) bool {
 	used := h.Units
 	if h.Limit.Unsettled == UnsettledRelease && !h.Charge {
 		used = 0
 	}
-	b.closeLocked(now, h, HoldRanOut, used)
+	return !b.closeLocked(now, h, HoldRanOut, used).Closed
 }
 
 func (b *Ledger) dropLocked(h *Hold) {

@@ -107,7 +107,8 @@ func (p *ledgerPair) move() {
 		p.book.Unrestore()
 		p.plain.unrestore()
 	case 3:
-		p.plain.away[Hash(key)] = p.draw.IntN(2) == 0
+		of := oneOf(p.draw, p.plain.away, p.plain.away, p.plain.shut)
+		of[Hash(key)] = p.draw.IntN(2) == 0
 	default:
 		p.plain.now = p.plain.now.Add(time.Duration(oneOf(p.draw, 1, 1, 2, 3, 600)) * 100 *
 			time.Millisecond)
@@ -158,6 +159,13 @@ func (p *ledgerPair) compare() {
 		}
 	})
 	everything := func(*plainHold) bool { return true }
+	decided := func(h *plainHold) bool { return h.State == HoldOpen && !p.plain.away[Hash(h.Key)] }
+	var open []string
+	p.book.EachOpen(func(h *Hold) { open = append(open, seen(h)) })
+	slices.Sort(open)
+	want := p.plain.list(decided, byID)
+	slices.Sort(want)
+	same("each that is open", open, want)
 	same("each", got, p.plain.list(everything, byID))
 	if p.book.Len() != len(p.plain.holds) {
 		p.t.Fatalf("%d holds, want %d", p.book.Len(), len(p.plain.holds))
@@ -173,10 +181,9 @@ func (p *ledgerPair) compare() {
 	}
 	same("on a key", got, p.plain.list(on, byDeadline))
 	f := HoldFilter{oneOf(p.draw, "", l.Name), oneOf(p.draw, "", key), holder}
-	want := p.plain.list(func(h *plainHold) bool {
-		return h.State == HoldOpen && !p.plain.away[Hash(h.Key)] &&
-			(f.Limit == "" || f.Limit == h.Limit.Name) && (f.Key == "" || f.Key == h.Key) &&
-			(f.Holder == "" || f.Holder == h.Holder)
+	want = p.plain.list(func(h *plainHold) bool {
+		return decided(h) && (f.Limit == "" || f.Limit == h.Limit.Name) &&
+			(f.Key == "" || f.Key == h.Key) && (f.Holder == "" || f.Holder == h.Holder)
 	}, byDeadline)
 	most := p.draw.IntN(5)
 	list, there := p.book.List(f, most)

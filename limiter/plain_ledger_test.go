@@ -15,6 +15,7 @@ import (
 type plainBook struct {
 	most  bounds
 	away  map[uint64]bool // keys that others decide on
+	shut  map[uint64]bool // keys that the table does not decide on any more
 	holds map[HoldID]*plainHold
 	spent map[string]int64
 	told  []*plainHold    // of those to be told, once each
@@ -40,9 +41,11 @@ func (p *plainBook) left(l *Limit, key string) int64 {
 	return l.Limit - p.spent[l.Name+key] - p.has(l, key)
 }
 
+func (p *plainBook) closed(hash uint64) bool { return p.away[hash] || p.shut[hash] }
+
 // peek is what is said of a key: whether others decide on it, and what is left.
 func (p *plainBook) peek(l *Limit, key string) Decision {
-	if p.away[Hash(key)] {
+	if p.closed(Hash(key)) {
 		return Decision{Closed: true}
 	}
 	return Decision{Remaining: max(0, p.left(l, key))}
@@ -119,7 +122,7 @@ func (p *plainBook) open(requests []HoldRequest) (out []Decision, opened bool) {
 }
 
 func (p *plainBook) reserve(requests []HoldRequest, out []Decision) bool {
-	if slices.ContainsFunc(requests, func(r HoldRequest) bool { return p.away[r.Hash] }) {
+	if slices.ContainsFunc(requests, func(r HoldRequest) bool { return p.closed(r.Hash) }) {
 		for i := range out {
 			out[i] = Decision{Closed: true}
 		}
@@ -177,6 +180,8 @@ func (p *plainBook) settle(id HoldID, hash uint64, holder string, used int64) De
 		return d
 	case h.State == HoldSettled && h.Used != used:
 		return Decision{Hold: HoldOther}
+	case h.State == HoldOpen && p.closed(hash):
+		return Decision{Closed: true}
 	}
 	if h.State == HoldOpen {
 		p.end(h, HoldSettled, used)
@@ -212,7 +217,7 @@ func (p *plainBook) extend(id HoldID, hash uint64, holder string, ttl time.Durat
 		return d
 	}
 	d = p.peek(h.Limit, h.Key)
-	if d.Hold = h.State; h.State == HoldOpen && h.Deadline < p.now.Add(ttl) {
+	if d.Hold = h.State; h.State == HoldOpen && !d.Closed && h.Deadline < p.now.Add(ttl) {
 		h.Deadline, h.stored = p.now.Add(ttl), false
 		p.tell(h)
 	}
@@ -222,11 +227,11 @@ func (p *plainBook) extend(id HoldID, hash uint64, holder string, ttl time.Durat
 // expire looks at the deadlines that are over. Where others decide it looks again a little later.
 func (p *plainBook) expire(kept func(hash uint64) bool) (ranOut int) {
 	for _, h := range p.holds {
-		switch here := !p.away[Hash(h.Key)]; {
+		switch {
 		case h.State != HoldOpen || h.look > p.now:
 		case h.Deadline > p.now:
 			h.look = h.Deadline
-		case !here:
+		case p.closed(Hash(h.Key)):
 			h.look = p.now.Add(lookAgain)
 		case h.Limit.Unsettled == UnsettledRelease && !h.Charge:
 			p.end(h, HoldRanOut, 0)
@@ -268,7 +273,7 @@ func (p *plainBook) merge(h *Hold, stored bool) (good bool) {
 	case own.State != HoldOpen, own.Key != h.Key:
 	case h.State == HoldOpen:
 		own.Deadline = max(own.Deadline, h.Deadline)
-	case p.away[Hash(own.Key)]:
+	case p.closed(Hash(own.Key)):
 		p.remember(own, h.State, h.Used)
 	default:
 		p.end(own, h.State, h.Used)
@@ -321,13 +326,13 @@ type ledgerPair struct {
 func newLedgerPair(t *testing.T, seed uint64) *ledgerPair {
 	p := &ledgerPair{t: t, draw: rand.New(rand.NewPCG(seed, 1))}
 	p.plain = &plainBook{
-		most: bounds{12, 8, 4}, away: map[uint64]bool{}, holds: map[HoldID]*plainHold{},
-		gone: map[HoldID]bool{}, spent: map[string]int64{},
+		most: bounds{12, 8, 4}, away: map[uint64]bool{}, shut: map[uint64]bool{},
+		holds: map[HoldID]*plainHold{}, gone: map[HoldID]bool{}, spent: map[string]int64{},
 		now: oneOf(p.draw, Instant(1e18), 0, -Instant(time.Second)),
 	}
 	here := func(hash uint64) bool { return !p.plain.away[hash] }
 	p.table = NewTable(TableConfig{Bytes: 1, Shards: 1})
-	p.table.Guard(func(_ Instant, hash uint64) bool { return here(hash) },
+	p.table.Guard(func(_ Instant, hash uint64) bool { return !p.plain.closed(hash) },
 		func(uint64) bool { return true })
 	p.book = NewLedger(p.table, here)
 	p.book.most = p.plain.most
