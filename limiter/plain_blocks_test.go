@@ -68,7 +68,7 @@ func (st *store) drawn(draw *rand.Rand) int {
 // 32nd of what they have; and what is not moved stays as it is.
 func TestBlocksInPlainWords(t *testing.T) {
 	before, inHole, slid, none := 0, 0, 0, 0
-	for seed := range uint64(40) {
+	for seed := range uint64(80) {
 		draw := rand.New(rand.NewPCG(seed, 1))
 		st, index, put := someStore(draw, 20+draw.IntN(500))
 		for range 60 {
@@ -103,8 +103,12 @@ func TestBlocksInPlainWords(t *testing.T) {
 				fits = false
 			}
 			o := &owner{mix: e.mix(), rule: e.rule(), key: key, cells: 1}
-			if st.replace(i, o, state) != fits {
+			marks := oneOf[uint64](draw, 0, untold, listed, untold|listed)
+			if e.head = e.head&^(untold|listed) | marks; st.replace(i, o, state) != fits {
 				t.Fatalf("seed %d: %d words: room %t, want %t", seed, size, !fits, fits)
+			}
+			if got := st.slots[i].head & (untold | listed); got != marks {
+				t.Fatalf("seed %d: an entry with the marks %x has %x", seed, marks, got)
 			}
 			if fits {
 				put[key] = state

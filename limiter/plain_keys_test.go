@@ -270,6 +270,12 @@ func (p *keysPair) takeAll() {
 	if len(items) > 1 && p.draw.IntN(3) == 0 {
 		items[1].Limit, items[1].Key, items[1].Hash = items[0].Limit, items[0].Key, items[0].Hash
 	}
+	if last := len(items) - 1; p.draw.IntN(3) == 0 { // of one state, that both limits read
+		for _, it := range []*Item{&items[0], &items[last]} {
+			it.Limit, it.Key, it.Hash = oneOf(p.draw, p.limits[6:8]...), items[0].Key, items[0].Hash
+			p.plain.asked[it.Limit] = true
+		}
+	}
 	want, all := p.plain.doAll(items)
 	got := make([]Decision, len(items))
 	if p.table.TakeAll(p.plain.now, items, got) != all {

@@ -92,7 +92,7 @@ func TestInsertionsIntoRoom(t *testing.T) {
 			mix := max(1, draw.Uint32()>>oneOf(draw, 0, 0, 0, 0, 3, 8, 16, 24, 31))
 			before, swept, room := st.capacity, st.swept, st.roomFor()
 			at, _ := st.spot(mix)
-			full := st.count >= st.capacity*3/4
+			full := st.count*4 >= st.capacity*3
 			state := []int64{int64(now) + oneOf[int64](draw, -1, 1, 1, 1)} // some are fresh
 			if !st.insert(now, index, &owner{mix: mix, rule: r.id, key: fmt.Sprint(i), cells: 1},
 				state) {
@@ -100,6 +100,11 @@ func TestInsertionsIntoRoom(t *testing.T) {
 					t.Fatalf("seed %d: no room for %x, which belongs to %d", seed, mix, at)
 				}
 				continue
+			}
+			if could := room >= before+max(16, before/8); full && could && st.capacity == before &&
+				st.swept == swept {
+				t.Fatalf("seed %d: with %d of %d, room for %d is not used", seed, st.count-1,
+					before, room)
 			}
 			if at >= 0 && !full {
 				if fine++; st.capacity != before || st.swept != swept {

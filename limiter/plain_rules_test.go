@@ -159,9 +159,11 @@ func (p *plainRules) compare(t *testing.T, rs *rules, l *Limit) {
 // Promise: newcomers of a rule are refused until the latest of all states for which there was no
 // room is over, at any time; from then on the rule is open again.
 func TestShutRulesInPlainWords(t *testing.T) {
-	l := mustBe(New(Spec{Name: "l", Algorithm: GCRA, Limit: 5, Per: 5 * time.Second}))
+	meter := mustBe(New(Spec{Name: "l", Algorithm: GCRA, Limit: 5, Per: 5 * time.Second}))
+	window := mustBe(New(Spec{Name: "l", Algorithm: FixedWindow, Limit: 5, Per: 5 * time.Second}))
 	for seed := range uint64(5000) {
 		draw := rand.New(rand.NewPCG(seed, 1))
+		l := oneOf(draw, meter, window)
 		table := NewTable(TableConfig{Bytes: 1, Shards: 1})
 		r := table.rules.learn(l, table.shards)
 		x := &target{rule: r, limit: l, key: "k"}
@@ -175,7 +177,14 @@ func TestShutRulesInPlainWords(t *testing.T) {
 				var d Decision
 				l.decide(w, now, units, &d)
 				r.shutFor(now, l, w)
-				if end := now.Add(time.Duration(units) * time.Second); !ever || end > until {
+				end := now.Add(time.Duration(units) * time.Second)
+				if l == window {
+					end = now.Add(time.Second) // windows end at multiples of 5 s
+					for end%5e9 != 0 {
+						end = end.Add(time.Second)
+					}
+				}
+				if !ever || end > until {
 					until, ever = end, true
 				}
 			}

@@ -157,6 +157,22 @@ func TestAddressesInPlainWords(t *testing.T) {
 		if p.Matches(key) {
 			matched++
 		}
+		if keyIsAddr {
+			m, _ := at.Prefix(draw.IntN(1 + at.BitLen()))
+			q, _ := ParsePattern(m.String())
+			start, err := m.Addr().Prefix(n.Bits())
+			if inside := err == nil && start == n && m.Bits() >= n.Bits(); p.Covers(&q) != inside {
+				t.Fatalf("%v covers %v: %t", n, m, !inside)
+			}
+		}
+		for glob, all := range map[string]bool{
+			"*": true, "**": true, "1*": false, "*1": false, "*:*": false, "": false,
+		} {
+			q, err := ParsePattern(glob)
+			if err == nil && (q.Covers(&p) != all || p.Covers(&q)) {
+				t.Fatalf("%q covers %v: %t, and is covered: %t", glob, n, !all, p.Covers(&q))
+			}
+		}
 		var wider, any Pattern
 		wide := n.Bits() / 2
 		if w, err := n.Addr().Prefix(wide); err == nil {

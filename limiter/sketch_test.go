@@ -320,14 +320,16 @@ func TestBrokenCell(t *testing.T) {
 	const now = Instant(1e18)
 	l := mustBe(New(Spec{Name: "l", Algorithm: GCRA, Limit: 5, Per: time.Hour}))
 	from := flooded(l, now, 3000)
-	from.Scan(now, 0, func(uint64) bool { return true }, func(_ uint64, e Entry) {
-		if e.State[0] != wireCell {
-			return
-		}
+	cells := from.Save(now, 1)
+	if len(cells) == 0 || cells[0].State[0] != wireCell {
+		t.Fatal("there are no cells")
+	}
+	for _, e := range cells[:min(5, len(cells))] {
 		for n := range len(e.State) {
 			to := NewTable(TableConfig{Bytes: 1, Shards: 2})
 			cut := Entry{Limit: l, Key: e.Key, State: e.State[:n]}
-			if to.Import(now, &cut, false) && to.Stats().Cells > 0 {
+			// behind its place and its algorithm it is a whole state of none
+			if to.Import(now, &cut, false) && (to.Stats().Cells > 0 || n == 1) {
 				t.Fatalf("%d of %d bytes are taken over", n, len(e.State))
 			}
 			for _, x := range []byte{0, 1, 0x7f, 0x80, 0xff} {
@@ -337,7 +339,7 @@ func TestBrokenCell(t *testing.T) {
 			}
 			to.check(t)
 		}
-	})
+	}
 }
 
 // TestGrowthOverBlocks: slots may lie where blocks lay.

@@ -93,8 +93,7 @@ func TestOneAddressCannotTakeADoor(t *testing.T) {
 func TestConnectionsArePaidForInAnOverload(t *testing.T) {
 	q := &queue{waiting: make(chan net.Conn, 1)}
 	k := NewKeeper(q, KeeperConfig{Own: 400, Most: 400, Logger: slog.New(slog.DiscardHandler)})
-	standing := func() time.Duration { return 0 }
-	k.Charge(fair.Strained(1e-6, standing), time.Microsecond)
+	k.Charge(fair.Strained(1e-6), time.Microsecond)
 	for i, c := range []struct {
 		address string
 		let     bool
