@@ -187,7 +187,7 @@ func TestNoBrokenFileOfClientsIsTakenOver(t *testing.T) {
 			t.Fatal(err)
 		}
 		putFile(t, file, row.text)
-		r.reloadLimits()
+		r.reload()
 		said := book.String()
 		if strings.Count(said, "clients are not loaded") <= i || !strings.Contains(said, row.want) {
 			t.Errorf("%q: nothing is logged of it:\n%s", row.text, said)
@@ -204,7 +204,7 @@ func TestNoBrokenFileOfClientsIsTakenOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	putFile(t, file, good)
-	r.reloadLimits()
+	r.reload()
 	if _, body := askAs(t, r, ops, "/metrics"); !strings.Contains(body,
 		"last_reload_successful 1\n") {
 		t.Error("the file is good again, and the metrics do not say so")

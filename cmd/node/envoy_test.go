@@ -105,7 +105,7 @@ func TestEnvoyConfig(t *testing.T) {
 	}{{"many", 3}, {"4", 4}} {
 		put(c.file)
 		for i, r := range nodes {
-			r.reloadLimits()
+			r.reload()
 			if _, limit := ask(i, "new"); limit != c.want {
 				t.Errorf("node %d, file with %s a year: the limit is %d, want %d", i, c.file, limit,
 					c.want)

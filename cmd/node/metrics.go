@@ -21,6 +21,7 @@ func (r *running) newMetrics(clientTLS *tls.Config) *door.Metrics {
 		}
 		return r.data.failed.Load() + r.catalog.SaveErrors()
 	})
+	m.SetAuditErrors(r.audit.Lost)
 	for _, o := range r.doors {
 		m.AddDoor(o.keeper)
 		if clientTLS != nil && o.flag != "--peer" {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -49,7 +48,6 @@ type running struct {
 	history *history.Recorder
 	page    *overview.Overview
 
-	auditFile *os.File // nil without --audit-log
 	data      *dataDir // nil without --data-dir
 	agreement
 	failures failures
@@ -283,12 +281,17 @@ func (r *running) fail(err error) {
 	}
 }
 
-// reloadLimits reads the files of limits, clients and gossip keys again, as a SIGHUP asks for.
-func (r *running) reloadLimits() {
+// reload reads the files of limits, clients and gossip keys again, and opens the audit log again,
+// as a SIGHUP asks for.
+func (r *running) reload() {
 	watchers := r.watchers()
-	if len(watchers) == 0 {
-		r.log.Warn("nothing to read again: neither --limits, --envoy-config, --auth-token-file " +
-			"nor --gossip-key-file were given")
+	if len(watchers) == 0 && r.settings.AuditLog == "" {
+		r.log.Warn("nothing to read again: neither --limits, --envoy-config, --auth-token-file, " +
+			"--gossip-key-file nor --audit-log were given")
+	}
+	if err := r.audit.Reopen(); err != nil {
+		r.log.Error("--audit-log cannot be opened again; it goes on in the file from before",
+			"err", err)
 	}
 	for _, w := range watchers {
 		_ = w.Reload() // it logs what is wrong, and what is in force stays

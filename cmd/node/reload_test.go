@@ -134,3 +134,26 @@ func TestStopsDuringAStormOfReloads(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 }
+
+// Promise: after the audit log was renamed, a SIGHUP has it go on in a new file, also of a node
+// that is given no other file.
+func TestAuditLogIsRotated(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	p := serveProcess(t, "n1", "--audit-log", path)
+	if err := os.Rename(path, path+".1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the file is there again", func() error {
+		_, err := os.Stat(path)
+		return err
+	})
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if code := p.exitCode(t); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}

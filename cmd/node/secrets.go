@@ -21,16 +21,14 @@ type secretFiles struct {
 }
 
 // openAudit makes the audit log.
-func (r *running) openAudit() error {
+func (r *running) openAudit() (err error) {
 	if r.settings.AuditLog == "" {
 		r.audit = audit.New(nil, r.log)
 		return nil
 	}
-	file, err := os.OpenFile(r.settings.AuditLog, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
-	if err != nil {
+	if r.audit, err = audit.Open(r.settings.AuditLog, r.log); err != nil {
 		return fmt.Errorf("--audit-log: %w", err)
 	}
-	r.auditFile, r.audit = file, audit.New(file, r.log)
 	return nil
 }
 

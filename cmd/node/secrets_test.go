@@ -90,7 +90,7 @@ func TestSecretsAreShownNowhere(t *testing.T) {
 
 	// Files that break while the node runs are spoken of, and not repeated.
 	putFile(t, tokens, "clients:\n- {name: ops, token: "+ops+", admin: ["+shop+"]}\n")
-	nodes[0].reloadLimits()
+	nodes[0].reload()
 	broken := write(t, string(gossipKey)+"\n")
 	if _, err := readGossipKeys(broken); err != nil {
 		fmt.Fprintln(said, err)

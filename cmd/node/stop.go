@@ -53,9 +53,7 @@ func (r *running) stop(ctx context.Context, grace time.Duration) {
 	}
 	r.tasks.Wait()
 	r.spans.close(ctx)
-	if r.auditFile != nil {
-		r.auditFile.Close()
-	}
+	_ = r.audit.Close()
 	if r.data != nil {
 		if grace > 0 {
 			if err := r.data.save(r.node, r.clock); err != nil {

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"sync"
 	"time"
 )
@@ -36,17 +37,66 @@ const kept = 1000
 
 // Log records entries. A nil *Log records nothing.
 type Log struct {
-	out io.Writer // nil: the program's log
-	log *slog.Logger
+	path string // of the file that out is; empty: it is none
+	log  *slog.Logger
 
 	mu     sync.Mutex // guards below, and writes
+	out    io.Writer  // nil: the program's log
 	recent []Entry    // a ring once it is full
 	next   int        // the place of the oldest, then
 	failed bool       // the last line could not be written
+	lost   uint64     // lines that could not be written
 }
 
 // New makes a log that writes lines of JSON to out, or to log if out is nil.
 func New(out io.Writer, log *slog.Logger) *Log { return &Log{out: out, log: log} }
+
+// Open makes a log that appends lines of JSON to the file at path, which need not be there.
+func Open(path string, log *slog.Logger) (*Log, error) {
+	file, err := open(path)
+	if err != nil {
+		return nil, err
+	}
+	return &Log{path: path, out: file, log: log}, nil
+}
+
+func open(path string) (*os.File, error) {
+	return os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+}
+
+// Reopen goes on in the file that is at the path of the log now: the one from before may have been
+// renamed. If there is an error, the log goes on in that one.
+func (l *Log) Reopen() error {
+	if l == nil || l.path == "" {
+		return nil
+	}
+	file, err := open(l.path)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	before := l.out
+	l.out = file
+	l.mu.Unlock()
+	return before.(io.Closer).Close()
+}
+
+// Close closes the file of the log.
+func (l *Log) Close() error {
+	if l == nil || l.path == "" {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.out.(io.Closer).Close()
+}
+
+// Lost is how many entries could not be written.
+func (l *Log) Lost() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lost
+}
 
 // Add records e.
 func (l *Log) Add(e Entry) {
@@ -76,7 +126,9 @@ func (l *Log) Add(e Entry) {
 		l.log.Error("the audit log cannot be written; entries are kept in memory alone", "error",
 			err)
 	}
-	l.failed = err != nil
+	if l.failed = err != nil; l.failed {
+		l.lost++
+	}
 }
 
 // Last returns up to n entries, the latest first.

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -80,7 +82,59 @@ func TestLines(t *testing.T) {
 	l.out = broken{}
 	l.Add(Entry{Who: "c"})
 	l.Add(Entry{Who: "d"})
+	if n := l.Lost(); n != 2 {
+		t.Errorf("%d entries are lost, not 2", n)
+	}
 	if l.Last(1)[0].Who != "d" || strings.Count(said.String(), "no space left") != 1 {
 		t.Errorf("last %v, said %s", l.Last(1), &said)
+	}
+}
+
+// Promise: when a log has been renamed and is opened again, its entries go on in a new file, and
+// none is lost. A file that cannot be opened again is no loss either.
+func TestFileIsOpenedAgain(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	l, err := Open(path, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Add(Entry{Who: "a"})
+	if err := os.Rename(path, path+".1"); err != nil {
+		t.Fatal(err)
+	}
+	l.Add(Entry{Who: "b"})
+	if err := l.Reopen(); err != nil {
+		t.Fatal(err)
+	}
+	l.Add(Entry{Who: "c"})
+	if err := os.Rename(path, path+".2"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if l.Reopen() == nil {
+		t.Error("a directory is opened as a log")
+	}
+	l.Add(Entry{Who: "d"})
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	for name, want := range map[string]string{path + ".1": "a b", path + ".2": "c d"} {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var who []string
+		for line := range strings.Lines(string(text)) {
+			var e Entry
+			if err := json.Unmarshal([]byte(line), &e); err != nil {
+				t.Fatal(err)
+			}
+			who = append(who, e.Who)
+		}
+		if got := strings.Join(who, " "); got != want || l.Lost() != 0 {
+			t.Errorf("%s has the entries %s, not %s; %d are lost", name, got, want, l.Lost())
+		}
 	}
 }

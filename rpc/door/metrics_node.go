@@ -27,6 +27,14 @@ func (m *Metrics) SetSaveErrors(n func() uint64) {
 	}, func() float64 { return float64(n()) }))
 }
 
+// SetAuditErrors shows how many entries of the audit log could not be written.
+func (m *Metrics) SetAuditErrors(n func() uint64) {
+	m.Registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "penstock_audit_errors_total", Help: "Entries that could not be written to " +
+			"--audit-log. GET /v1/audit shows them while they are among the last 1000.",
+	}, func() float64 { return float64(n()) }))
+}
+
 // SetFailed says how many nodes the node has lost lately without a goodbye.
 func (m *Metrics) SetFailed(n func() int) { m.failed.Store(&n) }
 
