@@ -78,25 +78,36 @@ func (c Change) Rollback(name, to string) (catalog.Outcome, error) {
 	})
 }
 
-// Promote puts the candidate of a limit in the limit's place.
+// Promote puts the candidate of a limit in the limit's place. If the limit is changed meanwhile, it
+// stays so, and the error says it.
 func (c Change) Promote(name string) (catalog.Outcome, error) {
-	before := c.node.Limits()[name]
-	if before == nil {
-		return catalog.Outcome{}, said(catalog.ErrNotPut)
-	}
-	after, err := before.Promoted()
+	after, read, err := c.promoted(name)
 	if err != nil {
 		return catalog.Outcome{}, err
 	}
-	if after == nil {
-		return catalog.Outcome{}, &cluster.InputError{
-			Field:  "name",
-			Reason: fmt.Sprintf("%q has no candidate to promote", name),
-		}
-	}
 	return c.do("promote limit", name, func(v *catalog.Version) (catalog.Outcome, error) {
+		if v == nil {
+			v = &read
+		}
 		return c.catalog.Put(c.ctx, c.rec.Who.Who(), after, v)
 	})
+}
+
+// promoted is a limit with its candidate in its place, and the version that it was read from. The
+// version is read first: what is put in between is of another one.
+func (c Change) promoted(name string) (after *limiter.Limit, read catalog.Version, err error) {
+	read = c.catalog.Head(name).Version
+	before := c.node.Limits()[name]
+	if before == nil {
+		return nil, read, said(catalog.ErrNotPut)
+	}
+	after, err = before.Promoted()
+	if err == nil && after == nil {
+		err = &cluster.InputError{
+			Field: "name", Reason: fmt.Sprintf("%q has no candidate to promote", name),
+		}
+	}
+	return after, read, err
 }
 
 // do makes a change, and records it.
