@@ -48,7 +48,7 @@ type running struct {
 	history *history.Recorder
 	page    *overview.Overview
 
-	data      *dataDir // nil without --data-dir
+	data *dataDir // nil without --data-dir
 	agreement
 	failures failures
 	doors    []*openDoor
