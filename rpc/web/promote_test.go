@@ -1,4 +1,4 @@
-package admin
+package web
 
 import (
 	"sync"
@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"penstock/limiter"
+	"penstock/rpc/admin"
 	"penstock/rpc/catalog"
 	"penstock/rpc/door"
 	"penstock/rpc/rpctest"
@@ -24,7 +25,7 @@ func TestPutIsNotWrittenOverByAnOlderCandidate(t *testing.T) {
 			Name: "new", Algorithm: limiter.FixedWindow, Limit: limit, Per: time.Hour,
 		}
 	}
-	change := NewChange(t.Context(), list, n, door.Recorder{}, "")
+	change := admin.NewChange(t.Context(), list, n, door.Recorder{}, "")
 	put := func(l *limiter.Limit, err error) {
 		if err == nil {
 			_, err = change.Put(l)
@@ -35,9 +36,9 @@ func TestPutIsNotWrittenOverByAnOlderCandidate(t *testing.T) {
 	}
 	tried := of(2)
 	for range 500 {
-		put(CheckedLimit(of(1), nil, &tried))
+		put(admin.CheckedLimit(of(1), nil, &tried))
 		var both sync.WaitGroup
-		both.Go(func() { put(CheckedLimit(of(3), nil, nil)) })
+		both.Go(func() { put(admin.CheckedLimit(of(3), nil, nil)) })
 		both.Go(func() { _, _ = change.Promote("new") })
 		both.Wait()
 		if l := n.Limits()["new"]; l.Limit != 3 {
