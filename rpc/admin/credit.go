@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"fmt"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -20,10 +19,8 @@ func (a *Service) Credit(
 	ctx context.Context, in *penstockv1.CreditRequest,
 ) (*penstockv1.CreditResponse, error) {
 	if in.Units < 1 || in.Units > limiter.MaxLimit {
-		return nil, door.StatusError(&cluster.InputError{
-			Field:  "units",
-			Reason: fmt.Sprintf("is %d; 1 to %d are accepted", in.Units, int64(limiter.MaxLimit)),
-		})
+		return nil, door.StatusError(door.Wrong("units", "is %d; 1 to %d are accepted", in.Units,
+			int64(limiter.MaxLimit)))
 	}
 	item := cluster.Item{Limit: in.Limit, Key: string(in.Key)}
 	look := item

@@ -49,11 +49,8 @@ func ListHolds(n *cluster.Node, f limiter.HoldFilter, count int) (out OpenHolds,
 		{"holder", f.Holder, limiter.MaxHolder},
 	} {
 		if len(text.value) > text.most {
-			return out, &cluster.InputError{
-				Field: text.field,
-				Reason: fmt.Sprintf("has %d bytes; at most %d are accepted", len(text.value),
-					text.most),
-			}
+			return out, door.Wrong(text.field, "has %d bytes; at most %d are accepted",
+				len(text.value), text.most)
 		}
 	}
 	list, there, other := n.OpenHolds(f, count)

@@ -110,10 +110,7 @@ func readCount(n int64, usual int) (int, error) {
 		return usual, nil
 	}
 	if n < 1 || n > MaxListed {
-		return 0, &cluster.InputError{
-			Field:  "count",
-			Reason: fmt.Sprintf("is %d; 1 to %d are accepted", n, MaxListed),
-		}
+		return 0, door.Wrong("count", "is %d; 1 to %d are accepted", n, MaxListed)
 	}
 	return int(n), nil
 }
@@ -124,10 +121,7 @@ func (a *Service) Top(ctx context.Context,
 ) (*penstockv1.TopResponse, error) {
 	count, err := readCount(int64(in.Count), TopDefault)
 	if err == nil && (in.Asked < 0 || in.Asked > MaxListed) {
-		err = &cluster.InputError{
-			Field:  "asked",
-			Reason: fmt.Sprintf("is %d; 0 to %d are accepted", in.Asked, MaxListed),
-		}
+		err = door.Wrong("asked", "is %d; 0 to %d are accepted", in.Asked, MaxListed)
 	}
 	if err != nil {
 		return nil, door.StatusError(err)
@@ -181,11 +175,8 @@ func (a *Service) Keys(ctx context.Context,
 	switch {
 	case err != nil:
 	case len(in.Prefix) > cluster.MaxKey:
-		err = &cluster.InputError{
-			Field: "prefix",
-			Reason: fmt.Sprintf("has %d bytes; at most %d are accepted", len(in.Prefix),
-				cluster.MaxKey),
-		}
+		err = door.Wrong("prefix", "has %d bytes; at most %d are accepted", len(in.Prefix),
+			cluster.MaxKey)
 	case in.Cursor != "":
 		from, err = readCursor(in.Cursor)
 	}
@@ -210,10 +201,8 @@ func (a *Service) Keys(ctx context.Context,
 func readCursor(text string) (c limiter.Cursor, err error) {
 	if _, err := fmt.Sscanf(text, "%x.%x", &c.Part, &c.Mix); err != nil ||
 		fmt.Sprintf("%x.%x", c.Part, c.Mix) != text {
-		return c, &cluster.InputError{
-			Field:  "cursor",
-			Reason: fmt.Sprintf("%.40q was not given by this node; begin without a cursor", text),
-		}
+		return c, door.Wrong("cursor", "%.40q was not given by this node; begin without a cursor",
+			text)
 	}
 	return c, nil
 }

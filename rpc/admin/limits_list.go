@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -62,10 +61,8 @@ func (a *Service) Limits(
 ) (*penstockv1.LimitsResponse, error) {
 	count := int(in.GetCandidateKeys())
 	if count < 0 || count > MaxListed {
-		return nil, door.StatusError(&cluster.InputError{
-			Field:  "candidate_keys",
-			Reason: fmt.Sprintf("is %d; 0 to %d are accepted", count, MaxListed),
-		})
+		return nil, door.StatusError(door.Wrong("candidate_keys", "is %d; 0 to %d are accepted",
+			count, MaxListed))
 	}
 	out := &penstockv1.LimitsResponse{Node: a.node.ID()}
 	var denied *history.HeavyList

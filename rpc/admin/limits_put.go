@@ -3,7 +3,6 @@ package admin
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 
 	"google.golang.org/grpc/codes"
@@ -48,7 +47,7 @@ func (c Change) expected() (*catalog.Version, error) {
 func readVersion(field, text string) (catalog.Version, error) {
 	v, err := catalog.ParseVersion(text)
 	if err != nil {
-		return v, &cluster.InputError{Field: field, Reason: err.Error()}
+		return v, door.Wrong(field, "%v", err)
 	}
 	return v, nil
 }
@@ -103,9 +102,7 @@ func (c Change) promoted(name string) (after *limiter.Limit, read catalog.Versio
 	}
 	after, err = before.Promoted()
 	if err == nil && after == nil {
-		err = &cluster.InputError{
-			Field: "name", Reason: fmt.Sprintf("%q has no candidate to promote", name),
-		}
+		err = door.Wrong("name", "%q has no candidate to promote", name)
 	}
 	return after, read, err
 }
@@ -133,10 +130,7 @@ func CheckedLimit(
 	s limiter.Spec, overrides []limiter.Override, tried *limiter.Spec,
 ) (*limiter.Limit, error) {
 	if s.Name == "" {
-		return nil, &cluster.InputError{
-			Field:  "limit.name",
-			Reason: "is missing; give the limit a name",
-		}
+		return nil, door.Wrong("limit.name", "is missing; give the limit a name")
 	}
 	if why := limiter.Taken(s.Name); why != "" {
 		return nil, &cluster.InputError{Field: "limit.name", Reason: why}
@@ -162,19 +156,16 @@ func UnderLimit(err error) error {
 func limitOf(in *penstockv1.PutLimitRequest) (*limiter.Limit, error) {
 	if len(in.Definition) > 0 {
 		if in.Limit != nil || in.Candidate != nil {
-			return nil, &cluster.InputError{
-				Field:  "definition",
-				Reason: "is a whole limit; leave limit and candidate out",
-			}
+			return nil, door.Wrong("definition", "is a whole limit; leave limit and candidate out")
 		}
 		l, err := catalog.Define(in.Definition)
 		if err != nil {
-			return nil, &cluster.InputError{Field: "definition", Reason: err.Error()}
+			return nil, door.Wrong("definition", "%v", err)
 		}
 		return l, nil
 	}
 	if in.Limit == nil {
-		return nil, &cluster.InputError{Field: "limit", Reason: "is missing"}
+		return nil, door.Wrong("limit", "is missing")
 	}
 	var tried *limiter.Spec
 	if in.Candidate != nil {

@@ -83,6 +83,11 @@ func IsAccess(err error) bool {
 	return errors.As(err, &denied) || errors.Is(err, access.ErrUnknown)
 }
 
+// Wrong says what is wrong with a field of a request.
+func Wrong(field, format string, a ...any) error {
+	return &cluster.InputError{Field: field, Reason: fmt.Sprintf(format, a...)}
+}
+
 // InlineError says that the inline limit of an item is wrong: it turns a *limiter.SpecError into an
 // *cluster.InputError that names the field as the client wrote it.
 func InlineError(item int, err error) error {

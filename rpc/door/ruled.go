@@ -1,7 +1,6 @@
 package door
 
 import (
-	"fmt"
 	"strings"
 
 	"penstock/cluster"
@@ -42,10 +41,7 @@ func CheckRuled(n Decider, who *access.Ticket, attributes map[string]string,
 // RulesError says an error of Node.Check without the items, which the caller has not made.
 func RulesError(err error) error {
 	if input, ok := err.(*cluster.InputError); ok && strings.HasPrefix(input.Field, "items") {
-		return &cluster.InputError{
-			Field:  "attributes",
-			Reason: fmt.Sprintf("mean items of which one is wrong: %v", input),
-		}
+		return Wrong("attributes", "mean items of which one is wrong: %v", input)
 	}
 	return err
 }

@@ -23,10 +23,8 @@ func ReadTerms(i int, in Terms) (cluster.Terms, error) {
 		return t, nil
 	}
 	if *in.AtMs < 0 {
-		return t, &cluster.InputError{
-			Field:  fmt.Sprintf("items[%d].at_ms", i),
-			Reason: fmt.Sprintf("is %d; give milliseconds since 1970", *in.AtMs),
-		}
+		return t, Wrong(fmt.Sprintf("items[%d].at_ms", i), "is %d; give milliseconds since 1970",
+			*in.AtMs)
 	}
 	t.Timed, t.At = true, limiter.Millis(*in.AtMs)
 	return t, nil

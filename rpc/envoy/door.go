@@ -18,7 +18,6 @@ package envoy
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -201,15 +200,13 @@ func (d *Door) bring(ctx context.Context, questions []question) (err error) {
 func check(limits *inForce, in *ratelimitv3.RateLimitRequest) error {
 	switch n := len(in.Descriptors); {
 	case limits == nil:
-		return &cluster.InputError{Field: "domain", Reason: "this node has no limits for Envoys; " +
-			"start it with --envoy-config DIR"}
+		return door.Wrong("domain", "this node has no limits for Envoys; "+
+			"start it with --envoy-config DIR")
 	case in.Domain == "":
-		return &cluster.InputError{Field: "domain", Reason: "is empty"}
+		return door.Wrong("domain", "is empty")
 	case n == 0 || n > cluster.MaxItems:
-		return &cluster.InputError{
-			Field:  "descriptors",
-			Reason: fmt.Sprintf("has %d descriptors; 1 to %d are accepted", n, cluster.MaxItems),
-		}
+		return door.Wrong("descriptors", "has %d descriptors; 1 to %d are accepted", n,
+			cluster.MaxItems)
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package envoy
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 
@@ -10,7 +9,7 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/protobuf/encoding/protojson"
 
-	"penstock/cluster"
+	"penstock/rpc/door"
 	"penstock/rpc/page"
 )
 
@@ -30,14 +29,10 @@ func (d *Door) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(rw, r.Body, maxBody))
 	if err == nil {
 		if err = protojson.Unmarshal(body, in); err != nil {
-			err = &cluster.InputError{Field: "body", Reason: fmt.Sprintf("is not a "+
-				"RateLimitRequest in JSON: %v", err)}
+			err = door.Wrong("body", "is not a RateLimitRequest in JSON: %v", err)
 		}
 	} else if large := new(http.MaxBytesError); errors.As(err, &large) {
-		err = &cluster.InputError{
-			Field:  "body",
-			Reason: fmt.Sprintf("has more than %d bytes", large.Limit),
-		}
+		err = door.Wrong("body", "has more than %d bytes", large.Limit)
 	}
 	if err != nil {
 		d.failed.Add(1)

@@ -14,6 +14,7 @@ import (
 	"penstock/cluster"
 	"penstock/limiter"
 	"penstock/limiter/policy"
+	"penstock/rpc/door"
 )
 
 // question is what becomes of one descriptor.
@@ -45,10 +46,7 @@ func ask(d *policy.Domain, in *ratelimitv3.RateLimitRequest) ([]question, error)
 			continue
 		}
 		if err := q.override(d, entries, descriptor.Limit); err != nil {
-			return nil, &cluster.InputError{
-				Field:  fmt.Sprintf("descriptors[%d].limit", i),
-				Reason: err.Error(),
-			}
+			return nil, door.Wrong(fmt.Sprintf("descriptors[%d].limit", i), "%v", err)
 		}
 	}
 	replace(questions)

@@ -139,20 +139,16 @@ func (q *quotas) hear(
 	limits := q.door.inForce.Load()
 	switch {
 	case limits == nil:
-		return nil, &cluster.InputError{Field: "domain", Reason: "this node has no limits for " +
-			"Envoys; start it with --envoy-config DIR"}
+		return nil, door.Wrong("domain", "this node has no limits for "+
+			"Envoys; start it with --envoy-config DIR")
 	case q.domain == "" && in.Domain == "":
-		return nil, &cluster.InputError{Field: "domain", Reason: "is empty in the first " +
-			"report of a stream"}
+		return nil, door.Wrong("domain", "is empty in the first report of a stream")
 	case q.domain != "" && in.Domain != "" && in.Domain != q.domain:
-		return nil, &cluster.InputError{Field: "domain", Reason: fmt.Sprintf("%.100q is not that "+
-			"of the first report, %.100q", in.Domain, q.domain)}
+		return nil, door.Wrong("domain", "%.100q is not that of the first report, %.100q",
+			in.Domain, q.domain)
 	case len(in.BucketQuotaUsages) > cluster.MaxItems:
-		return nil, &cluster.InputError{
-			Field: "bucket_quota_usages",
-			Reason: fmt.Sprintf("has %d buckets; at most %d are accepted",
-				len(in.BucketQuotaUsages), cluster.MaxItems),
-		}
+		return nil, door.Wrong("bucket_quota_usages", "has %d buckets; at most %d are accepted",
+			len(in.BucketQuotaUsages), cluster.MaxItems)
 	case in.Domain != "":
 		q.domain = in.Domain
 	}
@@ -162,8 +158,8 @@ func (q *quotas) hear(
 	}
 	for i, u := range in.BucketQuotaUsages {
 		if len(u.GetBucketId().GetBucket()) == 0 {
-			return nil, &cluster.InputError{Field: fmt.Sprintf("bucket_quota_usages[%d].bucket_id",
-				i), Reason: "is empty"}
+			return nil, door.Wrong(fmt.Sprintf("bucket_quota_usages[%d].bucket_id", i),
+				"is empty")
 		}
 		action, err := q.report(domain, u)
 		if err != nil {
@@ -252,10 +248,8 @@ func (q *quotas) bucket(name string, now limiter.Instant) (*bucket, error) {
 		return b, nil
 	}
 	if !q.room(now) {
-		return nil, &cluster.InputError{
-			Field:  "bucket_quota_usages",
-			Reason: fmt.Sprintf("name more than %d buckets on one stream", maxBuckets),
-		}
+		return nil, door.Wrong("bucket_quota_usages", "name more than %d buckets on one stream",
+			maxBuckets)
 	}
 	b := new(bucket)
 	q.buckets[name] = b

@@ -46,16 +46,10 @@ func Token(it *cluster.Item, id cluster.ID) string {
 func readToken(token string, inlines *door.Inlines) (cluster.Item, error) {
 	it := cluster.Item{Hold: new(cluster.HoldTerms)}
 	if token == "" {
-		return it, &cluster.InputError{
-			Field:  "id",
-			Reason: "is missing; give the id that a reservation was answered with",
-		}
+		return it, door.Wrong("id", "is missing; give the id that a reservation was answered with")
 	}
-	wrong := &cluster.InputError{
-		Field: "id",
-		Reason: fmt.Sprintf("%.20q… is not the id of a hold, as a reservation is answered with",
-			token),
-	}
+	wrong := door.Wrong("id", "%.20q… is not the id of a hold, as a reservation is answered with",
+		token)
 	b, err := base64.RawURLEncoding.DecodeString(token)
 	if err != nil || len(token) > maxToken {
 		return it, wrong

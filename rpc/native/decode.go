@@ -13,10 +13,7 @@ import (
 // decode makes a request of the items in; their keys stay where they are.
 func (c *checkCall) decode(in []*penstockv1.Item, op cluster.Op, inlines *door.Inlines) error {
 	if len(in) > cluster.MaxItems { // Node.Check refuses them, and need not see them for that
-		return &cluster.InputError{
-			Field:  "items",
-			Reason: fmt.Sprintf("has %d items; 1 to %d are accepted", len(in), cluster.MaxItems),
-		}
+		return door.Wrong("items", "has %d items; 1 to %d are accepted", len(in), cluster.MaxItems)
 	}
 	c.begin(len(in))
 	for i, it := range in {
@@ -40,10 +37,8 @@ func (c *checkCall) decode(in []*penstockv1.Item, op cluster.Op, inlines *door.I
 		}
 		if it.Inline != nil {
 			if it.Limit != "" {
-				return &cluster.InputError{
-					Field:  fmt.Sprintf("items[%d].limit", i),
-					Reason: "is given together with inline; give one of the two",
-				}
+				return door.Wrong(fmt.Sprintf("items[%d].limit", i),
+					"is given together with inline; give one of the two")
 			}
 			if op == cluster.OpTake {
 				to.Inline, err = inlines.Bring(notation.ReadLimit(it.Inline), c.from)

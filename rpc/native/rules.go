@@ -13,19 +13,14 @@ func (s *rateLimiter) checkMessage(deadline limiter.Instant, c *checkCall) error
 	if len(in.Attributes) == 0 {
 		if in.Cost != nil || in.Id != nil {
 			s.node.Stats().Refused.Add(1)
-			return &cluster.InputError{
-				Field:  "cost",
-				Reason: "and id of a request are for one with attributes; items have their own",
-			}
+			return door.Wrong("cost",
+				"and id of a request are for one with attributes; items have their own")
 		}
 		return s.decide(deadline, in.Items, in.Atomic, cluster.OpTake, c)
 	}
 	if len(in.Items) > 0 {
 		s.node.Stats().Refused.Add(1)
-		return &cluster.InputError{
-			Field:  "attributes",
-			Reason: "are given together with items; give one of the two",
-		}
+		return door.Wrong("attributes", "are given together with items; give one of the two")
 	}
 	cost := int64(1)
 	if in.Cost != nil {

@@ -6,7 +6,6 @@ import (
 	"penstock/rpc/access"
 	"penstock/rpc/audit"
 	"penstock/rpc/door"
-	"penstock/rpc/page"
 )
 
 // recorder is that of the client of r.
@@ -24,12 +23,10 @@ type auditJSON struct {
 const auditDefault = 100
 
 // audit is GET /v1/audit?count=: the last changes at this node, the latest first.
-func (w *web) audit(rw http.ResponseWriter, r *http.Request) {
-	q, f := readQuery(r, "count")
-	n, f := queryCount(q, auditDefault, f)
-	if f != nil {
-		page.Fault(rw, *f)
-		return
+func (w *web) audit(_ http.ResponseWriter, r *http.Request) (any, error) {
+	_, n, err := countedQuery(r, auditDefault, "count")
+	if err != nil {
+		return nil, err
 	}
-	page.JSON(rw, http.StatusOK, auditJSON{w.Node.ID(), w.Audit.Last(n)})
+	return auditJSON{w.Node.ID(), w.Audit.Last(n)}, nil
 }

@@ -34,10 +34,10 @@ func (w *web) auth(rw http.ResponseWriter, r *http.Request) {
 		// else net/http would read the body before it answers
 		rw.Header().Set("Connection", "close")
 	}
-	item, style, f := w.authItem(r)
+	item, style, err := w.authItem(r)
 	switch {
-	case f != nil:
-		page.Fault(rw, *f)
+	case err != nil:
+		page.Error(rw, err)
 	case item.Limit != "":
 		w.answer(rw, r, item, style)
 	default:
@@ -45,48 +45,38 @@ func (w *web) auth(rw http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (w *web) authItem(r *http.Request) (item cluster.Item, style answerStyle, f *door.Fault) {
-	q, f := readQuery(r, "limit", "key", "cost", "plan", "max_delay_ms", "headers",
+func (w *web) authItem(r *http.Request) (item cluster.Item, style answerStyle, err error) {
+	q, err := readQuery(r, "limit", "key", "cost", "plan", "max_delay_ms", "headers",
 		"deny_status", "deny_body")
-	if f != nil {
-		return item, style, f
+	if err != nil {
+		return item, style, err
 	}
-	if item, style, f = readItem(q, cluster.OpTake); f != nil {
-		return item, style, f
+	if item, style, err = readItem(q, cluster.OpTake); err != nil {
+		return item, style, err
 	}
 	style.handedOn = true
 	if status, given := q["deny_status"]; given {
-		var err error
 		style.chosen = true
 		if style.denied, err = strconv.Atoi(status); err != nil || style.denied < 400 ||
 			style.denied > 599 {
-			return item, style, &door.Fault{
-				Status: http.StatusBadRequest, Field: "deny_status",
-				Text: "deny_status: must be a number from 400 to 599",
-			}
+			return item, style, queryFault("deny_status", "must be a number from 400 to 599")
 		}
 	}
 	style.text = q["deny_body"]
-	var err error
 	switch _, keyed := q["key"]; {
 	case item.Limit == "" && keyed:
 		err = errors.New("is given without a limit; give both, or neither to have the rules say " +
 			"what the request falls under")
 	case item.Limit == "" && item.Plan != "":
-		return item, style, &door.Fault{
-			Status: http.StatusBadRequest, Field: "plan", Text: "plan: is given without a limit; " +
-				"where the rules say what the request falls under, they say the plan too",
-		}
+		return item, style, queryFault("plan", "is given without a limit; "+
+			"where the rules say what the request falls under, they say the plan too")
 	case item.Limit != "":
 		if item.Key, err = w.fill(item.Key, r); err == nil && item.Plan != "" {
 			item.Plan, err = w.fill(item.Plan, r)
 		}
 	}
 	if err != nil {
-		return item, style, &door.Fault{
-			Status: authStatus(err), Field: "key",
-			Text: "key: " + err.Error(),
-		}
+		return item, style, refusal(authStatus(err), "key", "%v", err)
 	}
 	return item, style, nil
 }
@@ -107,10 +97,7 @@ func (w *web) authRuled(rw http.ResponseWriter, r *http.Request, item *cluster.I
 ) {
 	attributes, err := w.attributes(r, w.Node.Rules().Attributes())
 	if err != nil {
-		page.Fault(rw, door.Fault{
-			Status: authStatus(err), Field: "attributes",
-			Text: "attributes: " + err.Error(),
-		})
+		page.Error(rw, refusal(authStatus(err), "attributes", "%v", err))
 		return
 	}
 	m, out, err := door.CheckRuled(w.decider(r), access.Of(r.Context()), attributes, item, 0)

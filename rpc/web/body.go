@@ -16,7 +16,6 @@ import (
 	"penstock/rpc/access"
 	"penstock/rpc/door"
 	"penstock/rpc/notation"
-	"penstock/rpc/page"
 )
 
 // itemJSON is an item of a body.
@@ -61,31 +60,29 @@ func newDecisionsJSON(out []cluster.Decision) DecisionsJSON {
 	return answer
 }
 
-func (w *web) checkBody(rw http.ResponseWriter, r *http.Request) { w.body(rw, r, cluster.OpTake) }
+func (w *web) checkBody(rw http.ResponseWriter, r *http.Request) (any, error) {
+	return w.body(rw, r, cluster.OpTake)
+}
 
-func (w *web) resetBody(rw http.ResponseWriter, r *http.Request) { w.body(rw, r, cluster.OpReset) }
+func (w *web) resetBody(rw http.ResponseWriter, r *http.Request) (any, error) {
+	return w.body(rw, r, cluster.OpReset)
+}
 
 // body is POST: any number of items, each answered with a decision, in order. The status is 200
 // also if some or all are denied.
-func (w *web) body(rw http.ResponseWriter, r *http.Request, op cluster.Op) {
+func (w *web) body(rw http.ResponseWriter, r *http.Request, op cluster.Op) (any, error) {
 	body, err := readJSON[bodyJSON](rw, r, bodyFields)
-	single := false
-	var answer DecisionsJSON
 	switch {
 	case err != nil:
+		return nil, err
 	case body.Attributes == nil:
-		answer, single, err = w.itemsBody(r, &body, op)
+		answer, single, err := w.itemsBody(r, &body, op)
+		return answer, ofBody(err, single)
 	case op == cluster.OpTake:
-		answer, err = w.ruledBody(r, &body)
-	default:
-		err = &cluster.InputError{Field: "attributes", Reason: "are for checks; name limit and " +
-			"key of what is to be reset"}
+		return w.ruledBody(r, &body)
 	}
-	if err != nil {
-		page.Fault(rw, bodyFault(err, single))
-		return
-	}
-	page.JSON(rw, http.StatusOK, answer)
+	return nil, door.Wrong("attributes",
+		"are for checks; name limit and key of what is to be reset")
 }
 
 // itemsBody answers a body with items. single says that it is one item and no list.
@@ -123,19 +120,17 @@ func (w *web) request(r *http.Request, items []itemJSON, one itemJSON,
 	single = items == nil
 	if single {
 		if one == (itemJSON{}) {
-			return nil, false, &cluster.InputError{Field: "items", Reason: "is missing; send " +
-				"{\"items\":[{\"limit\":…,\"key\":…}]} or one item"}
+			return nil, false, door.Wrong("items", "is missing; send "+
+				"{\"items\":[{\"limit\":…,\"key\":…}]} or one item")
 		}
 		items = []itemJSON{one}
 	} else if one != (itemJSON{}) {
-		return nil, false, &cluster.InputError{Field: "items", Reason: "is given beside the " +
-			"fields of an item; send one or the other"}
+		return nil, false, door.Wrong("items", "is given beside the "+
+			"fields of an item; send one or the other")
 	}
 	if len(items) > cluster.MaxItems { // Node.Check refuses them, and need not see them for that
-		return nil, false, &cluster.InputError{
-			Field:  "items",
-			Reason: fmt.Sprintf("has %d items; 1 to %d are accepted", len(items), cluster.MaxItems),
-		}
+		return nil, false, door.Wrong("items", "has %d items; 1 to %d are accepted", len(items),
+			cluster.MaxItems)
 	}
 	request := &cluster.Request{Items: make([]cluster.Item, len(items))}
 	for i := range items {
@@ -170,8 +165,7 @@ func decodeJSON[T any](b []byte, has string) (body T, err error) {
 		return body, bodyError(err, b, outline, has)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return body, &cluster.InputError{Field: "body", Reason: fmt.Sprintf("goes on after its "+
-			"end at byte %d", d.InputOffset())}
+		return body, door.Wrong("body", "goes on after its end at byte %d", d.InputOffset())
 	}
 	return body, nil
 }
@@ -190,18 +184,14 @@ func bodyError(err error, b []byte, outline *outline, has string) error {
 			strings.HasPrefix(field, "items.")) {
 			field = fmt.Sprintf("items[%d]%s", i, field[len("items"):])
 		}
-		return &cluster.InputError{
-			Field: withoutStructs(field),
-			Reason: fmt.Sprintf("is %.60s (byte %d); %s is expected there", kind.Value, kind.Offset,
-				jsonKind(kind.Type)),
-		}
+		return door.Wrong(withoutStructs(field), "is %.60s (byte %d); %s is expected there",
+			kind.Value, kind.Offset, jsonKind(kind.Type))
 	case errors.As(err, &syntax):
-		return &cluster.InputError{Field: "body", Reason: fmt.Sprintf("is not JSON: %v (byte %d)",
-			syntax, syntax.Offset)}
+		return door.Wrong("body", "is not JSON: %v (byte %d)", syntax, syntax.Offset)
 	case errors.Is(err, io.EOF):
-		return &cluster.InputError{Field: "body", Reason: "is empty; send JSON"}
+		return door.Wrong("body", "is empty; send JSON")
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return &cluster.InputError{Field: "body", Reason: "is not JSON: it ends too early"}
+		return door.Wrong("body", "is not JSON: it ends too early")
 	}
 	if name, found := strings.CutPrefix(err.Error(), "json: unknown field "); found {
 		return &cluster.InputError{
@@ -252,10 +242,8 @@ func (w *web) item(r *http.Request, i int, in *itemJSON, op cluster.Op) (cluster
 		return it, err
 	}
 	if in.Limit != "" {
-		return it, &cluster.InputError{
-			Field:  fmt.Sprintf("items[%d].limit", i),
-			Reason: "is given together with inline; give one of the two",
-		}
+		return it, door.Wrong(fmt.Sprintf("items[%d].limit", i),
+			"is given together with inline; give one of the two")
 	}
 	spec, err := in.Inline.Spec()
 	if err == nil {

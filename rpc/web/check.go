@@ -11,6 +11,7 @@ import (
 	"penstock/cluster"
 	"penstock/limiter"
 	"penstock/rpc/access"
+	"penstock/rpc/admin"
 	"penstock/rpc/door"
 	"penstock/rpc/page"
 )
@@ -70,9 +71,9 @@ func newDecisionJSON(d *cluster.Decision) DecisionJSON {
 
 // checkQuery is GET /v1/check?limit=&key=&cost=: one item, answered by status, headers and body.
 func (w *web) checkQuery(rw http.ResponseWriter, r *http.Request) {
-	item, style, f := queryItem(r, cluster.OpTake)
-	if f != nil {
-		page.Fault(rw, *f)
+	item, style, err := queryItem(r, cluster.OpTake)
+	if err != nil {
+		page.Error(rw, err)
 		return
 	}
 	w.answer(rw, r, item, style)
@@ -109,7 +110,7 @@ func (w *web) answer(rw http.ResponseWriter, r *http.Request, item cluster.Item,
 ) {
 	out, err := w.decide(r, item)
 	if err != nil {
-		page.Fault(rw, ofQuery(door.Explain(err)))
+		page.Error(rw, ofQuery(err))
 		return
 	}
 	setRateLimit(rw.Header(), &out, style.headers)
@@ -181,55 +182,55 @@ func (w *web) reset(r *http.Request, request *cluster.Request, out []cluster.Dec
 }
 
 // peekQuery is GET /v1/peek: the decision that a check would get. Always 200, nothing changes.
-func (w *web) peekQuery(rw http.ResponseWriter, r *http.Request) {
-	item, style, f := queryItem(r, cluster.OpPeek)
-	if f != nil {
-		page.Fault(rw, *f)
-		return
+func (w *web) peekQuery(rw http.ResponseWriter, r *http.Request) (any, error) {
+	item, style, err := queryItem(r, cluster.OpPeek)
+	if err != nil {
+		return nil, err
 	}
 	out, err := w.decide(r, item)
 	if err != nil {
-		page.Fault(rw, ofQuery(door.Explain(err)))
-		return
+		return nil, ofQuery(err)
 	}
 	setRateLimit(rw.Header(), &out, style.headers)
-	page.JSON(rw, http.StatusOK, newDecisionJSON(&out))
+	return newDecisionJSON(&out), nil
 }
 
 // queryItem reads the item of a query, and how to answer it.
-func queryItem(r *http.Request, op cluster.Op) (cluster.Item, answerStyle, *door.Fault) {
-	q, f := readQuery(r, "limit", "key", "cost", "report", "drain", "strict", "at_ms",
+func queryItem(r *http.Request, op cluster.Op) (cluster.Item, answerStyle, error) {
+	q, err := readQuery(r, "limit", "key", "cost", "report", "drain", "strict", "at_ms",
 		"max_delay_ms", "plan", "headers")
-	if f != nil {
-		return cluster.Item{}, answerStyle{}, f
+	if err != nil {
+		return cluster.Item{}, answerStyle{}, err
 	}
 	return readItem(q, op)
 }
 
 // readItem makes an item of the parameters of a query. A cost that is not given is 1, and 0 for a
 // peek: the state as it is.
-func readItem(q map[string]string,
-	op cluster.Op,
-) (item cluster.Item, style answerStyle, f *door.Fault) {
+func readItem(
+	q map[string]string, op cluster.Op,
+) (item cluster.Item, style answerStyle, err error) {
 	item = cluster.Item{Limit: q["limit"], Key: q["key"], Plan: q["plan"], Op: op}
 	style.denied = http.StatusTooManyRequests
 	if op == cluster.OpTake {
 		item.Cost = 1
 	}
-	if cost, given := q["cost"]; given {
-		if item.Cost, f = readCost(cost); f != nil {
-			return item, style, f
-		}
+	cost, err := readNumber(q, "cost")
+	if err != nil {
+		return item, style, err
 	}
-	if item.Terms, f = readQueryTerms(q); f != nil {
-		return item, style, f
+	if cost != nil {
+		item.Cost = *cost
 	}
-	style.headers, f = readForms(q["headers"])
-	return item, style, f
+	if item.Terms, err = readQueryTerms(q); err != nil {
+		return item, style, err
+	}
+	style.headers, err = readForms(q["headers"])
+	return item, style, err
 }
 
 // readQueryTerms are what a query asks for besides a cost.
-func readQueryTerms(q map[string]string) (cluster.Terms, *door.Fault) {
+func readQueryTerms(q map[string]string) (none cluster.Terms, err error) {
 	flags := [3]bool{}
 	for i, name := range []string{"report", "drain", "strict"} {
 		switch q[name] {
@@ -237,86 +238,94 @@ func readQueryTerms(q map[string]string) (cluster.Terms, *door.Fault) {
 		case "true":
 			flags[i] = true
 		default:
-			return cluster.Terms{}, &door.Fault{
-				Status: http.StatusBadRequest, Field: name,
-				Text: fmt.Sprintf("%s: %.40q is neither true nor false", name, q[name]),
-			}
+			return none, queryFault(name, "%.40q is neither true nor false", q[name])
 		}
 	}
-	at, f := readNumber(q, "at_ms")
-	if f != nil {
-		return cluster.Terms{}, f
+	at, err := readNumber(q, "at_ms")
+	if err != nil {
+		return none, err
 	}
-	longest, f := readNumber(q, "max_delay_ms")
-	if f != nil {
-		return cluster.Terms{}, f
+	longest, err := readNumber(q, "max_delay_ms")
+	if err != nil {
+		return none, err
 	}
 	terms, err := door.ReadTerms(0, door.Terms{
 		Report: flags[0], Drain: flags[1], Strict: flags[2], AtMs: at, MaxDelayMs: longest,
 	})
-	if err != nil {
-		f := ofQuery(door.Explain(err))
-		return terms, &f
-	}
-	return terms, nil
+	return terms, ofQuery(err)
 }
 
 // readNumber is a parameter with a number; nil if it is not given.
-func readNumber(q map[string]string, name string) (*int64, *door.Fault) {
+func readNumber(q map[string]string, name string) (*int64, error) {
 	text, given := q[name]
 	if !given {
 		return nil, nil
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		return nil, &door.Fault{
-			Status: http.StatusBadRequest, Field: name,
-			Text: fmt.Sprintf("%s: %.40q is not a whole number of 64 bits", name, text),
-		}
+		return nil, queryFault(name, "%.40q is not a whole number of 64 bits", text)
 	}
 	return &n, nil
 }
 
-func readCost(s string) (int64, *door.Fault) {
-	cost, err := strconv.ParseInt(s, 10, 64)
-	if err != nil {
-		return 0, &door.Fault{
-			Status: http.StatusBadRequest, Field: "cost",
-			Text: fmt.Sprintf("cost: %.40q is not a whole number of 64 bits", s),
-		}
-	}
-	return cost, nil
-}
-
 // readQuery reads the parameters of a query, each given at most once. A parameter with another name
 // is an error: a typing mistake must not become a default.
-func readQuery(r *http.Request, names ...string) (map[string]string, *door.Fault) {
+func readQuery(r *http.Request, names ...string) (map[string]string, error) {
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return nil, &door.Fault{
-			Status: http.StatusBadRequest, Field: "query",
-			Text: fmt.Sprintf("query: cannot be read: %v", err),
-		}
+		return nil, queryFault("query", "cannot be read: %v", err)
 	}
 	q := make(map[string]string, len(values))
 	for _, name := range names {
 		if v, given := values[name]; given {
 			if len(v) > 1 {
-				return nil, &door.Fault{
-					Status: http.StatusBadRequest, Field: name,
-					Text: fmt.Sprintf("%s: is given %d times", name, len(v)),
-				}
+				return nil, queryFault(name, "is given %d times", len(v))
 			}
 			q[name] = v[0]
 			delete(values, name)
 		}
 	}
 	for name := range values {
-		return nil, &door.Fault{
-			Status: http.StatusBadRequest, Field: "query",
-			Text: fmt.Sprintf("query: %.40q is unknown; there is: %s", name,
-				strings.Join(names, ", ")),
-		}
+		return nil, queryFault("query", "%.40q is unknown; there is: %s", name,
+			strings.Join(names, ", "))
 	}
 	return q, nil
+}
+
+// queryFault is the refusal of a value of a query.
+func queryFault(field, format string, a ...any) error {
+	return refusal(http.StatusBadRequest, field, format, a...)
+}
+
+func refusal(status int, field, format string, a ...any) error {
+	return &door.Fault{Status: status, Field: field, Text: field + ": " + fmt.Sprintf(format, a...)}
+}
+
+// countedQuery is readQuery for a query that may have a count.
+func countedQuery(
+	r *http.Request, usual int, names ...string,
+) (q map[string]string, count int, err error) {
+	q, err = readQuery(r, names...)
+	text, given := q["count"]
+	if err != nil || !given {
+		return q, usual, err
+	}
+	n, err := strconv.ParseInt(text, 10, 32)
+	if err != nil || n < 1 || n > admin.MaxListed {
+		return q, 0, queryFault("count", "%.40q is not a number from 1 to %d", text,
+			admin.MaxListed)
+	}
+	return q, int(n), nil
+}
+
+// answered is a page that answers with JSON, or with what is wrong.
+func answered(h func(http.ResponseWriter, *http.Request) (any, error)) http.HandlerFunc {
+	return func(rw http.ResponseWriter, r *http.Request) {
+		v, err := h(rw, r)
+		if err != nil {
+			page.Fault(rw, bodyFault(err))
+			return
+		}
+		page.JSON(rw, http.StatusOK, v)
+	}
 }

@@ -11,31 +11,26 @@ import (
 	"penstock/limiter"
 	"penstock/rpc/access"
 	"penstock/rpc/admin"
-	"penstock/rpc/door"
 	"penstock/rpc/history"
 	"penstock/rpc/overview"
-	"penstock/rpc/page"
 )
 
 // clusterKey is GET /v1/cluster/key?limit=&key=: where a key lives, how it is, and the latest
 // answers about it at the doors of all nodes. From then on all answers about it are remembered for
 // ten minutes.
-func (w *web) clusterKey(rw http.ResponseWriter, r *http.Request) {
-	q, f := readQuery(r, "limit", "key")
-	if f != nil {
-		page.Fault(rw, *f)
-		return
+func (w *web) clusterKey(_ http.ResponseWriter, r *http.Request) (any, error) {
+	q, err := readQuery(r, "limit", "key")
+	if err != nil {
+		return nil, err
 	}
 	item := cluster.Item{Limit: q["limit"], Key: q["key"], Cost: 1, Op: cluster.OpPeek}
 	peek, out := cluster.Request{Items: []cluster.Item{item}}, make([]cluster.Decision, 1)
 	if err := w.Node.Check(&peek, out); err != nil {
-		page.Fault(rw, ofQuery(door.Explain(err)))
-		return
+		return nil, ofQuery(err)
 	}
 	v := w.Node.View()
 	if v == nil {
-		page.Fault(rw, door.Explain(cluster.ErrNoView))
-		return
+		return nil, cluster.ErrNoView
 	}
 	list, share := []history.Answer{}, int64(1)
 	missing := w.Overview.AskAll(r.Context(), overview.Everyone(&overview.Question{
@@ -48,13 +43,13 @@ func (w *web) clusterKey(rw http.ResponseWriter, r *http.Request) {
 	})
 	slices.SortFunc(list, func(a, b history.Answer) int { return cmp.Compare(b.AtMs, a.AtMs) })
 	p := admin.Locate(v, q["key"])
-	page.JSON(rw, http.StatusOK, map[string]any{
+	return map[string]any{
 		"limit": q["limit"], "key": q["key"], "decision": newDecisionJSON(&out[0]),
 		"partition": p.Partition, "owner": p.Owner, "heir": p.Heir,
 		"may_reset": mayReset(r.Context(), q["limit"], q["key"]),
 		"answers":   list[:min(answersOfKey, len(list))], "share": share, "missing": missing,
 		"hash": fmt.Sprintf("%016x", limiter.Hash(q["key"])),
-	})
+	}, nil
 }
 
 // answersOfKey is how many answers about a key are shown.

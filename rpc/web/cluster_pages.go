@@ -10,10 +10,8 @@ import (
 	"penstock/cluster"
 	"penstock/ring"
 	"penstock/rpc/admin"
-	"penstock/rpc/door"
 	"penstock/rpc/history"
 	"penstock/rpc/overview"
-	"penstock/rpc/page"
 )
 
 // overviewPages are the pages about the whole cluster. Each of them asks all nodes.
@@ -21,19 +19,13 @@ func (w *web) overviewPages(m *mux) {
 	if w.Overview == nil {
 		return
 	}
-	for page, h := range map[string]http.HandlerFunc{
-		"watch": w.watchCluster, "limits": w.clusterLimits, "rules": w.clusterRules,
+	m.handle("GET /v1/cluster/watch", w.watchCluster)
+	for page, h := range map[string]func(http.ResponseWriter, *http.Request) (any, error){
+		"limits": w.clusterLimits, "rules": w.clusterRules,
 		"ring": w.clusterRing, "heavy": w.clusterHeavy, "top": w.clusterTop,
 		"keys": w.clusterKeys, "holds": w.clusterHolds, "key": w.clusterKey,
 	} {
-		m.handle("GET /v1/cluster/"+page, h)
-	}
-}
-
-// queryFault is the refusal of a value of a query.
-func queryFault(field, format string, a ...any) *door.Fault {
-	return &door.Fault{
-		Status: http.StatusBadRequest, Field: field, Text: field + ": " + fmt.Sprintf(format, a...),
+		m.handle("GET /v1/cluster/"+page, answered(h))
 	}
 }
 
@@ -49,16 +41,14 @@ type clusterLimit struct {
 
 // clusterLimits is GET /v1/cluster/limits?search=&by=&count=: limits that are in force at this
 // node, with the counts of all nodes.
-func (w *web) clusterLimits(rw http.ResponseWriter, r *http.Request) {
-	q, f := readQuery(r, "search", "by", "count")
-	n, f := queryCount(q, admin.KeysDefault, f)
+func (w *web) clusterLimits(_ http.ResponseWriter, r *http.Request) (any, error) {
+	q, n, err := countedQuery(r, admin.KeysDefault, "search", "by", "count")
 	by := cmp.Or(q["by"], "name")
-	if f == nil && overview.Orders[by] == nil {
-		f = queryFault("by", "%.40q is none of name, checks, denied, beyond, degraded", by)
+	if err == nil && overview.Orders[by] == nil {
+		err = queryFault("by", "%.40q is none of name, checks, denied, beyond, degraded", by)
 	}
-	if f != nil {
-		page.Fault(rw, *f)
-		return
+	if err != nil {
+		return nil, err
 	}
 	asked := &overview.LimitsQuestion{Search: q["search"], By: by, Count: n}
 	sums := map[string]overview.Tally{}
@@ -100,9 +90,9 @@ func (w *web) clusterLimits(rw http.ResponseWriter, r *http.Request) {
 	sortRows(rows, by)
 	shown := rows[:min(n, len(rows))]
 	all := len(w.Node.Limits())
-	page.JSON(rw, http.StatusOK, map[string]any{
+	return map[string]any{
 		"limits": shown, "found": countLimits(w.Node, q["search"]), "all": all, "missing": missing,
-	})
+	}, nil
 }
 
 func countLimits(n *cluster.Node, search string) int {
@@ -165,12 +155,10 @@ type applyJSON struct {
 }
 
 // clusterRules is GET /v1/cluster/rules?search=&count=: rules that are in force at this node.
-func (w *web) clusterRules(rw http.ResponseWriter, r *http.Request) {
-	q, f := readQuery(r, "search", "count")
-	n, f := queryCount(q, admin.KeysDefault, f)
-	if f != nil {
-		page.Fault(rw, *f)
-		return
+func (w *web) clusterRules(_ http.ResponseWriter, r *http.Request) (any, error) {
+	q, n, err := countedQuery(r, admin.KeysDefault, "search", "count")
+	if err != nil {
+		return nil, err
 	}
 	word, found, list := strings.ToLower(q["search"]), 0, []ruleJSON{}
 	all := 0
@@ -191,16 +179,15 @@ func (w *web) clusterRules(rw http.ResponseWriter, r *http.Request) {
 			list = append(list, out)
 		}
 	}
-	page.JSON(rw, http.StatusOK, map[string]any{"rules": list, "found": found, "all": all})
+	return map[string]any{"rules": list, "found": found, "all": all}, nil
 }
 
 // clusterRing is GET /v1/cluster/ring: the owner and the heir of each partition, as indices of
 // names; −1: there is none.
-func (w *web) clusterRing(rw http.ResponseWriter, r *http.Request) {
+func (w *web) clusterRing(_ http.ResponseWriter, r *http.Request) (any, error) {
 	v := w.Node.View()
 	if v == nil {
-		page.Fault(rw, door.Explain(cluster.ErrNoView))
-		return
+		return nil, cluster.ErrNoView
 	}
 	owners, heirs := make([]int, ring.Partitions), make([]int, ring.Partitions)
 	names := []string{}
@@ -217,20 +204,18 @@ func (w *web) clusterRing(rw http.ResponseWriter, r *http.Request) {
 			heirs[p] = int(heir)
 		}
 	}
-	page.JSON(rw, http.StatusOK, map[string]any{
+	return map[string]any{
 		"ring": admin.RingName(v), "epoch": admin.EpochOf(w.Node),
 		"names": names, "owners": owners, "heirs": heirs,
-	})
+	}, nil
 }
 
 // clusterHeavy is GET /v1/cluster/heavy?limit=&count=: the keys that were asked for most within the
 // last minute.
-func (w *web) clusterHeavy(rw http.ResponseWriter, r *http.Request) {
-	q, f := readQuery(r, "limit", "count")
-	n, f := queryCount(q, admin.TopDefault, f)
-	if f != nil {
-		page.Fault(rw, *f)
-		return
+func (w *web) clusterHeavy(_ http.ResponseWriter, r *http.Request) (any, error) {
+	q, n, err := countedQuery(r, admin.TopDefault, "limit", "count")
+	if err != nil {
+		return nil, err
 	}
 	var lists []history.HeavyList
 	missing := w.Overview.AskAll(r.Context(),
@@ -246,16 +231,14 @@ func (w *web) clusterHeavy(rw http.ResponseWriter, r *http.Request) {
 		history.HeavyList
 		Missing []string `json:"missing"`
 	}{history.Sum(lists...).Of(q["limit"], n), missing}
-	page.JSON(rw, http.StatusOK, out)
+	return out, nil
 }
 
 // clusterTop is GET /v1/cluster/top?limit=&count=: the keys that have used most.
-func (w *web) clusterTop(rw http.ResponseWriter, r *http.Request) {
-	q, f := readQuery(r, "limit", "count")
-	n, f := queryCount(q, admin.TopDefault, f)
-	if f != nil {
-		page.Fault(rw, *f)
-		return
+func (w *web) clusterTop(_ http.ResponseWriter, r *http.Request) (any, error) {
+	q, n, err := countedQuery(r, admin.TopDefault, "limit", "count")
+	if err != nil {
+		return nil, err
 	}
 	out, seen := w.Overview.OwnedKeys(r.Context(),
 		&overview.Question{Top: &overview.KeysQuestion{Limit: q["limit"], Count: n}},
@@ -269,22 +252,20 @@ func (w *web) clusterTop(rw http.ResponseWriter, r *http.Request) {
 		return admin.ByUse(a.KeyState, b.KeyState)
 	})
 	out.Keys = out.Keys[:min(n, len(out.Keys))]
-	page.JSON(rw, http.StatusOK, struct {
+	return struct {
 		overview.OwnedKeys
 		Seen int64 `json:"seen"` // keys that were looked at
-	}{out, seen})
+	}{out, seen}, nil
 }
 
 // clusterKeys is GET /v1/cluster/keys?limit=&prefix=&count=: keys that begin so.
-func (w *web) clusterKeys(rw http.ResponseWriter, r *http.Request) {
-	q, f := readQuery(r, "limit", "prefix", "count")
-	n, f := queryCount(q, admin.TopDefault, f)
-	if long := len(q["prefix"]); f == nil && long > cluster.MaxKey {
-		f = queryFault("prefix", "has %d bytes; at most %d are accepted", long, cluster.MaxKey)
+func (w *web) clusterKeys(_ http.ResponseWriter, r *http.Request) (any, error) {
+	q, n, err := countedQuery(r, admin.TopDefault, "limit", "prefix", "count")
+	if long := len(q["prefix"]); err == nil && long > cluster.MaxKey {
+		err = queryFault("prefix", "has %d bytes; at most %d are accepted", long, cluster.MaxKey)
 	}
-	if f != nil {
-		page.Fault(rw, *f)
-		return
+	if err != nil {
+		return nil, err
 	}
 	out, _ := w.Overview.OwnedKeys(r.Context(),
 		&overview.Question{Keys: &overview.KeysQuestion{
@@ -296,7 +277,7 @@ func (w *web) clusterKeys(rw http.ResponseWriter, r *http.Request) {
 	})
 	out.Partial = out.Partial || len(out.Keys) > n
 	out.Keys = out.Keys[:min(n, len(out.Keys))]
-	page.JSON(rw, http.StatusOK, out)
+	return out, nil
 }
 
 // nodeHold is a hold with the node that keeps it.
@@ -307,12 +288,10 @@ type nodeHold struct {
 
 // clusterHolds is GET /v1/cluster/holds?limit=&holder=&count=: what is set aside, earliest deadline
 // first.
-func (w *web) clusterHolds(rw http.ResponseWriter, r *http.Request) {
-	q, f := readQuery(r, "limit", "holder", "count")
-	n, f := queryCount(q, admin.TopDefault, f)
-	if f != nil {
-		page.Fault(rw, *f)
-		return
+func (w *web) clusterHolds(_ http.ResponseWriter, r *http.Request) (any, error) {
+	q, n, err := countedQuery(r, admin.TopDefault, "limit", "holder", "count")
+	if err != nil {
+		return nil, err
 	}
 	list, there := []nodeHold{}, 0
 	missing := w.Overview.AskAll(r.Context(), overview.Everyone(&overview.Question{
@@ -329,7 +308,7 @@ func (w *web) clusterHolds(rw http.ResponseWriter, r *http.Request) {
 	slices.SortFunc(list, func(a, b nodeHold) int {
 		return cmp.Or(cmp.Compare(a.LeftMs, b.LeftMs), cmp.Compare(a.Key, b.Key))
 	})
-	page.JSON(rw, http.StatusOK, map[string]any{
+	return map[string]any{
 		"holds": list[:min(n, len(list))], "there": there, "missing": missing,
-	})
+	}, nil
 }

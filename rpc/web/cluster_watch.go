@@ -40,19 +40,19 @@ var errStreams = &door.Fault{
 // all of the span, then what is new), "state" (nodes), "events" (what is new), once a second, and
 // "leaving" as the last one of a node that leaves.
 func (w *web) watchCluster(rw http.ResponseWriter, r *http.Request) {
-	q, f := readQuery(r, "span")
+	q, err := readQuery(r, "span")
 	rough := q["span"] == "1h"
-	if f == nil && q["span"] != "" && q["span"] != "5m" && !rough {
-		f = queryFault("span", "%.40q is neither 5m nor 1h", q["span"])
+	if err == nil && q["span"] != "" && q["span"] != "5m" && !rough {
+		err = queryFault("span", "%.40q is neither 5m nor 1h", q["span"])
 	}
-	if f == nil && w.streams.n.Add(1) > maxPages {
+	if err == nil && w.streams.n.Add(1) > maxPages {
 		w.streams.n.Add(-1)
-		f = errStreams
-	} else if f == nil {
+		err = errStreams
+	} else if err == nil {
 		defer w.streams.n.Add(-1)
 	}
-	if f != nil {
-		page.Fault(rw, *f)
+	if err != nil {
+		page.Error(rw, err)
 		return
 	}
 	if r.Method == http.MethodHead {

@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"penstock/rpc/admin"
-	"penstock/rpc/door"
-	"penstock/rpc/page"
 )
 
 // adminDone says that something has been done at one node.
@@ -16,21 +14,19 @@ type adminDone struct {
 }
 
 // recoverPage is POST /v1/recover.
-func (w *web) recoverPage(rw http.ResponseWriter, r *http.Request) {
+func (w *web) recoverPage(_ http.ResponseWriter, r *http.Request) (any, error) {
 	if err := admin.RecoverNode(w.recorder(r), w.Node); err != nil {
-		page.Fault(rw, door.Explain(err))
-		return
+		return nil, err
 	}
-	page.JSON(rw, http.StatusOK, adminDone{Node: w.Node.ID()})
+	return adminDone{Node: w.Node.ID()}, nil
 }
 
 // drainPage is POST /v1/drain.
-func (w *web) drainPage(rw http.ResponseWriter, r *http.Request) {
+func (w *web) drainPage(_ http.ResponseWriter, r *http.Request) (any, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), answerTimeout-time.Second)
 	defer cancel()
 	if err := admin.DrainNode(ctx, w.recorder(r), w.Node, w.Drain); err != nil {
-		page.Fault(rw, door.Explain(err))
-		return
+		return nil, err
 	}
-	page.JSON(rw, http.StatusOK, adminDone{Node: w.Node.ID()})
+	return adminDone{Node: w.Node.ID()}, nil
 }

@@ -8,10 +8,14 @@ import (
 )
 
 // ofQuery names the fields of a request with one item as its query does: key, and not items[0].key.
-func ofQuery(f door.Fault) door.Fault {
+func ofQuery(err error) error {
+	if err == nil {
+		return nil
+	}
+	f := door.Explain(err)
 	f.Field = strings.TrimPrefix(f.Field, "items[0].")
 	f.Text = strings.Replace(f.Text, "items[0].", "", 1)
-	return f
+	return &f
 }
 
 // exceeded is the body of a 429: why, and the decision's own fields.

@@ -32,7 +32,7 @@ var formNames = []struct {
 }{{"ietf", formIETF}, {"triple", formTriple}, {"x", formX}, {"none", 0}}
 
 // readForms reads the parameter headers: names with commas between. The default is ietf.
-func readForms(text string) (forms headerForms, _ *door.Fault) {
+func readForms(text string) (forms headerForms, _ error) {
 	if text == "" {
 		return formIETF, nil
 	}
@@ -44,11 +44,8 @@ next:
 				continue next
 			}
 		}
-		return 0, &door.Fault{
-			Status: http.StatusBadRequest, Field: "headers",
-			Text: fmt.Sprintf("headers: %.40q is unknown; there is: ietf, triple, x, none, with "+
-				"commas between", name),
-		}
+		return 0, queryFault("headers", "%.40q is unknown; there is: ietf, triple, x, none, with "+
+			"commas between", name)
 	}
 	return forms, nil
 }

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"penstock/cluster"
+	"penstock/rpc/door"
 )
 
 // maxNesting is how deep a request goes: body, items, item, inline.
@@ -49,11 +50,8 @@ func placeOf(b []byte, name string) string {
 
 func (o *outline) walk(b []byte) error {
 	if at := notUnicode(b); at >= 0 {
-		return &cluster.InputError{
-			Field: "body",
-			Reason: fmt.Sprintf("has a text that is not Unicode at byte %d; keys of any bytes "+
-				"can be sent in a query or over gRPC", at+1),
-		}
+		return door.Wrong("body", "has a text that is not Unicode at byte %d; keys of any bytes "+
+			"can be sent in a query or over gRPC", at+1)
 	}
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.UseNumber()
@@ -79,10 +77,7 @@ func (o *outline) walk(b []byte) error {
 			}
 			if ok {
 				if len(levels) == maxNesting {
-					return &cluster.InputError{
-						Field:  where(levels),
-						Reason: "is nested deeper than any request",
-					}
+					return door.Wrong(where(levels), "is nested deeper than any request")
 				}
 				l := level{index: -1}
 				if delim == '{' {
@@ -110,8 +105,8 @@ func (o *outline) note(levels []level, offset int64) error {
 		return nil
 	}
 	if o.items = append(o.items, offset); len(o.items) > cluster.MaxItems {
-		return &cluster.InputError{Field: "items", Reason: fmt.Sprintf(
-			"has more than %d items; 1 to %d are accepted", cluster.MaxItems, cluster.MaxItems)}
+		return door.Wrong("items", "has more than %d items; 1 to %d are accepted", cluster.MaxItems,
+			cluster.MaxItems)
 	}
 	return nil
 }
@@ -137,17 +132,12 @@ func (l *level) next(levels []level, token json.Token) (isName bool, err error) 
 	l.name, l.value = token.(string), true
 	switch {
 	case l.name == "":
-		return true, &cluster.InputError{
-			Field:  cmp.Or(where(levels), "body"),
-			Reason: "has a field without a name",
-		}
+		return true, door.Wrong(cmp.Or(where(levels), "body"), "has a field without a name")
 	case strings.Trim(l.name, "abcdefghijklmnopqrstuvwxyz_") != "" && !inAttributes(levels):
-		return true, &cluster.InputError{
-			Field:  where(levels),
-			Reason: "is unknown; the names of all fields are in lower case",
-		}
+		return true, door.Wrong(where(levels),
+			"is unknown; the names of all fields are in lower case")
 	case l.fields[l.name]:
-		return true, &cluster.InputError{Field: where(levels), Reason: "is given twice"}
+		return true, door.Wrong(where(levels), "is given twice")
 	}
 	l.fields[l.name] = true
 	return true, nil

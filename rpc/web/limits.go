@@ -9,13 +9,11 @@ import (
 	"penstock/limiter"
 	"penstock/rpc/admin"
 	"penstock/rpc/catalog"
-	"penstock/rpc/door"
 	"penstock/rpc/notation"
-	"penstock/rpc/page"
 )
 
 // limits is GET /v1/limits.
-func (w *web) limits(rw http.ResponseWriter, _ *http.Request) {
+func (w *web) limits(_ http.ResponseWriter, _ *http.Request) (any, error) {
 	out := admin.NamedLimits{Node: w.Node.ID(), Limits: []admin.NamedLimit{}}
 	limits, tallies := w.Node.Limits(), w.Node.Stats().Candidates()
 	checks := w.Node.LimitTallies()
@@ -24,7 +22,7 @@ func (w *web) limits(rw http.ResponseWriter, _ *http.Request) {
 		row.Count(checks[name])
 		out.Limits = append(out.Limits, row)
 	}
-	page.JSON(rw, http.StatusOK, out)
+	return out, nil
 }
 
 // namedLimit is a limit without counts.
@@ -55,41 +53,29 @@ type limitDone struct {
 	Missing  []string `json:"missing"` // nodes that have not answered
 }
 
-// answerChange writes what came of a change.
-func (w *web) answerChange(rw http.ResponseWriter, out catalog.Outcome, err error) {
-	if err != nil {
-		page.Fault(rw, bodyFault(err, false))
-		return
-	}
-	page.JSON(
-		rw,
-		http.StatusOK,
-		limitDone{w.Node.ID(), out.Replaced, out.Version.String(), out.Reached, out.Missing},
-	)
+// doneBy says what came of a change.
+func (w *web) doneBy(out catalog.Outcome, err error) (any, error) {
+	return limitDone{
+		w.Node.ID(), out.Replaced, out.Version.String(), out.Reached, out.Missing,
+	}, err
 }
 
 // putLimit is PUT /v1/limits?version=: the body is the limit, in the words of the limits' files.
-func (w *web) putLimit(rw http.ResponseWriter, r *http.Request) {
-	q, f := readQuery(r, "version")
-	if f != nil {
-		page.Fault(rw, *f)
-		return
+func (w *web) putLimit(rw http.ResponseWriter, r *http.Request) (any, error) {
+	q, err := readQuery(r, "version")
+	if err != nil {
+		return nil, err
 	}
 	l, err := w.limitIn(rw, r)
-	var out catalog.Outcome
-	if err == nil {
-		out, err = w.change(r, q["version"]).Put(l)
+	if err != nil {
+		return nil, err
 	}
-	w.answerChange(rw, out, err)
+	return w.doneBy(w.change(r, q["version"]).Put(l))
 }
 
 // limitIn is the limit of a body.
 func (w *web) limitIn(rw http.ResponseWriter, r *http.Request) (*limiter.Limit, error) {
-	in, err := readJSON[putJSON](
-		rw,
-		r,
-		"a limit has the fields that it has in a file",
-	)
+	in, err := readJSON[putJSON](rw, r, "a limit has the fields that it has in a file")
 	if err != nil {
 		return nil, err
 	}
@@ -113,35 +99,29 @@ func (w *web) limitIn(rw http.ResponseWriter, r *http.Request) (*limiter.Limit, 
 func (w *web) limitNamed(
 	how func(c admin.Change, q map[string]string) (catalog.Outcome, error), further ...string,
 ) http.HandlerFunc {
-	return func(rw http.ResponseWriter, r *http.Request) {
-		q, f := readQuery(r, append(further, "name", "version")...)
-		if f == nil && q["name"] == "" {
-			f = &door.Fault{
-				Status: http.StatusBadRequest, Field: "name",
-				Text: "name: is missing; name a limit",
-			}
+	return answered(func(_ http.ResponseWriter, r *http.Request) (any, error) {
+		q, err := readQuery(r, append(further, "name", "version")...)
+		if err == nil && q["name"] == "" {
+			err = queryFault("name", "is missing; name a limit")
 		}
-		if f != nil {
-			page.Fault(rw, *f)
-			return
+		if err != nil {
+			return nil, err
 		}
-		out, err := how(w.change(r, q["version"]), q)
-		w.answerChange(rw, out, err)
-	}
+		return w.doneBy(how(w.change(r, q["version"]), q))
+	})
 }
 
 // historyPage is GET /v1/limits/history?name=: the last changes of one limit, or of all.
-func (w *web) historyPage(rw http.ResponseWriter, r *http.Request) {
-	q, f := readQuery(r, "name")
-	if f != nil {
-		page.Fault(rw, *f)
-		return
+func (w *web) historyPage(_ http.ResponseWriter, r *http.Request) (any, error) {
+	q, err := readQuery(r, "name")
+	if err != nil {
+		return nil, err
 	}
 	list := w.Catalog.History(q["name"])
 	if list == nil {
 		list = []catalog.Entry{}
 	}
-	page.JSON(rw, http.StatusOK, limitHistory{w.Node.ID(), list})
+	return limitHistory{w.Node.ID(), list}, nil
 }
 
 // limitHistory is GET /v1/limits/history.

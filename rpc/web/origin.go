@@ -1,7 +1,6 @@
 package web
 
 import (
-	"fmt"
 	"mime"
 	"net"
 	"net/http"
@@ -10,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"penstock/rpc/door"
 	"penstock/rpc/page"
 )
 
@@ -75,27 +73,25 @@ func hostName(host string) string {
 // everybody; it does and tells nothing.
 func (w *web) screened(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		var f *door.Fault
+		var f error
 		switch {
 		case healthPath(r.URL.Path):
 		case r.URL.Path == "/v1/auth":
 			f = w.foreignAuth(r)
 		case !overSocket(r) && !w.Hosts.accepts(r.Host):
-			f = &door.Fault{Status: http.StatusMisdirectedRequest, Field: "host", Text: fmt.Sprintf(
-				"host: %.100q is not a name of this node; use an address or localhost, or start "+
-					"the node with --http-host %[1]s", hostName(r.Host))}
+			f = refusal(http.StatusMisdirectedRequest, "host",
+				"%.100q is not a name of this node; use an address or localhost, or start the "+
+					"node with --http-host %[1]s", hostName(r.Host))
 		case r.URL.Path == "/" || strings.HasPrefix(r.URL.Path, "/ui/"):
 		case w.crossSite(r):
-			f = &door.Fault{
-				Status: http.StatusForbidden, Field: "origin",
-				Text: "origin: a page of another site asks; that is refused",
-			}
+			f = refusal(http.StatusForbidden, "origin",
+				"a page of another site asks; that is refused")
 		default:
 			f = unreadable(r)
 		}
 		if f != nil {
 			w.Node.Stats().Refused.Add(1)
-			page.Fault(rw, *f)
+			page.Error(rw, f)
 			return
 		}
 		next.ServeHTTP(rw, r)
@@ -137,35 +133,28 @@ var proxyMarks = []string{
 // they pass on the Host, the Origin and the Sec-Fetch-Site of their clients. So a foreign Host is
 // no fault here, and a cross-site request is one only if nothing in it is a proxy's: its Host is
 // this node's, and it has none of a proxy's headers.
-func (w *web) foreignAuth(r *http.Request) *door.Fault {
+func (w *web) foreignAuth(r *http.Request) error {
 	marked := slices.ContainsFunc(proxyMarks,
 		func(name string) bool { return r.Header[name] != nil })
 	if marked || overSocket(r) || !w.Hosts.accepts(r.Host) || !w.crossSite(r) {
 		return nil
 	}
-	return &door.Fault{
-		Status: http.StatusForbidden, Field: "origin",
-		Text: "origin: a page of another site asks, and not a proxy. " +
-			"Let your proxy send X-Original-URI or an X-Forwarded- header (nginx: " +
-			"proxy_set_header " +
-			"X-Original-URI $request_uri)",
-	}
+	return refusal(http.StatusForbidden, "origin", "a page of another site asks, and not a proxy. "+
+		"Let your proxy send X-Original-URI or an X-Forwarded- header (nginx: "+
+		"proxy_set_header X-Original-URI $request_uri)")
 }
 
 // unreadable says what is wrong with the form of a body. A page of another site may send texts and
 // forms without asking anybody, so these are refused, from a browser in any case; curl -d calls
 // what it sends a form, and is believed to send JSON.
-func unreadable(r *http.Request) *door.Fault {
+func unreadable(r *http.Request) error {
 	if r.ContentLength == 0 {
 		return nil
 	}
 	if coding := r.Header.Get("Content-Encoding"); coding != "" &&
 		!strings.EqualFold(coding, "identity") {
-		return &door.Fault{
-			Status: http.StatusUnsupportedMediaType, Field: "content-encoding",
-			Text: fmt.Sprintf(
-				"content-encoding: %.40q is not read here; send the body as it is", coding),
-		}
+		return refusal(http.StatusUnsupportedMediaType, "content-encoding",
+			"%.40q is not read here; send the body as it is", coding)
 	}
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	browser := r.Header.Get("Origin") != "" || r.Header.Get("Referer") != "" ||
@@ -173,12 +162,8 @@ func unreadable(r *http.Request) *door.Fault {
 	switch {
 	case kind == "text/plain" || kind == "multipart/form-data" || browser &&
 		(err != nil || kind == "application/x-www-form-urlencoded"):
-		return &door.Fault{
-			Status: http.StatusUnsupportedMediaType, Field: "content-type",
-			Text: fmt.Sprintf(
-				"content-type: %.60q is not read here; send application/json",
-				r.Header.Get("Content-Type")),
-		}
+		return refusal(http.StatusUnsupportedMediaType, "content-type",
+			"%.60q is not read here; send application/json", r.Header.Get("Content-Type"))
 	}
 	return nil
 }

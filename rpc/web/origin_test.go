@@ -270,9 +270,9 @@ func TestHTTPBodiesAreBounded(t *testing.T) {
 		entered <- err
 		<-leave
 	}))
-	var answered sync.WaitGroup
+	var replies sync.WaitGroup
 	send := func(n int) error {
-		answered.Go(func() {
+		replies.Go(func() {
 			h.ServeHTTP(httptest.NewRecorder(),
 				httptest.NewRequest("POST", "/", bytes.NewReader(make([]byte, n))))
 		})
@@ -289,16 +289,16 @@ func TestHTTPBodiesAreBounded(t *testing.T) {
 	for range 3 {
 		leave <- true
 	}
-	answered.Wait()
+	replies.Wait()
 	if err := send(100); err != nil {
 		t.Errorf("there is no room again: %v", err)
 	}
 	leave <- true
-	answered.Wait()
+	replies.Wait()
 	w := newWeb(Config{Node: rpctest.Alone(t, rpctest.PerHour)})
 	w.bodies.room = 10
 	m := w.mux()
-	m.handle("POST /v1/check", w.checkBody)
+	m.handle("POST /v1/check", answered(w.checkBody))
 	if answer, text := rpctest.Page(w.bodies.bounded(m), "POST", "/v1/check",
 		`{"limit":"demo","key":"k"}`); answer.StatusCode != 503 {
 		t.Errorf("%d %s", answer.StatusCode, text)

@@ -44,11 +44,10 @@ func (w *web) healthcheck(rw http.ResponseWriter, _ *http.Request) {
 	io.WriteString(rw, "OK")
 }
 
-func (w *web) members(rw http.ResponseWriter, _ *http.Request) {
+func (w *web) members(_ http.ResponseWriter, _ *http.Request) (any, error) {
 	v := w.Node.View()
 	if v == nil {
-		page.Fault(rw, door.Explain(cluster.ErrNoView))
-		return
+		return nil, cluster.ErrNoView
 	}
 	out := struct {
 		Members     []admin.MemberJSON `json:"members"`
@@ -58,40 +57,35 @@ func (w *web) members(rw http.ResponseWriter, _ *http.Request) {
 	for _, k := range admin.KnownMembers(w.Node, v, w.Roster) {
 		out.Members = append(out.Members, k.JSON())
 	}
-	page.JSON(rw, http.StatusOK, out)
+	return out, nil
 }
 
-func (w *web) ring(rw http.ResponseWriter, r *http.Request) {
-	q, f := readQuery(r, "key")
+func (w *web) ring(_ http.ResponseWriter, r *http.Request) (any, error) {
+	q, err := readQuery(r, "key")
 	key := q["key"]
-	if f == nil && (len(key) < cluster.MinKey || len(key) > cluster.MaxKey) {
-		f = &door.Fault{
-			Status: http.StatusBadRequest, Field: "key",
-			Text: fmt.Sprintf("key: has %d bytes; %d to %d are accepted", len(key),
-				cluster.MinKey, cluster.MaxKey),
-		}
+	if err == nil && (len(key) < cluster.MinKey || len(key) > cluster.MaxKey) {
+		err = queryFault("key", "has %d bytes; %d to %d are accepted", len(key), cluster.MinKey,
+			cluster.MaxKey)
 	}
-	if f != nil {
-		page.Fault(rw, *f)
-		return
+	if err != nil {
+		return nil, err
 	}
 	v := w.Node.View()
 	if v == nil {
-		page.Fault(rw, door.Explain(cluster.ErrNoView))
-		return
+		return nil, cluster.ErrNoView
 	}
 	p := admin.Locate(v, key)
-	page.JSON(rw, http.StatusOK, struct {
+	return struct {
 		Key       string `json:"key"`
 		Partition int    `json:"partition"`
 		Owner     string `json:"owner"`
 		Heir      string `json:"heir"`
 		Ring      string `json:"ring"`
-	}{key, p.Partition, p.Owner, p.Heir, admin.RingName(v)})
+	}{key, p.Partition, p.Owner, p.Heir, admin.RingName(v)}, nil
 }
 
 // status is for people and their scripts: everything that a node says of itself, without keys.
-func (w *web) status(rw http.ResponseWriter, _ *http.Request) {
+func (w *web) status(_ http.ResponseWriter, _ *http.Request) (any, error) {
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
 	counters := make(map[string]uint64)
@@ -108,7 +102,7 @@ func (w *web) status(rw http.ResponseWriter, _ *http.Request) {
 		members, active, hash = len(v.Members), v.Active(), admin.RingName(v)
 	}
 	unreachable := listed(w.Node.Unreachable())
-	page.JSON(rw, http.StatusOK, map[string]any{
+	return map[string]any{
 		"name":               w.Node.ID(),
 		"boot":               fmt.Sprintf("%016x", w.Node.Boot()),
 		"version":            w.Version,
@@ -131,7 +125,7 @@ func (w *web) status(rw http.ResponseWriter, _ *http.Request) {
 		"heap_bytes":         memory.HeapAlloc,
 		"goroutines":         runtime.NumGoroutine(),
 		"trusted_proxy":      len(w.TrustedProxies) > 0,
-	})
+	}, nil
 }
 
 // copiesStatus is how well other nodes know what this one holds.

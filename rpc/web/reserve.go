@@ -9,7 +9,6 @@ import (
 	"penstock/rpc/access"
 	"penstock/rpc/door"
 	"penstock/rpc/hold"
-	"penstock/rpc/page"
 )
 
 // reserveJSON asks for holds: on items, or with the fields of one item.
@@ -50,18 +49,16 @@ type extendJSON struct {
 
 // reserveBody is POST /v1/reserve: all is set aside, or nothing. The status is 200 also if that was
 // denied.
-func (w *web) reserveBody(rw http.ResponseWriter, r *http.Request) {
+func (w *web) reserveBody(rw http.ResponseWriter, r *http.Request) (any, error) {
 	body, err := readJSON[reserveJSON](rw, r,
 		"a body has items, ttl_ms, holder or the fields of one item; an item has limit, inline, "+
 			"key, cost")
 	if err != nil {
-		page.Fault(rw, bodyFault(err, false))
-		return
+		return nil, err
 	}
 	request, single, err := w.request(r, body.Items, body.itemJSON, cluster.OpTake)
 	if err != nil {
-		page.Fault(rw, bodyFault(err, single))
-		return
+		return nil, ofBody(err, single)
 	}
 	out := make([]cluster.Decision, len(request.Items))
 	ids, allowed, err := hold.Reserve(w.decider(r), access.Of(r.Context()), request, out,
@@ -70,8 +67,7 @@ func (w *web) reserveBody(rw http.ResponseWriter, r *http.Request) {
 			Client: w.caller(r).Mark(w.Node.ID()),
 		})
 	if err != nil {
-		page.Fault(rw, bodyFault(err, single))
-		return
+		return nil, ofBody(err, single)
 	}
 	answer := reservedJSON{Allowed: allowed, Holds: make([]holdJSON, len(out))}
 	for i := range out {
@@ -80,59 +76,57 @@ func (w *web) reserveBody(rw http.ResponseWriter, r *http.Request) {
 	if single {
 		answer.holdJSON = &answer.Holds[0]
 	}
-	page.JSON(rw, http.StatusOK, answer)
+	return answer, nil
 }
 
 // settleBody is POST /v1/settle.
-func (w *web) settleBody(rw http.ResponseWriter, r *http.Request) {
+func (w *web) settleBody(rw http.ResponseWriter, r *http.Request) (any, error) {
 	body, err := readJSON[settleJSON](rw, r, "a settlement has id, actual, holder")
 	if err == nil && body.Actual == nil {
-		err = &cluster.InputError{
-			Field:  "actual",
-			Reason: "is missing; say how much was used, 0 cancels",
-		}
+		err = door.Wrong("actual", "is missing; say how much was used, 0 cancels")
 	}
 	if err != nil {
-		page.Fault(rw, bodyFault(err, false))
-		return
+		return nil, err
 	}
-	w.atHold(rw, r, body.ID, cluster.OpSettle, *body.Actual, 0, body.Holder)
+	return w.atHold(r, body.ID, cluster.OpSettle, *body.Actual, 0, body.Holder)
 }
 
 // extendBody is POST /v1/extend.
-func (w *web) extendBody(rw http.ResponseWriter, r *http.Request) {
+func (w *web) extendBody(rw http.ResponseWriter, r *http.Request) (any, error) {
 	body, err := readJSON[extendJSON](rw, r, "a sign of life has id, ttl_ms, holder")
 	if err != nil {
-		page.Fault(rw, bodyFault(err, false))
-		return
+		return nil, err
 	}
-	w.atHold(rw, r, body.ID, cluster.OpExtend, 0, body.TTLMs, body.Holder)
+	return w.atHold(r, body.ID, cluster.OpExtend, 0, body.TTLMs, body.Holder)
 }
 
 // atHold answers with the state of the hold's key.
-func (w *web) atHold(rw http.ResponseWriter, r *http.Request, id string, op cluster.Op, actual,
-	ttlMs int64, holder string,
-) {
+func (w *web) atHold(
+	r *http.Request, id string, op cluster.Op, actual, ttlMs int64, holder string,
+) (any, error) {
 	d, err := hold.SettleOrExtend(w.Node, w.recorder(r), w.inlines, id, op, actual, ttlMs, holder,
 		0)
 	if err != nil {
-		page.Fault(rw, bodyFault(err, true))
-		return
+		return nil, ofQuery(err)
 	}
-	page.JSON(rw, http.StatusOK, newDecisionJSON(&d))
+	return newDecisionJSON(&d), nil
 }
 
-// bodyFault says what was wrong with a body, or with what it asked for. single says that it was one
-// item and no list.
-func bodyFault(err error, single bool) door.Fault {
+// ofBody is what was wrong with a body's request. single says that it was one item and no list.
+func ofBody(err error, single bool) error {
+	if single {
+		return ofQuery(err)
+	}
+	return err
+}
+
+// bodyFault says what was wrong with a page's request.
+func bodyFault(err error) door.Fault {
 	f := door.Explain(err)
 	var large *http.MaxBytesError
 	if errors.As(err, &large) {
 		f.Status, f.Field = http.StatusRequestEntityTooLarge, "body"
 		f.Text = fmt.Sprintf("body: has more than %d bytes", large.Limit)
-	}
-	if single {
-		f = ofQuery(f)
 	}
 	return f
 }

@@ -39,11 +39,9 @@ func (w *web) ruledBody(r *http.Request, body *bodyJSON) (answer DecisionsJSON, 
 	one.Cost = nil
 	if body.Items != nil || one != (itemJSON{}) {
 		w.Node.Stats().Refused.Add(1)
-		return answer, &cluster.InputError{
-			Field: "attributes",
-			Reason: "stand beside items, limit, key or another field of an item; with them " +
-				"there is only cost",
-		}
+		return answer, door.Wrong("attributes",
+			"stand beside items, limit, key or another field of an item; with them "+
+				"there is only cost")
 	}
 	cost := int64(1)
 	if body.Cost != nil {

@@ -123,19 +123,19 @@ func New(c Config) http.Handler {
 	w := newWeb(c)
 	m := w.mux()
 	m.handleCharge("GET /v1/check", w.timedCheck("check", w.checkQuery))
-	m.handle("POST /v1/check", w.timedCheck("check", w.checkBody))
-	m.handle("GET /v1/peek", w.peekQuery)
-	m.handle("POST /v1/reserve", w.timed("reserve", w.reserveBody))
-	m.handle("POST /v1/settle", w.timed("settle", w.settleBody))
-	m.handle("POST /v1/extend", w.extendBody)
+	m.handle("POST /v1/check", w.timedCheck("check", answered(w.checkBody)))
+	m.handle("GET /v1/peek", answered(w.peekQuery))
+	m.handle("POST /v1/reserve", w.timed("reserve", answered(w.reserveBody)))
+	m.handle("POST /v1/settle", w.timed("settle", answered(w.settleBody)))
+	m.handle("POST /v1/extend", answered(w.extendBody))
 	m.Handle("/v1/auth", w.timedCheck("auth", w.auth)) // proxies pass the client's method on
 	w.gubernatorPages(m)
 	for pattern, door := range c.Doors {
 		_, path, _ := strings.Cut(pattern, " /")
 		m.handle(pattern, w.timed(path, door.ServeHTTP))
 	}
-	m.handle("GET /v1/members", w.members)
-	m.handle("GET /v1/ring", w.ring)
+	m.handle("GET /v1/members", answered(w.members))
+	m.handle("GET /v1/ring", answered(w.ring))
 	if c.Admin {
 		w.adminPages(m)
 	}
@@ -143,12 +143,12 @@ func New(c Config) http.Handler {
 }
 
 func (w *web) adminPages(m *mux) {
-	m.handle("POST /v1/reset", w.resetBody)
-	m.handle("GET /v1/status", w.status)
-	m.handle("GET /v1/top", w.top)
-	m.handle("GET /v1/holds", w.holds)
-	m.handle("GET /v1/limits", w.limits)
-	m.handle("PUT /v1/limits", w.putLimit)
+	m.handle("POST /v1/reset", answered(w.resetBody))
+	m.handle("GET /v1/status", answered(w.status))
+	m.handle("GET /v1/top", answered(w.top))
+	m.handle("GET /v1/holds", answered(w.holds))
+	m.handle("GET /v1/limits", answered(w.limits))
+	m.handle("PUT /v1/limits", answered(w.putLimit))
 	m.handle("DELETE /v1/limits", w.limitNamed(func(c admin.Change,
 		q map[string]string,
 	) (catalog.Outcome, error) {
@@ -163,10 +163,10 @@ func (w *web) adminPages(m *mux) {
 		w.limitNamed(func(c admin.Change, q map[string]string) (catalog.Outcome, error) {
 			return c.Rollback(q["name"], q["to"])
 		}, "to"))
-	m.handle("GET /v1/limits/history", w.historyPage)
-	m.handle("POST /v1/drain", w.drainPage)
-	m.handle("POST /v1/recover", w.recoverPage)
-	m.handle("GET /v1/audit", w.audit)
+	m.handle("GET /v1/limits/history", answered(w.historyPage))
+	m.handle("POST /v1/drain", answered(w.drainPage))
+	m.handle("POST /v1/recover", answered(w.recoverPage))
+	m.handle("GET /v1/audit", answered(w.audit))
 	w.overviewPages(m)
 	m.handle("GET /ui/", ui.Handler("/ui/").ServeHTTP)
 	m.HandleFunc("GET /{$}", http.RedirectHandler("/ui/", http.StatusFound).ServeHTTP)
