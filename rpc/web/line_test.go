@@ -33,3 +33,25 @@ func TestPipelinesLetOthersRun(t *testing.T) {
 		}
 	}
 }
+
+// Promise: the answers of a node that is about to stop say that their connection ends with them, so
+// no client sends its next request into a connection that is being closed.
+func TestADrainingNodeEndsConnections(t *testing.T) {
+	draining := false
+	h := New(Config{Node: rpctest.Alone(t), Draining: func() bool { return draining }})
+	s := httptest.NewServer(h)
+	defer s.Close()
+	for _, path := range []string{"/v1/check?limit=none&key=k", "/readyz", "/nothing"} {
+		for _, draining = range []bool{false, true} {
+			answer, err := s.Client().Get(s.URL + path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			answer.Body.Close()
+			if answer.Close != draining {
+				t.Errorf("%s, draining %t: the answer ends its connection: %t", path, draining,
+					answer.Close)
+			}
+		}
+	}
+}
