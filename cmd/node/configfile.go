@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -77,11 +78,27 @@ func parseConfig(path string, text []byte,
 				fmt.Errorf("%s: %q is not a flag of serve; the fields of this file are the flags' "+
 					"names without the dashes", path, name)
 		}
-		if list, ok := value.([]any); ok {
+		list, ok := value.([]any)
+		if !ok {
+			list = []any{value}
+		}
+		if slices.ContainsFunc(list, isCollection) {
+			return nil, fmt.Errorf("%s: %q has fields or a list in it; this file has plain values "+
+				"and lists of them, and a file with limits is for --limits", path, name)
+		}
+		if ok {
 			values[name] = joinWords(list)
 		}
 	}
 	return values, nil
+}
+
+func isCollection(value any) bool {
+	switch value.(type) {
+	case []any, map[string]any:
+		return true
+	}
+	return false
 }
 
 // joinWords makes of a YAML list what the command line takes: words with commas between.

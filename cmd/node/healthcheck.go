@@ -112,6 +112,9 @@ func (v *healthcheckVerb) askHTTP() error {
 		if errors.As(err, &of) {
 			err = of.Err
 		}
+		if strings.Contains(err.Error(), "malformed HTTP") { // and then what was answered
+			err = errors.New("it does not answer in HTTP, so this is another door")
+		}
 		return fmt.Errorf("cannot reach --http %s: %w", v.HTTP, err)
 	}
 	defer answer.Body.Close()

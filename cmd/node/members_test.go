@@ -41,4 +41,8 @@ func TestHealthcheckByGRPC(t *testing.T) {
 		!strings.Contains(out, "cannot reach 127.0.0.1:1: ") {
 		t.Errorf("exit code %d: %s", code, out)
 	}
+	if out, code := runVerb(t, "healthcheck", "--http", r.address("--grpc")); code != 1 ||
+		!strings.Contains(out, "it does not answer in HTTP, so this is another door\n") {
+		t.Errorf("exit code %d: %s", code, out)
+	}
 }

@@ -49,13 +49,25 @@ func (r *running) join(ctx context.Context, d doors) error {
 		return &inUseError{d.gossip}
 	}
 	if err != nil {
-		return fmt.Errorf("--gossip %s: %w", s.Gossip, err)
+		return s.gossipError(err)
 	}
 	r.gossip = g
 	r.keys.use(g)
 	r.tellLimitsTo(g)
 	r.joining.Go(r.becomeActive)
 	return nil
+}
+
+// gossipError names the flag that gossip could not start with.
+func (s *settings) gossipError(err error) error {
+	words := strings.TrimPrefix(err.Error(), "gossip: ")
+	switch {
+	case strings.HasPrefix(words, "seed "):
+		return errors.New("--join: " + words)
+	case strings.Contains(words, " to advertise: "):
+		return errors.New("--advertise: " + words)
+	}
+	return fmt.Errorf("--gossip %s: %w", s.Gossip, err)
 }
 
 // see is the function that gossip calls with every new View.

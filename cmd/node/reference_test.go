@@ -213,13 +213,11 @@ func TestExampleConfig(t *testing.T) {
 
 // Promise: what is wrong with the file of --config is said of --config.
 func TestConfigErrorsNameTheFlag(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "penstock.yaml")
-	if err := os.WriteFile(path, []byte("nmae: a\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	path, limits := write(t, "nmae: a\n"), write(t, "limits: [{name: a, limit: 5}]\n")
 	for _, c := range []struct{ file, want string }{
 		{path, "penstock: --config: " + path + `: "nmae" is not a flag of serve`},
 		{path + ".not", "penstock: --config: open " + path + ".not"},
+		{limits, "penstock: --config: " + limits + `: "limits" has fields or a list in it`},
 	} {
 		var out, said strings.Builder
 		code := run([]string{"serve", "--config", c.file}, shell{out: &out, err: &said})

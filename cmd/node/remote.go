@@ -16,7 +16,7 @@ import (
 
 // remote is how a verb reaches a running node.
 type remote struct {
-	Addr    []string      `default:"127.0.0.1:7948" placeholder:"HOST:PORT" help:"gRPC door of a node, or several with commas: the first that answers."`
+	Addr    []string      `default:"127.0.0.1:7948" placeholder:"HOST:PORT" help:"gRPC door of a node, or several with commas: the first that answers. Default: 127.0.0.1:7948."`
 	Timeout time.Duration `default:"2s" help:"How long to wait for the answer."`
 	credentials
 }
@@ -32,6 +32,9 @@ type credentials struct {
 
 // dial makes a client for addrs.
 func (a credentials) dial(addrs []string) (*client.Client, error) {
+	if len(addrs) == 0 {
+		addrs = []string{""} // of --addr=
+	}
 	c := client.Config{Targets: addrs}
 	for _, addr := range addrs {
 		if _, err := parseTarget(addr); err != nil {

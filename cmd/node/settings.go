@@ -197,8 +197,23 @@ type doors struct {
 	gossip, peer, grpc, http, redis, admin place
 }
 
-// leastMemory is a table of two shards.
-const leastMemory size = 64 << 10
+// Bounds of --memory: a table of two shards, and more than a machine has.
+const (
+	leastMemory size = 64 << 10
+	mostMemory  size = 4 << 40
+)
+
+func (s size) check() error {
+	switch {
+	case s < leastMemory:
+		return fmt.Errorf("--memory: %d bytes are too few for a table of counters; give 64KiB or "+
+			"more, as in 256MiB", s)
+	case s > mostMemory:
+		return fmt.Errorf("--memory: %d bytes are more than a table can have; give 4096GiB or "+
+			"less, as in 256MiB", s)
+	}
+	return nil
+}
 
 // check says what is wrong with s, before anything is opened.
 func (s *settings) check() (d doors, err error) {
@@ -209,9 +224,8 @@ func (s *settings) check() (d doors, err error) {
 	if s.Cluster == "" || len(s.Cluster) > maxName {
 		return d, fmt.Errorf("--cluster %q: give 1 to %d bytes", s.Cluster, maxName)
 	}
-	if s.Memory < leastMemory {
-		return d, fmt.Errorf("--memory: %d bytes are too few for a table of counters; give 64KiB "+
-			"or more, as in 256MiB", s.Memory)
+	if err := s.Memory.check(); err != nil {
+		return d, err
 	}
 	if d, err = s.doors(); err != nil {
 		return d, err
@@ -263,9 +277,23 @@ func (s *settings) checkGossip(d doors) error {
 	return nil
 }
 
+// checkAdvertise refuses what others could not dial. A name is looked up later.
+func (s *settings) checkAdvertise() error {
+	ip, err := netip.ParseAddr(s.Advertise)
+	if s.Advertise == "" || err == nil && !ip.IsUnspecified() ||
+		err != nil && !strings.ContainsAny(s.Advertise, ":/[] ") {
+		return nil
+	}
+	return fmt.Errorf("--advertise %q: give one host or address that other nodes dial, without "+
+		"a port; the ports are those of --gossip and --peer", s.Advertise)
+}
+
 // checkMembership says what is wrong with how the node joins its cluster.
 func (s *settings) checkMembership(d doors) error {
 	if err := s.checkGossip(d); err != nil {
+		return err
+	}
+	if err := s.checkAdvertise(); err != nil {
 		return err
 	}
 	if s.Failover != 0 && (s.Failover < cluster.LeastFailover ||

@@ -62,6 +62,26 @@ func TestSettingsCheck(t *testing.T) {
 			"a size without its unit", func(s *settings) { s.Memory = 256 },
 			[]string{"--memory", "256 bytes", "64KiB"},
 		},
+		{
+			"more than a machine has", func(s *settings) { s.Memory = 5 << 40 },
+			[]string{"--memory", "5497558138880 bytes", "4096GiB"},
+		},
+		{
+			"a port to advertise", func(s *settings) { s.Advertise = "10.0.0.7:7946" },
+			[]string{"--advertise", "10.0.0.7:7946", "without a port"},
+		},
+		{
+			"brackets to advertise", func(s *settings) { s.Advertise = "[::1]" },
+			[]string{"--advertise"},
+		},
+		{
+			"any address to advertise", func(s *settings) { s.Advertise = "0.0.0.0" },
+			[]string{"--advertise"},
+		},
+		{
+			"a URL to advertise", func(s *settings) { s.Advertise = "http://x" },
+			[]string{"--advertise"},
+		},
 		{"empty cluster", func(s *settings) { s.Cluster = "" }, []string{"--cluster"}},
 		{
 			"no port", func(s *settings) { s.GRPC = "localhost" },
@@ -164,6 +184,8 @@ func TestSettingsAccepted(t *testing.T) {
 	for name, change := range map[string]func(*settings){
 		"loopback by name": func(s *settings) { s.HTTP = "localhost:1" },
 		"loopback IPv6":    func(s *settings) { s.HTTP = "[::1]:1" },
+		"advertised name":  func(s *settings) { s.Advertise = "node-1.example.com" },
+		"advertised IPv6":  func(s *settings) { s.Advertise = "fd00::7" },
 		"sockets":          func(s *settings) { s.HTTP, s.GRPC = "unix:///a", "unix:///b" },
 		"all off": func(s *settings) {
 			s.Gossip, s.Peer, s.GRPC, s.HTTP, s.Admin = "off",

@@ -255,10 +255,7 @@ func (p *page) limit(n ast.Node) {
 	}
 	l, err := d.finishWith(tried)
 	if err != nil {
-		var spec *limiter.SpecError
-		if !errors.As(err, &spec) {
-			spec = &limiter.SpecError{Reason: err.Error()}
-		}
+		spec := refusal(err, places)
 		p.fault(place(spec.Field), spec.Field, spec.Reason)
 		return
 	}
@@ -266,6 +263,27 @@ func (p *page) limit(n ast.Node) {
 	if l.Parent != "" {
 		p.below = append(p.below, draftChild{p, place("parent"), l})
 	}
+}
+
+// required are the fields that each limit has, and what to write there.
+var required = map[string]string{
+	"name":      "give the limit a name",
+	"algorithm": "there is: " + limiter.AlgorithmNames(),
+	"limit":     "write how many units each per has, 1 or more",
+	"per":       limiter.PerForms,
+}
+
+// refusal is the field that err is about, and what is wrong with it. places are those that the file
+// gives.
+func refusal(err error, places map[string]ast.Node) limiter.SpecError {
+	var spec *limiter.SpecError
+	if !errors.As(err, &spec) {
+		return limiter.SpecError{Reason: err.Error()}
+	}
+	if form := required[spec.Field]; form != "" && places[spec.Field] == nil {
+		return limiter.SpecError{Field: spec.Field, Reason: "is missing; " + form}
+	}
+	return *spec
 }
 
 // overrides reads the exceptions from a limit. places gets the nodes of each by the name that

@@ -181,6 +181,13 @@ func TestEveryFaultIsSaidWhereItStands(t *testing.T) {
 		{"limits:\n  - 3\n", "f:2:5: a limit must be a mapping of fields, not a number"},
 		{good + "    windw: 2\n", "f:6:5: windw: is unknown; a limit has: name, algorithm"},
 		{good + "    burst: 0\n", "f:6:12: burst: must be at least 1"},
+		{"limits: [{algorithm: gcra}]", "f:1:10: name: is missing; give the limit a name"},
+		{"limits: [{name: a}]", "f:1:10: algorithm: is missing; there is: gcra, fixed_window"},
+		{
+			strings.Replace(good, "    limit: 1\n", "", 1),
+			"f:2:5: limit: is missing; write how many units each per has",
+		},
+		{strings.Replace(good, "    per: 1m\n", "", 1), "f:2:5: per: is missing; write 10s, 5m"},
 		{good + "    burst: many\n", "f:6:12: burst: must be a whole number, not a text"},
 		{good + "    burst: 99999999999999999999\n", "f:6:12: burst: "},
 		{good + "    burst: 9000000000000000000\n", "f:6:12: burst: is 9000000000000000000; 1 to"},
@@ -379,7 +386,7 @@ func TestEveryFaultIsSaidWhereItStands(t *testing.T) {
 			strings.Replace(good, "name: a", "name: 7", 1),
 			"f:2:11: name: must be a text, not a number; put it in quotes",
 		},
-		{strings.Replace(good, "  - name: a\n    algo", "  - algo", 1), "name: has 0 bytes"},
+		{strings.Replace(good, "  - name: a\n    algo", "  - algo", 1), "f:2:5: name: is missing"},
 	} {
 		set, err := Parse("f", []byte(c.text))
 		if err == nil || !strings.HasPrefix(err.Error(), c.want) &&
