@@ -27,12 +27,27 @@ func (d place) listen() (net.Listener, error) {
 	switch {
 	case err == nil:
 		return l, nil
+	case errors.Is(err, syscall.EADDRINUSE) && d.taken():
+		return nil, fmt.Errorf("%s %s: there is a file that is no socket; remove it, or give "+
+			"another path", d.flag, d.address)
 	case errors.Is(err, syscall.EADDRINUSE):
 		return nil, &inUseError{d}
+	case d.network == "unix" && len(d.address) > longestSocket:
+		return nil, fmt.Errorf("%s: the path of a socket has at most %d bytes, and this one has "+
+			"%d: %s", d.flag, longestSocket, len(d.address), d.address)
 	case errors.Is(err, fs.ErrPermission):
 		return nil, fmt.Errorf("%s %s: this user may not listen there: %w", d.flag, d.address, err)
 	}
 	return nil, fmt.Errorf("%s %s: %w", d.flag, d.address, err)
+}
+
+// longestSocket is the longest path of a socket that every system takes, in bytes.
+const longestSocket = 103
+
+// taken reports whether a file that is no socket lies where d would have one.
+func (d place) taken() bool {
+	info, err := os.Lstat(d.address)
+	return d.network == "unix" && err == nil && info.Mode().Type() != fs.ModeSocket
 }
 
 // removeStale removes the socket file of a process that is gone. A socket that somebody answers

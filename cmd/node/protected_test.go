@@ -229,7 +229,7 @@ func TestProtectedCluster(t *testing.T) {
 		"no token": {[]string{
 			"check", "demo", "x", "--addr", first.grpc, "--tls-ca",
 			clients.file,
-		}, "token"},
+		}, "(--auth-token-file)"},
 		"wrong token": {[]string{
 			"check", "demo", "x", "--addr", first.grpc, "--tls-ca",
 			clients.file, "--auth-token-file", wrongToken,

@@ -36,6 +36,9 @@ func Explain(err error, targets []string) error {
 		return fmt.Errorf("%s speaks gRPC, but is not a door for clients; "+
 			"perhaps it is the --peer of a node. %s", nodes, rightDoor)
 	}
+	if s.Code() == codes.Unauthenticated {
+		return errors.New(s.Message() + " (--auth-token-file)")
+	}
 	if s.Code() == codes.Unavailable && hungUp(s.Message()) {
 		return fmt.Errorf("cannot reach %s: %s", nodes, itHangsUp)
 	}

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -118,7 +119,7 @@ func Reserve(n door.Decider, who *access.Ticket, r *cluster.Request, out []clust
 		return nil, false, err
 	}
 	if err := n.Check(r, out); err != nil {
-		return nil, false, err
+		return nil, false, ofTerms(err)
 	}
 	allowed = true
 	for i := range out {
@@ -134,6 +135,16 @@ func Reserve(n door.Decider, who *access.Ticket, r *cluster.Request, out []clust
 		}
 	}
 	return ids, allowed, nil
+}
+
+// ofTerms leaves the first item out of an error about terms, which are those of all items.
+func ofTerms(err error) error {
+	var wrong *cluster.InputError
+	if errors.As(err, &wrong) && (wrong.Field == "items[0].ttl_ms" ||
+		wrong.Field == "items[0].holder") {
+		return &cluster.InputError{Field: wrong.Field[len("items[0]."):], Reason: wrong.Reason}
+	}
+	return err
 }
 
 // SettleOrExtend settles or extends the hold of that id.

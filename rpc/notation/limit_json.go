@@ -61,7 +61,11 @@ func (in *LimitJSON) Spec() (s limiter.Spec, err error) {
 		TimeZone: in.TimeZone, MaxDebt: in.MaxDebt, DryRun: in.DryRun,
 	}
 	var known bool
-	if s.Algorithm, known = limiter.AlgorithmNamed(in.Algorithm); !known {
+	switch s.Algorithm, known = limiter.AlgorithmNamed(in.Algorithm); {
+	case in.Algorithm == "":
+		return s, &limiter.SpecError{Field: "algorithm", Reason: "is missing; there is: " +
+			limiter.AlgorithmNames()}
+	case !known:
 		return s, &limiter.SpecError{Field: "algorithm", Reason: fmt.Sprintf("%.40q is not "+
 			"there; there is: %s", in.Algorithm, limiter.AlgorithmNames())}
 	}
@@ -101,6 +105,9 @@ func (in *LimitJSON) Spec() (s limiter.Spec, err error) {
 
 // readTimes reads the period, other spans and shares of them.
 func (in *LimitJSON) readTimes(s *limiter.Spec) (err error) {
+	if in.Per == "" {
+		return &limiter.SpecError{Field: "per", Reason: "is missing; " + limiter.PerForms}
+	}
 	if err = s.ReadPer(in.Per); err != nil {
 		return &limiter.SpecError{Field: "per", Reason: err.Error()}
 	}

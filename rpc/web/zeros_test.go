@@ -48,3 +48,27 @@ func TestZerosThatMeanNothingAreErrors(t *testing.T) {
 		}
 	}
 }
+
+// Promise: a field that a limit needs and that is not there is said to be missing, and not to be
+// wrong.
+func TestMissingFieldsOfALimit(t *testing.T) {
+	h := New(Config{Node: rpctest.Alone(t), Admin: true})
+	for fields, want := range map[string]string{
+		`"limit":5,"per":"1m"`:           "algorithm: is missing; there is: gcra, fixed_window",
+		`"algorithm":"gcra","limit":5`:   "per: is missing; write 10s, 5m",
+		`"algorithm":"gcra","per":"1m"`:  "limit: is 0; 1 to",
+		`"algorithm":"CGRA","per":"1m"`:  "CGRA",
+		`"algorithm":"gcra","per":"one"`: "is not a period; write 10s",
+	} {
+		for path, body := range map[string]string{
+			"POST /v1/check": `{"inline":{` + fields + `},"key":"k"}`,
+			"PUT /v1/limits": `{"name":"new",` + fields + `}`,
+		} {
+			method, path, _ := strings.Cut(path, " ")
+			r, text := rpctest.Page(h, method, path, body)
+			if r.StatusCode != 400 || !strings.Contains(text, want) {
+				t.Errorf("%s %s: %d %s; want %s", path, body, r.StatusCode, text, want)
+			}
+		}
+	}
+}
