@@ -262,7 +262,8 @@ func said(err error) error {
 		f.Code, f.Status, f.Field = codes.NotFound, http.StatusNotFound, "name"
 	case errors.Is(err, catalog.ErrNoEntry):
 		f.Code, f.Status, f.Field = codes.NotFound, http.StatusNotFound, "version"
-	case errors.Is(err, catalog.ErrManyPut), errors.Is(err, catalog.ErrFull):
+	case errors.Is(err, catalog.ErrManyPut), errors.Is(err, catalog.ErrFull),
+		errors.Is(err, catalog.ErrNoVersion):
 		f.Code, f.Status = codes.ResourceExhausted, http.StatusTooManyRequests
 	case errors.Is(err, catalog.ErrNotSaved):
 		f.Code, f.Status = codes.Unavailable, http.StatusServiceUnavailable

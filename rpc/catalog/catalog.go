@@ -55,6 +55,8 @@ var (
 			"limit under one of these",
 		MaxNames,
 	)
+	ErrNoVersion = errors.New("version: the last one that there is was given; stop all nodes, " +
+		"and move their files of limits that were put away")
 	ErrNotSaved = errors.New("limit: the log of limits cannot be saved, so nothing was changed")
 )
 
@@ -152,7 +154,11 @@ func (c *Catalog) Put(
 	l *limiter.Limit,
 	expect *Version,
 ) (Outcome, error) {
-	text := policy.Format(l)
+	// as it will be when it has travelled: the bytes are compared, and their number is bounded
+	text, err := json.Marshal(json.RawMessage(policy.Format(l)))
+	if err != nil {
+		return Outcome{}, err
+	}
 	switch again, err := Define(text); {
 	case err != nil:
 		return Outcome{}, &cluster.InputError{
@@ -230,13 +236,10 @@ func (c *Catalog) write(
 	if err := c.refuseLocked(&head, name, limit, expect); err != nil {
 		return e, false, err
 	}
-	e = c.log.Next(c.Node.ID(), name)
-	e.By, e.AtMs = by, c.Now().UnixMilli()
-	if limit != nil { // as it will be when it has travelled: the bytes are compared
-		if e.Limit, err = json.Marshal(json.RawMessage(limit)); err != nil {
-			return e, false, err
-		}
+	if e = c.log.Next(c.Node.ID(), name); e.Version.Counter > maxCounter {
+		return e, false, ErrNoVersion
 	}
+	e.By, e.AtMs, e.Limit = by, c.Now().UnixMilli(), limit
 	if c.File != "" {
 		if err := write(c.File, append(c.log.Parts(all), e)); err != nil {
 			c.failed.Add(1)
@@ -298,12 +301,13 @@ func (c *Catalog) checkParents(name string, limit []byte) error {
 func all(int) bool { return true }
 
 // add merges entries, and reports whether that has changed anything.
-func (c *Catalog) add(list []Entry) {
+func (c *Catalog) add(list []Entry) (changed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.addLocked(list) {
+	if changed = c.addLocked(list); changed {
 		c.saveLocked()
 	}
+	return changed
 }
 
 func (c *Catalog) addLocked(list []Entry) (changed bool) {

@@ -296,6 +296,30 @@ func TestAfterACut(t *testing.T) {
 	}
 }
 
+// Promise: a node that has caught up has all limits in force, also if they are more than one
+// message has.
+func TestAllIsCaughtUpWith(t *testing.T) {
+	w := newWorld(t, "n1", "n2")
+	var list []Entry
+	for i := range MaxLive {
+		name := fmt.Sprintf("limit-%04d", i)
+		for n := range Kept {
+			list = append(list, Entry{
+				Name: name, Version: Version{uint64(len(list) + 1), "n1"},
+				Limit: Format(limit(t, name, int64(n+1))),
+			})
+		}
+	}
+	w.catalogs["n1"].add(list)
+	w.catalogs["n2"].Catch(ctx)
+	if n := len(w.catalogs["n2"].Node.Limits()); n != MaxLive {
+		t.Errorf("%d limits of %d are in force", n, MaxLive)
+	}
+	if w.catalogs["n1"].log.Hashes() != w.catalogs["n2"].log.Hashes() {
+		t.Error("the logs differ")
+	}
+}
+
 // Promise: a change that cannot be saved is refused, and nothing is changed; what another node has
 // saved is in force nevertheless, and is saved when that is possible again.
 func TestDiskIsFull(t *testing.T) {
@@ -396,6 +420,42 @@ func TestPutIsBounded(t *testing.T) {
 		!strings.Contains(err.Error(), "at most 16384") {
 		t.Error(err)
 	}
+}
+
+// Promise: what is put is accepted by all nodes, and by its own one after a restart: its size is
+// bounded as it is written, where some characters take six bytes.
+func TestSizeOfWhatIsPutIsThatOfTheFile(t *testing.T) {
+	w := newWorld(t, "n1", "n2")
+	spec := limiter.Spec{Name: "long", Algorithm: limiter.GCRA, Limit: 1, Per: time.Second}
+	for n := range 70 {
+		overrides := make([]limiter.Override, n)
+		for i := range overrides {
+			key := fmt.Sprint(i, strings.Repeat("<", 200))
+			overrides[i] = limiter.Override{Key: key, Limit: 2}
+		}
+		l, err := limiter.New(spec, overrides...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := w.catalogs["n1"].Put(ctx, "", l, nil)
+		if err == nil && w.catalogs["n2"].Head("long").Version != out.Version {
+			t.Fatalf("with %d overrides, n2 does not take it over", n)
+		}
+	}
+	w.start("n1", 9, w.catalogs["n1"].Node.View().Members)
+}
+
+// Promise: when the last version was given, no file becomes one that its own node refuses.
+func TestNoVersionFollowsTheLast(t *testing.T) {
+	w := newWorld(t, "n1", "n2")
+	text := fmt.Sprintf(`{"entries":[{"name":"x","version":"%d@n2","base":"none"}]}`, maxCounter)
+	if _, err := w.catalogs["n1"].Answer([]byte(text), false); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.catalogs["n1"].Put(ctx, "", limit(t, "y", 1), nil); err != ErrNoVersion {
+		t.Error(err)
+	}
+	w.start("n1", 9, w.catalogs["n1"].Node.View().Members)
 }
 
 // Promise: messages that are no messages are refused, and an agent adds nothing.

@@ -189,9 +189,12 @@ func PartOf(name string) int {
 	return int(h.Sum32() % parts)
 }
 
-// Parts are the entries of all parts that want names.
+// Parts are the entries of all parts that want names, one part after the other: the first ones have
+// whole parts, of which the hashes are equal where they have been merged.
 func (l *Log) Parts(want func(part int) bool) (list []Entry) {
-	for _, name := range l.Names() {
+	names := l.Names()
+	slices.SortStableFunc(names, func(a, b string) int { return PartOf(a) - PartOf(b) })
+	for _, name := range names {
 		if want(PartOf(name)) {
 			list = append(list, l.names[name]...)
 		}

@@ -228,24 +228,31 @@ func (c *Catalog) Run(ctx context.Context) {
 	}
 }
 
+// ask has m say what its log is, and what of it this node lacks.
+func (c *Catalog) ask(ctx context.Context, m cluster.Member) (message, error) {
+	c.mu.Lock()
+	own := c.log.Hashes()
+	c.mu.Unlock()
+	return c.tell(ctx, m, &message{Hashes: writeHashes(own)})
+}
+
 // compare has this node and m send each other what the other one lacks.
 func (c *Catalog) compare(ctx context.Context, m cluster.Member) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*tellTimeout)
 	defer cancel()
-	c.mu.Lock()
-	own := c.log.Hashes()
-	c.mu.Unlock()
-	in, err := c.tell(ctx, m, &message{Hashes: writeHashes(own)})
+	in, err := c.ask(ctx, m)
+	for err == nil && c.add(in.Entries) { // what differs may be more than one message has
+		in, err = c.ask(ctx, m)
+	}
 	if err != nil {
 		return err
 	}
-	c.add(in.Entries)
 	other, err := readHashes(in.Hashes)
 	if err != nil || c.Node.View().Me().Role == cluster.RoleAgent {
 		return err
 	}
 	c.mu.Lock()
-	own = c.log.Hashes()
+	own := c.log.Hashes()
 	lacks := c.log.Parts(func(part int) bool { return own[part] != other[part] })
 	c.mu.Unlock()
 	for len(lacks) > 0 {
