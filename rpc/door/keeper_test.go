@@ -93,7 +93,8 @@ func TestOneAddressCannotTakeADoor(t *testing.T) {
 func TestConnectionsArePaidForInAnOverload(t *testing.T) {
 	q := &queue{waiting: make(chan net.Conn, 1)}
 	k := NewKeeper(q, KeeperConfig{Own: 400, Most: 400, Logger: slog.New(slog.DiscardHandler)})
-	k.Charge(fair.Strained(1e-6), time.Microsecond)
+	standing := func() time.Duration { return 0 }
+	k.Charge(fair.Strained(1e-6, standing), time.Microsecond)
 	for i, c := range []struct {
 		address string
 		let     bool

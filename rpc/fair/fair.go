@@ -87,12 +87,9 @@ func Fixed(room int) *Gate {
 }
 
 // Strained makes a gate of a node that is overloaded for ever, where a client may have so much of a
-// processor.
-func Strained(level float64) *Gate {
-	began := time.Now()
-	g := newGate(
-		func() time.Duration { return time.Since(began) }, func() wait { return wait{} },
-	)
+// processor. While its clock stands, a client that has had its share gets no other one.
+func Strained(level float64, now func() time.Duration) *Gate {
+	g := newGate(now, func() wait { return wait{} })
 	g.shares.phase, g.shares.level = overloaded, level
 	g.shares.clients = make(map[string]*account)
 	g.looked.Store(math.MaxInt64) // the next look is never due

@@ -44,13 +44,14 @@ func BenchmarkHTTP(b *testing.B) {
 func BenchmarkRefused(b *testing.B) {
 	node := rpctest.Alone(b,
 		limiter.Spec{Name: "big", Algorithm: limiter.GCRA, Limit: 1 << 30, Per: time.Hour})
+	standing := func() time.Duration { return 0 }
 	for _, way := range []struct {
 		name string
 		gate *fair.Gate
 		code int
 	}{
 		{"let in", fair.New(), http.StatusOK},
-		{"refused", fair.Strained(1e-9), http.StatusTooManyRequests},
+		{"refused", fair.Strained(1e-9, standing), http.StatusTooManyRequests},
 	} {
 		h := New(Config{Node: node, Gate: way.gate})
 		ask := func() int {
