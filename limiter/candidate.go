@@ -62,7 +62,7 @@ func (l *Limit) Promoted() (*Limit, error) {
 	if l.candidate == nil {
 		return nil, nil
 	}
-	s := l.candidate.Spec
+	s := l.candidate.given // an override has defaults of its own
 	s.Name, s.OnDeny, s.DryRun, s.Answers = l.Name, l.OnDeny, l.DryRun, l.Answers
 	s.MaxDelay = l.MaxDelay
 	s.Parent = l.Parent

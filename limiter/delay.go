@@ -60,6 +60,16 @@ func (s *Spec) refuseDelay() string {
 	return ""
 }
 
+// ParseMaxDelay reads how long a caller may have to wait, as ParsePer does. 0 would be none, and
+// not the default.
+func ParseMaxDelay(text string) (time.Duration, error) {
+	d, err := ParsePer(text)
+	if err == nil && d == 0 {
+		err = fmt.Errorf("is %v; %v to %v are accepted", d, MinDelay, LongestDelay)
+	}
+	return d, err
+}
+
 func (s *Spec) refuseMaxDelay() string {
 	switch {
 	case s.MaxDelay == 0:

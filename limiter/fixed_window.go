@@ -18,7 +18,7 @@ import (
 // hit, because the opening request lies outside). Windows of a calendar have several lengths: it is
 // 2×Limit in any span that is no longer than the shorter of two neighbours.
 //
-// With Drain the count of a window that has refused a request is more than Limit, and it then
+// With Drain the count of a window that has refused a request is Limit + 1 at least, and it then
 // refuses a cost of 0 too. So a caller that charges later learns that the limit is used up.
 // (Envoy's rate limits on the cost of a response.)
 const fixedWindowWords = 2
@@ -41,8 +41,8 @@ func (l *fixedWindowLimit) decide(w []int64, now Instant, cost int64, d *Decisio
 		d.Allowed = false
 		d.RetryAfter = time.Duration(end - int64(now))
 	case cost < 0 && count > 0:
-		if l.Drain {
-			count = min(count, l.Limit)
+		if l.Drain && count == l.Limit+1 { // the mark of a refusal, which nobody has taken
+			count = l.Limit
 		}
 		if count -= min(count, magnitude(cost)); count > 0 {
 			w[0], w[1] = start, count

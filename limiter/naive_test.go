@@ -300,7 +300,8 @@ func (s *naiveState) charge(spec limiter.Spec, now *big.Int, cost int64) {
 			}
 			s.count = new(big.Int)
 		}
-		if limit := big64(spec.Limit); spec.Drain && cost < 0 && s.count.Cmp(limit) > 0 {
+		if limit := big64(spec.Limit); spec.Drain && cost < 0 &&
+			sub(s.count, limit).Cmp(big64(1)) == 0 {
 			s.count = limit // the mark of a refusal is nothing that could be given back
 		}
 		if s.start, s.count = start, add(s.count, c); !s.credits {

@@ -142,7 +142,8 @@ func (o *Override) apply(s Spec, per time.Duration) (Spec, error) {
 	case o.Unlimited:
 		return Spec{
 			Name: s.Name, Override: s.Override, Planned: s.Planned, Unlimited: true,
-			Algorithm: FixedWindow, Limit: MaxLimit, Per: per, Parent: s.Parent,
+			Algorithm: FixedWindow, Limit: MaxLimit, Per: min(per, MaxPer),
+			Parent: s.Parent,
 		}, nil
 	case o.Limit == 0 && o.Burst == 0 && o.Refill == 0:
 		return s, &SpecError{o.named(), fmt.Sprintf("%q is given nothing; write limit, burst, "+

@@ -190,12 +190,16 @@ func (t *Table) reserveAll(now Instant, items []Item, out []Decision) bool {
 }
 
 // putBack takes units away from what is reserved and charges some of them, or more: that is never
-// refused, and leaves a debt of at most the limit's MaxDebt where it must.
+// refused, and leaves a debt of at most the limit's MaxDebt where it must. l is the limit as it was
+// when they were reserved.
 func (t *Table) putBack(
 	now Instant, l *Limit, key string, hash uint64, units, charge int64,
 ) (d Decision) {
 	s, x := t.shard(l, key, hash)
-	if x.rule = t.lock(now, s, l); x.rule == nil {
+	if r := t.rules.index.Load().find(l); r != nil {
+		x.limit = r.limit.Load() // which stays what was asked for last
+	}
+	if x.rule = t.lock(now, s, x.limit); x.rule == nil {
 		return without(l)
 	}
 	defer s.mu.Unlock()
@@ -203,10 +207,37 @@ func (t *Table) putBack(
 		return Decision{Closed: true}
 	}
 	s.addReserved(&x, -units)
+	s.chargeBy(within(now), &x, l, charge)
 	s.takeOrPeek(within(now), &x, charge, &d)
 	d.Allowed, d.RetryAfter = true, Never
 	s.standBeside(within(now), &x, s.reservedOf(&x), 0, &d)
 	return d
+}
+
+// chargeBy makes t the target of a charge for units that were reserved under l: by the limit under
+// which the key was asked last, as that is now. The one of the two that has less room could lose
+// some of the charge: a limit that was raised since by l, and one that was lowered by itself.
+func (s *shard) chargeBy(now Instant, t *target, l *Limit, charge int64) {
+	if i := s.find(t); i >= 0 {
+		t.rule = s.rules.index.Load().byID(s.entries.slots[i].rule())
+		t.limit = t.rule.limit.Load()
+	}
+	if t.limit == l {
+		return
+	}
+	by := *t
+	by.limit = l
+	if room := s.roomFor(now, t); room < charge && room < s.roomFor(now, &by) {
+		t.limit = l
+	}
+}
+
+// roomFor is the most that a report would charge to t.
+func (s *shard) roomFor(now Instant, t *target) int64 {
+	var d Decision
+	w, _, _ := s.read(now, t)
+	t.limit.debtor.decide(w, now, 0, &d)
+	return d.Remaining
 }
 
 func (s *shard) takeOrPeek(now Instant, t *target, charge int64, d *Decision) {

@@ -89,6 +89,21 @@ func settleStatedWindow(w []int64, now Instant) {
 	}
 }
 
+// land lays a window of the calendar that was in force at now on the boundaries of this clock. Else
+// it would lie in the window before, and be over, or end before the calendar's.
+func (l *statedWindowLimit) land(w []int64, now Instant) {
+	w[0] = min(max(w[0], int64(earliest)), int64(latest))
+	switch _, end := l.windowFrom(w[0]); {
+	case end-w[0] <= int64(inStep):
+		w[0] = end
+	case end <= int64(now):
+		w[0], _ = l.windowFrom(int64(now))
+	}
+	if _, end := l.windowFrom(w[0]); end-int64(inStep) <= w[2] {
+		w[2] = max(w[2], end)
+	}
+}
+
 // stated reports whether each request states the whole limit anew.
 func (s *Spec) stated() bool { return s.Algorithm == StatedWindow || s.Algorithm == StatedBucket }
 

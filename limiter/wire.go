@@ -199,6 +199,9 @@ func (l *Limit) land(w []int64, now Instant) {
 			w[1] = nearest(w[1], int64(l.Per))
 		}
 	case l.Algorithm == StatedWindow: // its end stands there, and it began when somebody came
+		if l.zone != nil && len(w) == statedWindowWords {
+			(*statedWindowLimit)(l).land(w, now)
+		}
 	case l.zone != nil:
 		t := min(max(w[0], int64(earliest)), int64(latest))
 		if start, end := (*fixedWindowLimit)(l).windowOf(t); end-t <= t-start {

@@ -164,7 +164,7 @@ var limitFields = []limitField{
 	{"max_delay", func(v value, d *draft) error {
 		text, err := v.text()
 		if err == nil {
-			d.spec.MaxDelay, err = limiter.ParsePer(text)
+			d.spec.MaxDelay, err = limiter.ParseMaxDelay(text)
 		}
 		return err
 	}},

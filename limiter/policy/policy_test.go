@@ -220,6 +220,10 @@ func TestEveryFaultIsSaidWhereItStands(t *testing.T) {
 		},
 		{good + "    max_delay: 1s\n", "f:6:16: max_delay: is for on_deny: delay"},
 		{
+			good + "    on_deny: delay\n    max_delay: 0s\n",
+			"f:7:16: max_delay: is 0s; 1ms to 1h0m0s are accepted",
+		},
+		{
 			good + "    on_deny: delay\n    max_delay: 2h\n",
 			"f:7:16: max_delay: is 2h0m0s; 1ms to 1h0m0s are accepted",
 		},

@@ -117,7 +117,7 @@ func (in *LimitJSON) readTimes(s *limiter.Spec) (err error) {
 		}
 	}
 	if in.MaxDelay != "" {
-		if s.MaxDelay, err = limiter.ParsePer(in.MaxDelay); err != nil {
+		if s.MaxDelay, err = limiter.ParseMaxDelay(in.MaxDelay); err != nil {
 			return &limiter.SpecError{Field: "max_delay", Reason: err.Error()}
 		}
 	}

@@ -1,0 +1,173 @@
+package limiter
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// TestSettledAfterAChange: what was reserved is charged whole, whatever has become of its limit
+// meanwhile, and whichever plan of the key was asked in between.
+func TestSettledAfterAChange(t *testing.T) {
+	for _, a := range []Algorithm{
+		GCRA, FixedWindow, SlidingWindow, SlidingLog, LeakyBucket, SlidingCounter, StatedWindow,
+		StatedBucket,
+	} {
+		t.Run(a.String(), func(t *testing.T) {
+			rapid.Check(t, func(t *rapid.T) { settleAfterAChange(t, a) })
+		})
+	}
+}
+
+func settleAfterAChange(t *rapid.T, a Algorithm) {
+	const now = Instant(1_700_000_123_456_789_012)
+	hash := Hash("k")
+	units := func(from, to int64, of string) int64 { return rapid.Int64Range(from, to).Draw(t, of) }
+	changed := func(of string) *Limit {
+		s := Spec{Name: "l", Algorithm: a, Limit: units(1, 100, of), Per: time.Hour}
+		if rapid.Bool().Draw(t, of+" is a plan") {
+			s.Override, s.Planned = "plan "+of, true
+		}
+		if a == GCRA || a == LeakyBucket || a == StatedBucket {
+			s.Burst = units(1, 100, of+" at once")
+		}
+		return mustBe(New(s))
+	}
+	before, after := changed("before"), changed("after")
+	table := NewTable(TableConfig{Bytes: MinBytes})
+	book, out := NewLedger(table, nil), make([]Decision, 1)
+	table.Take(now, before, "k", hash, units(1, before.Capacity(), "taken"))
+	held := units(1, before.Capacity(), "held")
+	id := HoldID{1, 2}
+	if !book.Open(now, []HoldRequest{{
+		ID: id, Limit: before, Key: "k", Hash: hash, Units: held, TTL: time.Minute,
+	}}, out) {
+		return
+	}
+	table.Take(now, after, "k", hash, units(1, after.Capacity(), "taken later"))
+	// what is left by a limit, beside nothing that is reserved
+	left := func(l *Limit) int64 {
+		s, x := table.shard(l, "k", hash)
+		x.rule = table.ruleOf(l)
+		var d Decision
+		w, _, _ := s.read(now, &x)
+		l.debtor.decide(w, now, 0, &d)
+		return d.Remaining
+	}
+	mostBefore, mostAfter := left(before), left(after)
+	used := units(0, held, "used")
+	d := book.Settle(now, id, hash, "", used)
+	if whole := mostBefore >= used && left(before) == mostBefore-used ||
+		mostAfter >= used && left(after) == mostAfter-used; d.Hold != HoldSettled || !whole {
+		t.Fatalf("of %d units %d were left by the limit before and %d by the one after, and are "+
+			"%d and %d", used, mostBefore, mostAfter, left(before), left(after))
+	}
+}
+
+// TestStatedDayComesToAnotherClock: what was charged in a window of the calendar counts there until
+// its end also after its key has come to a clock that differs by less than a second.
+func TestStatedDayComesToAnotherClock(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := mustBe(New(Spec{
+			Name: "l", Algorithm: StatedWindow, Limit: 10,
+			Calendar: Calendar(rapid.IntRange(int(Minutes), int(Years)).Draw(t, "calendar")),
+			TimeZone: rapid.SampledFrom([]string{"UTC", "Europe/Berlin"}).Draw(t, "time_zone"),
+		}))
+		offset := time.Duration(rapid.Int64Range(-int64(inStep)/2, int64(inStep)/2).Draw(t, "off"))
+		begin, end := l.zone.window(l.Calendar, 1_700_000_123_456_789_012)
+		now := Instant(rapid.OneOf(
+			rapid.Int64Range(begin, begin+int64(time.Second)),
+			rapid.Int64Range(begin, end-1), rapid.Int64Range(end-int64(time.Second), end-1),
+		).Draw(t, "now"))
+		w, d := make([]int64, l.words()), Decision{}
+		l.decide(w, now, 7, &d)
+		w, err := l.DecodeState(l.EncodeState(w, now), now.Add(offset))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, at := range []Instant{now.Add(offset), Instant(end - 1)} {
+			if at >= Instant(end) { // the window is over by this clock
+				continue
+			}
+			if l.decide(w, at, 0, &d); d.Remaining != 3 {
+				t.Errorf("%d are left at %d", d.Remaining, at)
+			}
+		}
+		if l.decide(w, Instant(end).Add(offset), 0, &d); offset >= 0 && d.Remaining != 10 {
+			t.Errorf("%d are left at the end", d.Remaining)
+		}
+	})
+}
+
+// TestStatedDayComesFarAway: on a clock that is hours behind or ahead it is over no earlier than
+// the window of the calendar there, or than where it comes from.
+func TestStatedDayComesFarAway(t *testing.T) {
+	l := mustBe(New(Spec{Name: "l", Algorithm: StatedWindow, Limit: 10, Calendar: Days}))
+	begin, _ := l.zone.window(Days, 1_700_000_123_456_789_012)
+	for now := Instant(begin); now < Instant(begin).Add(day); now = now.Add(time.Hour) {
+		for off := -30 * time.Hour; off <= 30*time.Hour; off += 37 * time.Minute {
+			w, d := make([]int64, l.words()), Decision{}
+			l.decide(w, now, 7, &d)
+			w, err := l.DecodeState(l.EncodeState(w, now), now.Add(off))
+			if l.decide(w, now.Add(off), 0, &d); err != nil || d.Remaining != 3 {
+				t.Errorf("%d are left at %v, %v off: %v", d.Remaining, now, off, err)
+			}
+		}
+	}
+}
+
+// TestPromotedOverrides: an override of a candidate has the same defaults before and after its
+// candidate takes the limit's place.
+func TestPromotedOverrides(t *testing.T) {
+	for _, s := range []Spec{
+		{Algorithm: GCRA, Limit: 5, Per: time.Minute},
+		{Algorithm: TokenBucket, Limit: 5, Per: time.Minute},
+		{Algorithm: GCRA, Limit: 5, Burst: 7, Per: time.Minute},
+	} {
+		l := mustBe(New(Spec{Name: "l", Algorithm: FixedWindow, Limit: 9, Per: time.Minute}))
+		l = mustBe(l.WithCandidate(s, Override{Key: "vip", Limit: 100}))
+		tried, promoted := l.Candidate().For("vip"), mustBe(l.Promoted()).For("vip")
+		if promoted.Name != "l" || promoted.Limit != tried.Limit ||
+			promoted.Burst != tried.Burst || promoted.Refill != tried.Refill {
+			t.Errorf("the candidate was %+v, and became %+v", tried.Spec, promoted.Spec)
+		}
+	}
+}
+
+// TestRefundUnderAnotherLimit: of a window that drains a refund gives back what it says, also if
+// more is counted than the limit, which was lowered or has a debt.
+func TestRefundUnderAnotherLimit(t *testing.T) {
+	const now = Instant(1_700_000_123_456_789_012)
+	window := func(limit, debt int64) *Limit {
+		return mustBe(New(Spec{
+			Name: "l", Algorithm: FixedWindow, Limit: limit, Per: time.Hour, Drain: true,
+			MaxDebt: debt,
+		}))
+	}
+	high, low := window(100, 0), window(10, 20)
+	for name, charge := range map[string]func(w []int64, d *Decision){
+		"lowered": func(w []int64, d *Decision) { high.decide(w, now, 25, d) },
+		"a debt":  func(w []int64, d *Decision) { low.report(w, now, 25, d) },
+	} {
+		w, d := make([]int64, low.words()), Decision{}
+		charge(w, &d)
+		if low.decide(w, now, -5, &d); d.Remaining != 0 {
+			t.Errorf("%s: %d of 10 are left where 20 are counted", name, d.Remaining)
+		}
+		if low.decide(w, now, -13, &d); d.Remaining != 3 {
+			t.Errorf("%s: %d of 10 are left where 7 are counted", name, d.Remaining)
+		}
+	}
+}
+
+// TestUnlimitedBesideALongPeriod: clients' clocks may count longer than windows do, and keys of
+// such a limit may be unlimited.
+func TestUnlimitedBesideALongPeriod(t *testing.T) {
+	_, err := New(Spec{
+		Name: "l", Algorithm: TokenBucket, ClientTime: true, Limit: 1, Per: MaxClientPer,
+	}, Override{Key: "vip", Unlimited: true})
+	if err != nil {
+		t.Error(err)
+	}
+}
