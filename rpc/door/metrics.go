@@ -1,6 +1,7 @@
 package door
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -59,41 +60,39 @@ func Took(o prometheus.Observer, began time.Time) {
 	}
 }
 
+// Gauge shows a number that goes up and down. Names stand behind penstock_.
+func (m *Metrics) Gauge(name, help string, labels prometheus.Labels, read func() float64) {
+	m.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "penstock_" + name, Help: help, ConstLabels: labels,
+	}, read))
+}
+
+// Counter shows a number that only grows. Names stand between penstock_ and _total.
+func (m *Metrics) Counter(name, help string, labels prometheus.Labels, read func() uint64) {
+	m.Registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "penstock_" + name + "_total", Help: help, ConstLabels: labels,
+	}, func() float64 { return float64(read()) }))
+}
+
 // AddGate shows the requests under way at the doors for clients.
 func (m *Metrics) AddGate(g *fair.Gate) {
-	m.Registry.MustRegister(
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "penstock_requests_under_way",
-			Help: "Requests of clients that are not answered yet.",
-		},
-			func() float64 { return float64(g.Figures().Used) }),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "penstock_requests_room",
-			Help: "Requests that may be under way; less while goroutines wait for a processor.",
-		},
-			func() float64 { return float64(g.Figures().Room) }),
-		prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "penstock_overloaded_total",
-			Help: "Requests refused as OVERLOADED, before anything was charged.",
-		},
-			func() float64 { return float64(g.Figures().Refused) }))
+	m.Gauge("requests_under_way", "Requests of clients that are not answered yet.", nil,
+		func() float64 { return float64(g.Figures().Used) })
+	m.Gauge("requests_room",
+		"Requests that may be under way; less while goroutines wait for a processor.", nil,
+		func() float64 { return float64(g.Figures().Room) })
+	m.Counter("overloaded", "Requests refused as OVERLOADED, before anything was charged.", nil,
+		func() uint64 { return uint64(g.Figures().Refused) })
 }
 
 // AddDoor shows the connections of a door.
 func (m *Metrics) AddDoor(k *Keeper) {
 	labels := prometheus.Labels{"door": k.config.Name}
-	m.Registry.MustRegister(
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "penstock_connections",
-			Help: "Connections that are open, by door.", ConstLabels: labels,
-		},
-			func() float64 { return float64(k.Open()) }),
-		prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name:        "penstock_connections_refused_total",
-			Help:        "Connections closed at once because the door had as many as it may have.",
-			ConstLabels: labels,
-		},
-			func() float64 { return float64(k.Refused()) }))
+	m.Gauge("connections", "Connections that are open, by door.", labels,
+		func() float64 { return float64(k.Open()) })
+	m.Counter("connections_refused",
+		"Connections closed at once because the door had as many as it may have.", labels,
+		func() uint64 { return uint64(k.Refused()) })
 }
 
 // SecondsBuckets are the bounds of the histograms of doors.
@@ -104,242 +103,167 @@ var SecondsBuckets = []float64{
 // SetReloads says how the last reading of the files of limits is found out: whether it succeeded,
 // and when one last did.
 func (m *Metrics) SetReloads(last func() (ok bool, at time.Time)) {
-	m.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "penstock_config_last_reload_successful", Help: "1 if the files of limits, " +
-			"clients, keys and certificates were taken over when they were last read; 0: one was " +
-			"not, and what was there before is in force.",
-	}, func() float64 {
-		if ok, _ := last(); ok {
-			return 1
-		}
-		return 0
-	}), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "penstock_config_last_reload_success_timestamp_seconds", Help: "When the files of " +
-			"limits were last read and taken over.",
-	}, func() float64 {
+	m.Gauge("config_last_reload_successful", "1 if the files of limits, "+
+		"clients, keys and certificates were taken over when they were last read; 0: one was "+
+		"not, and what was there before is in force.", nil, func() float64 {
+		ok, _ := last()
+		return oneIf(ok)
+	})
+	m.Gauge("config_last_reload_success_timestamp_seconds", "When the files of "+
+		"limits were last read and taken over.", nil, func() float64 {
 		_, at := last()
 		return float64(at.UnixMilli()) / 1e3
-	}))
+	})
 }
 
-// Count is a number that only grows. Its Name is written between penstock_ and _total.
-type Count struct {
-	Name, Help string
-	Read       func() uint64
-}
-
-// Count shows what a door counts.
-func (m *Metrics) Count(list ...Count) {
-	for _, c := range list {
-		m.Register(prometheus.NewCounterFunc(
-			prometheus.CounterOpts{Name: "penstock_" + c.Name + "_total", Help: c.Help},
-			func() float64 { return float64(c.Read()) }))
+func oneIf(yes bool) float64 {
+	if yes {
+		return 1
 	}
+	return 0
 }
 
 // Register adds collectors of a door.
 func (m *Metrics) Register(c ...prometheus.Collector) { m.Registry.MustRegister(c...) }
 
-// counter is one number of cluster.Stats.
-type counter struct {
+// Counter is one number of cluster.Stats.
+type Counter struct {
 	Name, help string
-	Read       func(*cluster.Stats) uint64
+	Value      uint64
 }
 
-var NodeCounters = []counter{
-	{
-		"allowed", "Items answered yes at this node's doors.",
-		func(s *cluster.Stats) uint64 { return s.Allowed() },
-	},
-	{
-		"denied", "Items answered no at this node's doors.",
-		func(s *cluster.Stats) uint64 { return s.Denied() },
-	},
-	{
-		"peeks", "Items that asked for a state and charged nothing: neither allowed nor denied.",
-		func(s *cluster.Stats) uint64 { return s.Peeks() },
-	},
-	{
-		"shadowed", "Items answered yes although the limit refuses.",
-		func(s *cluster.Stats) uint64 { return s.Shadowed() },
-	},
-	{
-		"refused", "Requests in error: nothing decided, nothing charged.",
-		func(s *cluster.Stats) uint64 { return s.Refused.Load() },
-	},
-	{
-		"fallback", "Items answered by on_error.",
-		func(s *cluster.Stats) uint64 { return s.Fallback.Load() },
-	},
-	{
-		"settled", "Items admitted by on_error that their owner was told to charge afterwards.",
-		func(s *cluster.Stats) uint64 { return s.Settled.Load() },
-	},
-	{
-		"forgiven", "Items admitted by on_error that nobody could be told to charge.",
-		func(s *cluster.Stats) uint64 { return s.Forgiven.Load() },
-	},
-	{
-		"forwarded", "Items sent to their owners.",
-		func(s *cluster.Stats) uint64 { return s.Forwarded.Load() },
-	},
-	{
-		"retried", "Items sent a second time.",
-		func(s *cluster.Stats) uint64 { return s.Retried.Load() },
-	},
-	{
-		"unsent", "Calls that never reached their peer.",
-		func(s *cluster.Stats) uint64 { return s.Unsent.Load() },
-	},
-	{
-		"lost", "Calls whose fate is unknown.",
-		func(s *cluster.Stats) uint64 { return s.Lost.Load() },
-	},
-	{
-		"not_owner", "Items refused by a peer that does not own the key.",
-		func(s *cluster.Stats) uint64 { return s.NotOwner.Load() },
-	},
-	{
-		"relayed", "Items sent on to their owners for nodes that do not reach them.",
-		func(s *cluster.Stats) uint64 { return s.Relayed.Load() },
-	},
-	{
-		"detours", "Messages to members that this node does not reach, brought by another one.",
-		func(s *cluster.Stats) uint64 { return s.Detours.Load() },
-	},
-	{
-		"delivered", "Items asked of this node by peers.",
-		func(s *cluster.Stats) uint64 { return s.Delivered.Load() },
-	},
-	{
-		"disowned", "Items refused to a peer because this node does not own the key.",
-		func(s *cluster.Stats) uint64 { return s.Disowned.Load() },
-	},
-	{
-		"expired", "Items dropped uncharged because their deadline had passed.",
-		func(s *cluster.Stats) uint64 { return s.Expired.Load() },
-	},
-	{
-		"repeated", "Items delivered twice and charged once.",
-		func(s *cluster.Stats) uint64 { return s.Repeated.Load() },
-	},
-	{
-		"copied", "Entries and charges taken over from other nodes.",
-		func(s *cluster.Stats) uint64 { return s.Copied.Load() },
-	},
-	{
-		"leased", "Items admitted from a lease.",
-		func(s *cluster.Stats) uint64 { return s.Leased.Load() },
-	},
-	{
-		"cached", "Items denied without asking their owner, because it had said no and until when.",
-		func(s *cluster.Stats) uint64 { return s.Cached.Load() },
-	},
-	{
-		"ran_out", "Holds whose deadline came before they were settled.",
-		func(s *cluster.Stats) uint64 { return s.RanOut.Load() },
-	},
-	{
-		"unmatched",
-		"Requests with attributes that no rule matches: admitted, and nothing counted.",
-		func(s *cluster.Stats) uint64 { return s.Unmatched.Load() },
-	},
-	{
-		"inline_refused",
-		"Limits that requests brought along, refused at this node's doors because their client, " +
-			"or all clients, had brought too many.",
-		func(s *cluster.Stats) uint64 { return s.InlineRefused.Load() },
-	},
-	{
-		"holds_refused",
-		"Holds that this node refused because their client, holder or limit, or all together, " +
-			"had too many open.",
-		func(s *cluster.Stats) uint64 { return s.HoldsRefused.Load() },
-	},
-	{
-		"fenced", "Times that this node stopped deciding, because it was stopped or cut off.",
-		func(s *cluster.Stats) uint64 { return s.Fenced.Load() },
-	},
-	{
-		"strangers", "Messages about partitions from nodes that no view has named: not believed.",
-		func(s *cluster.Stats) uint64 { return s.Strangers.Load() },
-	},
-	{
-		"implausible", "Messages about partitions that no member can have sent: not believed.",
-		func(s *cluster.Stats) uint64 { return s.Implausible.Load() },
-	},
-	{
-		"loops", "Asks dropped because they had been sent on too often.",
-		func(s *cluster.Stats) uint64 { return s.Loops.Load() },
-	},
+// NodeCounters are the numbers of s.
+func NodeCounters(s *cluster.Stats) []Counter {
+	return slices.Concat(answerCounters(s), peerCounters(s))
+}
+
+// answerCounters are about what clients ask.
+func answerCounters(s *cluster.Stats) []Counter {
+	return []Counter{
+		{"allowed", "Items answered yes at this node's doors.", s.Allowed()},
+		{"denied", "Items answered no at this node's doors.", s.Denied()},
+		{
+			"peeks", "Items that asked for a state and charged nothing: neither allowed nor " +
+				"denied.", s.Peeks(),
+		},
+		{"shadowed", "Items answered yes although the limit refuses.", s.Shadowed()},
+		{"refused", "Requests in error: nothing decided, nothing charged.", s.Refused.Load()},
+		{"fallback", "Items answered by on_error.", s.Fallback.Load()},
+		{
+			"settled", "Items admitted by on_error that their owner was told to charge afterwards.",
+			s.Settled.Load(),
+		},
+		{
+			"forgiven", "Items admitted by on_error that nobody could be told to charge.",
+			s.Forgiven.Load(),
+		},
+		{"expired", "Items dropped uncharged because their deadline had passed.", s.Expired.Load()},
+		{"leased", "Items admitted from a lease.", s.Leased.Load()},
+		{
+			"cached", "Items denied without asking their owner, because it had said no and until " +
+				"when.", s.Cached.Load(),
+		},
+		{"ran_out", "Holds whose deadline came before they were settled.", s.RanOut.Load()},
+		{
+			"unmatched", "Requests with attributes that no rule matches: admitted, and nothing " +
+				"counted.", s.Unmatched.Load(),
+		},
+		{
+			"inline_refused", "Limits that requests brought along, refused at this node's doors " +
+				"because their client, or all clients, had brought too many.",
+			s.InlineRefused.Load(),
+		},
+		{
+			"holds_refused", "Holds that this node refused because their client, holder or " +
+				"limit, or all together, had too many open.", s.HoldsRefused.Load(),
+		},
+	}
+}
+
+// peerCounters are about other nodes.
+func peerCounters(s *cluster.Stats) []Counter {
+	return []Counter{
+		{"forwarded", "Items sent to their owners.", s.Forwarded.Load()},
+		{"retried", "Items sent a second time.", s.Retried.Load()},
+		{"unsent", "Calls that never reached their peer.", s.Unsent.Load()},
+		{"lost", "Calls whose fate is unknown.", s.Lost.Load()},
+		{"not_owner", "Items refused by a peer that does not own the key.", s.NotOwner.Load()},
+		{
+			"relayed", "Items sent on to their owners for nodes that do not reach them.",
+			s.Relayed.Load(),
+		},
+		{
+			"detours", "Messages to members that this node does not reach, brought by another one.",
+			s.Detours.Load(),
+		},
+		{"delivered", "Items asked of this node by peers.", s.Delivered.Load()},
+		{
+			"disowned", "Items refused to a peer because this node does not own the key.",
+			s.Disowned.Load(),
+		},
+		{"repeated", "Items delivered twice and charged once.", s.Repeated.Load()},
+		{"copied", "Entries and charges taken over from other nodes.", s.Copied.Load()},
+		{
+			"fenced", "Times that this node stopped deciding, because it was stopped or cut off.",
+			s.Fenced.Load(),
+		},
+		{
+			"strangers", "Messages about partitions from nodes that no view has named: not " +
+				"believed.", s.Strangers.Load(),
+		},
+		{
+			"implausible", "Messages about partitions that no member can have sent: not believed.",
+			s.Implausible.Load(),
+		},
+		{"loops", "Asks dropped because they had been sent on too often.", s.Loops.Load()},
+	}
 }
 
 // gauge is one number of a node that goes up and down.
 type gauge struct {
 	name, help string
-	read       func(*cluster.Node) float64
+	value      float64
 }
 
-var nodeGauges = []gauge{
-	{"ready", "1 if the node can answer checks.", func(n *cluster.Node) float64 {
-		if n.Ready() {
-			return 1
-		}
-		return 0
-	}},
-	{"active_members", "Members in the ring.", func(n *cluster.Node) float64 {
-		if v := n.View(); v != nil {
-			return float64(v.Active())
-		}
-		return 0
-	}},
-	{
-		"unreachable_members", "Members that calls are kept away from.",
-		func(n *cluster.Node) float64 { return float64(len(n.Unreachable())) },
-	},
-	{
-		"limits_disagreeing_members", "Members whose limits in files are not those of this node.",
-		func(n *cluster.Node) float64 { return float64(len(n.Disagreeing())) },
-	},
-	{
-		"limits", "Named limits in force.",
-		func(n *cluster.Node) float64 { return float64(len(n.Limits())) },
-	},
-	{
-		"table_keys", "Keys in the table.",
-		func(n *cluster.Node) float64 { return float64(n.Table().Stats().Keys) },
-	},
-	{
-		"table_bytes", "Memory of the table.",
-		func(n *cluster.Node) float64 { return float64(n.Table().Stats().Bytes) },
-	},
-	{
-		"table_budget_bytes", "Most memory that the table takes.",
-		func(n *cluster.Node) float64 { return float64(n.Table().Stats().Budget) },
-	},
+func gaugesOf(n *cluster.Node) []gauge {
+	active, t := 0, n.Table().Stats()
+	if v := n.View(); v != nil {
+		active = v.Active()
+	}
+	return []gauge{
+		{"ready", "1 if the node can answer checks.", oneIf(n.Ready())},
+		{"active_members", "Members in the ring.", float64(active)},
+		{
+			"unreachable_members", "Members that calls are kept away from.",
+			float64(len(n.Unreachable())),
+		},
+		{
+			"limits_disagreeing_members", "Members whose limits in files are not those of this " +
+				"node.",
+			float64(len(n.Disagreeing())),
+		},
+		{"limits", "Named limits in force.", float64(len(n.Limits()))},
+		{"table_keys", "Keys in the table.", float64(t.Keys)},
+		{"table_bytes", "Memory of the table.", float64(t.Bytes)},
+		{"table_budget_bytes", "Most memory that the table takes.", float64(t.Budget)},
+	}
 }
 
 // tableCounters are the counters of the table.
-var tableCounters = []struct {
-	name, help string
-	read       func(*cluster.Node) uint64
-}{
-	{
-		"table_swept", "Entries removed because they were as good as never seen.",
-		func(n *cluster.Node) uint64 { return n.Table().Stats().Swept },
-	},
-	{
-		"table_evicted", "Entries that made room for others and live on in shared cells.",
-		func(n *cluster.Node) uint64 { return n.Table().Stats().Evicted },
-	},
-	{
-		"table_overflowed", "Charges to shared cells for want of room.",
-		func(n *cluster.Node) uint64 { return n.Table().Stats().Overflowed },
-	},
-	{"table_refused", "Requests refused because not even a shared cell had room, or their limit " +
-		"had none.", func(n *cluster.Node) uint64 {
-		return n.Table().Stats().Refused + n.Stats().InlineRefused.Load()
-	}},
+func tableCounters(n *cluster.Node) []Counter {
+	t := n.Table().Stats()
+	return []Counter{
+		{"table_swept", "Entries removed because they were as good as never seen.", t.Swept},
+		{
+			"table_evicted", "Entries that made room for others and live on in shared cells.",
+			t.Evicted,
+		},
+		{"table_overflowed", "Charges to shared cells for want of room.", t.Overflowed},
+		{
+			"table_refused", "Requests refused because not even a shared cell had room, or their " +
+				"limit had none.", t.Refused + n.Stats().InlineRefused.Load(),
+		},
+	}
 }
 
 // TableStatus is the table as /v1/status shows it.
@@ -354,7 +278,6 @@ func TableStatus(n *cluster.Node) map[string]any {
 	}
 }
 
-var partitionsDesc = prometheus.NewDesc("penstock_partitions",
+var partitionsDesc = desc("partitions",
 	"Partitions that this node decides for (held), is handing to another node (giving), or has a "+
-		"whole copy of for another node (copy).",
-	[]string{"state"}, nil)
+		"whole copy of for another node (copy).", "state")

@@ -2,6 +2,7 @@ package door
 
 import (
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,8 +16,8 @@ type nodeCollector struct {
 	failed *atomic.Pointer[func() int] // how many nodes it has lost lately; nil: nobody counts them
 }
 
-func desc(name, help string) *prometheus.Desc {
-	return prometheus.NewDesc("penstock_"+name, help, nil, nil)
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("penstock_"+name, help, labels, nil)
 }
 
 // Describe says nothing: what Collect sends is described there.
@@ -24,48 +25,44 @@ func (c *nodeCollector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect sends every number.
 func (c *nodeCollector) Collect(to chan<- prometheus.Metric) {
-	for _, x := range NodeCounters {
+	for _, x := range slices.Concat(NodeCounters(c.node.Stats()), tableCounters(c.node)) {
 		to <- prometheus.MustNewConstMetric(
-			desc(x.Name+"_total", x.help), prometheus.CounterValue, float64(x.Read(c.node.Stats())),
-		)
-	}
-	for _, x := range tableCounters {
-		to <- prometheus.MustNewConstMetric(
-			desc(x.name+"_total", x.help), prometheus.CounterValue, float64(x.read(c.node)),
+			desc(x.Name+"_total", x.help), prometheus.CounterValue, float64(x.Value),
 		)
 	}
 	to <- prometheus.MustNewConstMetric(prometheus.NewDesc("penstock_config_info", "The limits "+
 		"and rules in files: nodes with the same hash have the same.",
 		[]string{"hash"}, nil), prometheus.GaugeValue, 1, fmt.Sprintf("%016x", c.node.LimitsHash()))
-	for _, x := range nodeGauges {
+	copies := c.node.Copies()
+	for _, x := range slices.Concat(gaugesOf(c.node), copyGauges(copies)) {
+		to <- prometheus.MustNewConstMetric(desc(x.name, x.help), prometheus.GaugeValue, x.value)
+	}
+	for _, x := range []struct {
+		state string
+		n     int
+	}{{"held", copies.Held}, {"giving", copies.Giving}, {"copy", copies.Kept}} {
 		to <- prometheus.MustNewConstMetric(
-			desc(x.name, x.help), prometheus.GaugeValue, x.read(c.node),
+			partitionsDesc, prometheus.GaugeValue, float64(x.n), x.state,
 		)
 	}
-	c.collectCopies(to)
 	c.collectMoves(to)
 }
 
-func (c *nodeCollector) collectCopies(to chan<- prometheus.Metric) {
-	copies := c.node.Copies()
-	to <- prometheus.MustNewConstMetric(
-		partitionsDesc, prometheus.GaugeValue, float64(copies.Held), "held",
-	)
-	to <- prometheus.MustNewConstMetric(
-		partitionsDesc, prometheus.GaugeValue, float64(copies.Giving), "giving",
-	)
-	to <- prometheus.MustNewConstMetric(
-		partitionsDesc, prometheus.GaugeValue, float64(copies.Kept), "copy",
-	)
-	to <- prometheus.MustNewConstMetric(desc("unreplicated_partitions", "Partitions held here of "+
-		"which no other node that answers has a whole copy: a crash forgets their counters."),
-		prometheus.GaugeValue, float64(copies.Unreplicated))
-	to <- prometheus.MustNewConstMetric(
-		desc("underreplicated_partitions",
-			"Partitions held here of which fewer nodes have a whole copy than --copies asks for, "+
-				"or than there are others."),
-		prometheus.GaugeValue, float64(copies.Short))
-	to <- prometheus.MustNewConstMetric(desc("replication_lag_seconds", "Age of the oldest "+
-		"change that a copy does not have yet; 0 if none waits."),
-		prometheus.GaugeValue, copies.Lag.Seconds())
+func copyGauges(c cluster.Copies) []gauge {
+	return []gauge{
+		{
+			"unreplicated_partitions", "Partitions held here of which no other node that answers " +
+				"has a whole copy: a crash forgets their counters.", float64(c.Unreplicated),
+		},
+		{
+			"underreplicated_partitions", "Partitions held here of which fewer nodes have a " +
+				"whole " +
+				"copy than --copies asks for, or than there are others.", float64(c.Short),
+		},
+		{
+			"replication_lag_seconds", "Age of the oldest change that a copy does not have yet; " +
+				"0 " +
+				"if none waits.", c.Lag.Seconds(),
+		},
+	}
 }

@@ -12,27 +12,21 @@ import (
 
 // SetBuild shows which program runs.
 func (m *Metrics) SetBuild(version string) {
-	m.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "penstock_build_info", Help: "1, labelled by the version of the program and of the " +
-			"Go that built it.",
-		ConstLabels: prometheus.Labels{"version": version, "go": runtime.Version()},
-	}, func() float64 { return 1 }))
+	m.Gauge("build_info", "1, labelled by the version of the program and of the Go that built it.",
+		prometheus.Labels{"version": version, "go": runtime.Version()},
+		func() float64 { return 1 })
 }
 
 // SetSaveErrors shows how often the counters could not be saved to --data-dir.
 func (m *Metrics) SetSaveErrors(n func() uint64) {
-	m.Registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: "penstock_save_errors_total", Help: "Times that the counters, or the limits that " +
-			"were put, could not be written to --data-dir: the file from before stays.",
-	}, func() float64 { return float64(n()) }))
+	m.Counter("save_errors", "Times that the counters, or the limits that "+
+		"were put, could not be written to --data-dir: the file from before stays.", nil, n)
 }
 
 // SetAuditErrors shows how many entries of the audit log could not be written.
 func (m *Metrics) SetAuditErrors(n func() uint64) {
-	m.Registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: "penstock_audit_errors_total", Help: "Entries that could not be written to " +
-			"--audit-log. GET /v1/audit shows them while they are among the last 1000.",
-	}, func() float64 { return float64(n()) }))
+	m.Counter("audit_errors", "Entries that could not be written to "+
+		"--audit-log. GET /v1/audit shows them while they are among the last 1000.", nil, n)
 }
 
 // SetFailed says how many nodes the node has lost lately without a goodbye.
@@ -40,17 +34,14 @@ func (m *Metrics) SetFailed(n func() int) { m.failed.Store(&n) }
 
 // AddCertificate shows when the certificate ends that a door shows at the moment.
 func (m *Metrics) AddCertificate(door string, t *tls.Config) {
-	m.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "penstock_certificate_expiry_timestamp_seconds", Help: "When the certificate ends " +
-			"that a door shows.",
-		ConstLabels: prometheus.Labels{"door": door},
-	}, func() float64 {
-		c, err := t.GetCertificate(nil)
-		if err != nil || c.Leaf == nil {
-			return 0
-		}
-		return float64(c.Leaf.NotAfter.Unix())
-	}))
+	m.Gauge("certificate_expiry_timestamp_seconds", "When the certificate ends that a door shows.",
+		prometheus.Labels{"door": door}, func() float64 {
+			c, err := t.GetCertificate(nil)
+			if err != nil || c.Leaf == nil {
+				return 0
+			}
+			return float64(c.Leaf.NotAfter.Unix())
+		})
 }
 
 // limitCollector shows how the checks under each limit were answered. A limit has a name there if
@@ -58,19 +49,11 @@ func (m *Metrics) AddCertificate(door string, t *tls.Config) {
 type limitCollector struct{ node *cluster.Node }
 
 var (
-	checksDesc = prometheus.NewDesc(
-		"penstock_checks_total",
+	checksDesc = desc("checks_total",
 		"Checks answered at this node's doors, by limit (other: brought along by requests), "+
-			"answer, and how it was decided.",
-		[]string{"limit", "decision", "source"},
-		nil,
-	)
-	degradedDesc = prometheus.NewDesc(
-		"penstock_degraded_total",
-		"Items answered under less than the full promise, by limit and reason.",
-		[]string{"limit", "reason"},
-		nil,
-	)
+			"answer, and how it was decided.", "limit", "decision", "source")
+	degradedDesc = desc("degraded_total",
+		"Items answered under less than the full promise, by limit and reason.", "limit", "reason")
 )
 
 // Describe sends what Collect may send.
@@ -110,38 +93,19 @@ func (c *limitCollector) Collect(to chan<- prometheus.Metric) {
 }
 
 var (
-	membersDesc = prometheus.NewDesc(
-		"penstock_members",
-		"Nodes known, by state; failed: gone without a goodbye within ten minutes.",
-		[]string{"state"},
-		nil,
-	)
-	epochDesc = prometheus.NewDesc(
-		"penstock_epoch",
-		"Number of the list of members that the node goes by; absent while it is no "+
-			"member, or alone.",
-		nil,
-		nil,
-	)
-	handoversDesc = prometheus.NewDesc(
-		"penstock_handovers_total",
-		"Partitions handed over while both nodes ran: given by this node, or received.",
-		[]string{"result"},
-		nil,
-	)
-	failoversDesc = prometheus.NewDesc(
-		"penstock_failovers_total",
+	membersDesc = desc("members",
+		"Nodes known, by state; failed: gone without a goodbye within ten minutes.", "state")
+	epochDesc = desc("epoch",
+		"Number of the list of members that the node goes by; absent while it is no member, or "+
+			"alone.")
+	handoversDesc = desc("handovers_total",
+		"Partitions handed over while both nodes ran: given by this node, or received.", "result")
+	failoversDesc = desc("failovers_total",
 		"Partitions that this node took over from its copy, because their holder was gone.",
-		[]string{"cause"},
-		nil,
-	)
-	holdsDesc = prometheus.NewDesc(
-		"penstock_holds",
+		"cause")
+	holdsDesc = desc("holds",
 		"Open holds on keys of this node: reservation, permit, lease (of a node), take (from "+
-			"several owners, on its way).",
-		[]string{"kind"},
-		nil,
-	)
+			"several owners, on its way).", "kind")
 )
 
 // collectMoves sends what is known of other nodes, of partitions that came and went, and of holds.
@@ -176,13 +140,9 @@ func (c *nodeCollector) collectMoves(to chan<- prometheus.Metric) {
 	send(holdsDesc, prometheus.GaugeValue, "take", float64(holds.Takes))
 }
 
-var candidateDesc = prometheus.NewDesc(
-	"penstock_candidate_checks_total",
+var candidateDesc = desc("candidate_checks_total",
 	"Checks shown to the candidate of a limit at this node's doors: by the limit's decision and "+
-		"the candidate's (unknown: no answer).",
-	[]string{"limit", "decision", "candidate"},
-	nil,
-)
+		"the candidate's (unknown: no answer).", "limit", "decision", "candidate")
 
 // collectCandidates sends five series for each limit with a candidate.
 func collectCandidates(n *cluster.Node, to chan<- prometheus.Metric) {

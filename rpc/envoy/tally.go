@@ -102,57 +102,39 @@ func (d *Door) tallyOf(limits *inForce, domain *policy.Domain, q *question) *tal
 	return d.tallies[s]
 }
 
-var tallied = []struct {
-	desc *prometheus.Desc
-	read func(*tally) uint64
-}{
-	{perSeries("hits", "Hits that met a limit."), func(t *tally) uint64 { return t.total.Load() }},
-	{perSeries("within_limit", "Hits that were admitted."), func(t *tally) uint64 {
-		return t.within.Load()
-	}},
-	{
-		perSeries("near_limit", "Hits that were admitted beyond four fifths of the limit."),
-		func(t *tally) uint64 { return t.near.Load() },
-	},
-	{
-		perSeries("over_limit", "Hits that the limit refused, also if nobody was told."),
-		func(t *tally) uint64 { return t.over.Load() },
-	},
-	{
-		perSeries("shadow_mode", "Hits that were refused and let pass by shadow_mode."),
-		func(t *tally) uint64 { return t.shadow.Load() },
-	},
-}
-
-func perSeries(name, help string) *prometheus.Desc {
-	return prometheus.NewDesc("penstock_envoy_"+name+"_total", help, []string{
-		"domain",
-		"descriptor",
-	}, nil)
-}
-
 var (
-	strangersDesc = prometheus.NewDesc("penstock_envoy_domain_not_found_total", "Requests of a "+
-		"domain that no file has: all pass.", nil, nil)
-	failedDesc = prometheus.NewDesc("penstock_envoy_errors_total", "Requests that were "+
-		"answered with an error.", nil, nil)
-	leasesDesc = prometheus.NewDesc("penstock_envoy_leases_total", "Leases to Envoys that "+
-		"decide by themselves (rate limit quota service).", nil, nil)
-	rulesDesc = prometheus.NewDesc("penstock_envoy_limits", "Limits of the files "+
-		"in force.", nil, nil)
+	hitsDesc   = desc("hits_total", "Hits that met a limit.", "domain", "descriptor")
+	withinDesc = desc("within_limit_total", "Hits that were admitted.", "domain", "descriptor")
+	nearDesc   = desc("near_limit_total",
+		"Hits that were admitted beyond four fifths of the limit.", "domain", "descriptor")
+	overDesc = desc("over_limit_total",
+		"Hits that the limit refused, also if nobody was told.", "domain", "descriptor")
+	shadowDesc = desc("shadow_mode_total",
+		"Hits that were refused and let pass by shadow_mode.", "domain", "descriptor")
+	strangersDesc = desc("domain_not_found_total",
+		"Requests of a domain that no file has: all pass.")
+	failedDesc = desc("errors_total", "Requests that were answered with an error.")
+	leasesDesc = desc("leases_total",
+		"Leases to Envoys that decide by themselves (rate limit quota service).")
+	rulesDesc = desc("limits", "Limits of the files in force.")
 )
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("penstock_envoy_"+name, help, labels, nil)
+}
 
 // Describe says nothing: what Collect sends is described there.
 func (d *Door) Describe(chan<- *prometheus.Desc) {}
 
 // Collect sends every number.
 func (d *Door) Collect(to chan<- prometheus.Metric) {
-	to <- prometheus.MustNewConstMetric(strangersDesc, prometheus.CounterValue,
-		float64(d.strangers.Load()))
-	to <- prometheus.MustNewConstMetric(failedDesc, prometheus.CounterValue,
-		float64(d.failed.Load()))
-	to <- prometheus.MustNewConstMetric(leasesDesc, prometheus.CounterValue,
-		float64(d.leases.Load()))
+	count := func(desc *prometheus.Desc, n *atomic.Uint64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(n.Load()),
+			labels...)
+	}
+	count(strangersDesc, &d.strangers)
+	count(failedDesc, &d.failed)
+	count(leasesDesc, &d.leases)
 	limits := d.inForce.Load()
 	if limits == nil {
 		return
@@ -162,9 +144,10 @@ func (d *Door) Collect(to chan<- prometheus.Metric) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	for s, t := range d.tallies {
-		for _, x := range tallied {
-			to <- prometheus.MustNewConstMetric(x.desc, prometheus.CounterValue, float64(x.read(t)),
-				s.domain, s.descriptor)
-		}
+		count(hitsDesc, &t.total, s.domain, s.descriptor)
+		count(withinDesc, &t.within, s.domain, s.descriptor)
+		count(nearDesc, &t.near, s.domain, s.descriptor)
+		count(overDesc, &t.over, s.domain, s.descriptor)
+		count(shadowDesc, &t.shadow, s.domain, s.descriptor)
 	}
 }

@@ -89,8 +89,8 @@ func (w *web) status(_ http.ResponseWriter, _ *http.Request) (any, error) {
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
 	counters := make(map[string]uint64)
-	for _, c := range door.NodeCounters {
-		counters[c.Name] = c.Read(w.Node.Stats())
+	for _, c := range door.NodeCounters(w.Node.Stats()) {
+		counters[c.Name] = c.Value
 	}
 	counters["degraded"] = w.Node.Stats().Degraded.Load()
 	build := ""
