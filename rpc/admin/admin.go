@@ -29,32 +29,22 @@ type Config struct {
 // Service is penstock.v1.Admin.
 type Service struct {
 	penstockv1.UnimplementedAdminServer
-	node     *cluster.Node
-	drain    func(context.Context) error
-	audit    *audit.Log
-	roster   Roster
-	catalog  *catalog.Catalog
-	recorder *history.Recorder
+	Config
 }
 
 // New makes the service.
-func New(c Config) *Service {
-	return &Service{
-		node: c.Node, drain: c.Drain, audit: c.Audit,
-		roster: c.Roster, catalog: c.Catalog, recorder: c.Recorder,
-	}
-}
+func New(c Config) *Service { return &Service{Config: c} }
 
 // Members lists the nodes that this node knows, and those that have failed lately.
 func (a *Service) Members(context.Context,
 	*penstockv1.MembersRequest,
 ) (*penstockv1.MembersResponse, error) {
-	v := a.node.View()
+	v := a.Node.View()
 	if v == nil {
 		return nil, door.StatusError(cluster.ErrNoView)
 	}
-	out := &penstockv1.MembersResponse{Ring: RingName(v), LimitsDisagreeing: Disagreeing(a.node)}
-	for _, k := range KnownMembers(a.node, v, a.roster) {
+	out := &penstockv1.MembersResponse{Ring: RingName(v), LimitsDisagreeing: Disagreeing(a.Node)}
+	for _, k := range KnownMembers(a.Node, v, a.Roster) {
 		out.Members = append(out.Members, k.Message())
 	}
 	return out, nil
@@ -95,7 +85,7 @@ func (a *Service) Ring(_ context.Context,
 		return nil, status.Errorf(codes.InvalidArgument, "key: has %d bytes; %d to %d are accepted",
 			len(in.Key), cluster.MinKey, cluster.MaxKey)
 	}
-	v := a.node.View()
+	v := a.Node.View()
 	if v == nil {
 		return nil, door.StatusError(cluster.ErrNoView)
 	}

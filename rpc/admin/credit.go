@@ -26,10 +26,10 @@ func (a *Service) Credit(
 	look := item
 	look.Op, item.Cost = cluster.OpPeek, -in.Units
 	before, after := make([]cluster.Decision, 1), make([]cluster.Decision, 1)
-	if err := a.node.Check(&cluster.Request{Items: []cluster.Item{look}}, before); err != nil {
+	if err := a.Node.Check(&cluster.Request{Items: []cluster.Item{look}}, before); err != nil {
 		return nil, door.StatusError(err)
 	}
-	if err := a.node.Check(&cluster.Request{Items: []cluster.Item{item}}, after); err != nil {
+	if err := a.Node.Check(&cluster.Request{Items: []cluster.Item{item}}, after); err != nil {
 		return nil, door.StatusError(err)
 	}
 	e := audit.Entry{
@@ -47,7 +47,7 @@ func (a *Service) Credit(
 		)
 		e.After, e.Error = nil, err.Error() // the owner may have heard of it all the same
 	}
-	if door.RecorderOf(ctx, a.audit).Add(e); err != nil {
+	if door.RecorderOf(ctx, a.Audit).Add(e); err != nil {
 		return nil, err
 	}
 	return &penstockv1.CreditResponse{Decision: notation.Decisions(after)[0]}, nil

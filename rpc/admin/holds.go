@@ -72,7 +72,7 @@ func (a *Service) Holds(_ context.Context,
 	if err != nil {
 		return nil, door.StatusError(err)
 	}
-	list, err := ListHolds(a.node,
+	list, err := ListHolds(a.Node,
 		limiter.HoldFilter{Limit: in.Limit, Key: string(in.Key), Holder: in.Holder}, count)
 	if err != nil {
 		return nil, door.StatusError(err)

@@ -128,13 +128,13 @@ func (a *Service) Top(ctx context.Context,
 	}
 	ctx, cancel := leaveTime(ctx, time.Now())
 	defer cancel()
-	t, s := Top(ctx, a.node, count, in.Limit), a.node.Stats()
+	t, s := Top(ctx, a.Node, count, in.Limit), a.Node.Stats()
 	out := &penstockv1.TopResponse{
-		Node: t.Node, Seen: t.Seen, Partial: t.Partial, Boot: a.node.Boot(),
+		Node: t.Node, Seen: t.Seen, Partial: t.Partial, Boot: a.Node.Boot(),
 		Allowed: s.Allowed(), Denied: s.Denied(), Degraded: s.Degraded.Load(),
 	}
-	if in.Asked > 0 && a.recorder != nil {
-		out.Asked = askedKeys(a.recorder.Heavy().Of(in.Limit, int(in.Asked)))
+	if in.Asked > 0 && a.Recorder != nil {
+		out.Asked = askedKeys(a.Recorder.Heavy().Of(in.Limit, int(in.Asked)))
 	}
 	for i := range t.Keys {
 		out.Keys = append(out.Keys, t.Keys[i].message())
@@ -183,10 +183,10 @@ func (a *Service) Keys(ctx context.Context,
 	if err != nil {
 		return nil, door.StatusError(err)
 	}
-	out := &penstockv1.KeysResponse{Node: a.node.ID()}
+	out := &penstockv1.KeysResponse{Node: a.Node.ID()}
 	more := true
 	for more && len(out.Keys) < count && ctx.Err() == nil {
-		from, more = a.node.Keys(string(in.Prefix), from, count-len(out.Keys),
+		from, more = a.Node.Keys(string(in.Prefix), from, count-len(out.Keys),
 			func(l *limiter.Limit, key string, d limiter.Decision) {
 				k := NewKeyState(l, key, &d)
 				out.Keys = append(out.Keys, k.message())

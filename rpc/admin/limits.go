@@ -60,10 +60,10 @@ func (a *Service) Drain(
 	ctx context.Context,
 	_ *penstockv1.DrainRequest,
 ) (*penstockv1.DrainResponse, error) {
-	if err := DrainNode(ctx, door.RecorderOf(ctx, a.audit), a.node, a.drain); err != nil {
+	if err := DrainNode(ctx, door.RecorderOf(ctx, a.Audit), a.Node, a.Config.Drain); err != nil {
 		return nil, door.StatusError(err)
 	}
-	return &penstockv1.DrainResponse{Node: a.node.ID()}, nil
+	return &penstockv1.DrainResponse{Node: a.Node.ID()}, nil
 }
 
 // DrainNode takes a node out by how, which may be nil, and records it.
@@ -85,10 +85,10 @@ func (a *Service) Recover(
 	ctx context.Context,
 	_ *penstockv1.RecoverRequest,
 ) (*penstockv1.RecoverResponse, error) {
-	if err := RecoverNode(door.RecorderOf(ctx, a.audit), a.node); err != nil {
+	if err := RecoverNode(door.RecorderOf(ctx, a.Audit), a.Node); err != nil {
 		return nil, door.StatusError(err)
 	}
-	return &penstockv1.RecoverResponse{Node: a.node.ID()}, nil
+	return &penstockv1.RecoverResponse{Node: a.Node.ID()}, nil
 }
 
 // recordedVoters are the voters on the list of members, and those of them that do not answer.

@@ -64,26 +64,26 @@ func (a *Service) Limits(
 		return nil, door.StatusError(door.Wrong("candidate_keys", "is %d; 0 to %d are accepted",
 			count, MaxListed))
 	}
-	out := &penstockv1.LimitsResponse{Node: a.node.ID()}
+	out := &penstockv1.LimitsResponse{Node: a.Node.ID()}
 	var denied *history.HeavyList
-	if count > 0 && a.recorder != nil {
-		list := a.recorder.NewlyDeniedKeys()
+	if count > 0 && a.Recorder != nil {
+		list := a.Recorder.NewlyDeniedKeys()
 		denied = &list
 	}
-	limits, tallies := a.node.Limits(), a.node.Stats().Candidates()
+	limits, tallies := a.Node.Limits(), a.Node.Stats().Candidates()
 	for _, name := range slices.Sorted(maps.Keys(limits)) {
 		l := limits[name]
 		row := &penstockv1.NamedLimit{
 			Limit: notation.LimitMessage(
 				&l.Spec,
-			), Put: a.node.IsPut(name), Overrides: int32(len(l.Overrides())),
+			), Put: a.Node.IsPut(name), Overrides: int32(len(l.Overrides())),
 			Definition: catalog.Format(l),
 			Candidate:  candidateMessage(l, tallies[name]),
 		}
 		if row.Put {
-			head := a.catalog.Head(name)
+			head := a.Catalog.Head(name)
 			row.Version, row.By, row.AtMs = head.Version.String(), head.By, head.AtMs
-			row.OverFile = a.node.Given(name) != nil
+			row.OverFile = a.Node.Given(name) != nil
 		}
 		if denied != nil && row.Candidate != nil {
 			row.Candidate.NewlyDeniedKeys = askedKeys(denied.Of(name, count))

@@ -32,7 +32,7 @@ func NewChange(ctx context.Context, c *catalog.Catalog, n *cluster.Node, rec doo
 }
 
 func (a *Service) change(ctx context.Context, version string) Change {
-	return NewChange(ctx, a.catalog, a.node, door.RecorderOf(ctx, a.audit), version)
+	return NewChange(ctx, a.Catalog, a.Node, door.RecorderOf(ctx, a.Audit), version)
 }
 
 // expected is nil if any version will do.
@@ -188,7 +188,7 @@ func (a *Service) PutLimit(
 		return nil, door.StatusError(err)
 	}
 	return &penstockv1.PutLimitResponse{
-		Node: a.node.ID(), Replaced: out.Replaced, Version: out.Version.String(),
+		Node: a.Node.ID(), Replaced: out.Replaced, Version: out.Version.String(),
 		Reached: int32(out.Reached), Missing: out.Missing,
 	}, nil
 }
@@ -202,7 +202,7 @@ func (a *Service) DeleteLimit(
 		return nil, door.StatusError(err)
 	}
 	return &penstockv1.DeleteLimitResponse{
-		Node: a.node.ID(), Version: out.Version.String(), Reached: int32(out.Reached),
+		Node: a.Node.ID(), Version: out.Version.String(), Reached: int32(out.Reached),
 		Missing: out.Missing,
 	}, nil
 }
@@ -216,7 +216,7 @@ func (a *Service) PromoteLimit(
 		return nil, door.StatusError(err)
 	}
 	return &penstockv1.PromoteLimitResponse{
-		Node: a.node.ID(), Version: out.Version.String(), Reached: int32(out.Reached),
+		Node: a.Node.ID(), Version: out.Version.String(), Reached: int32(out.Reached),
 		Missing: out.Missing,
 	}, nil
 }
@@ -230,7 +230,7 @@ func (a *Service) RollbackLimit(
 		return nil, door.StatusError(err)
 	}
 	return &penstockv1.RollbackLimitResponse{
-		Node: a.node.ID(), Version: out.Version.String(), Reached: int32(out.Reached),
+		Node: a.Node.ID(), Version: out.Version.String(), Reached: int32(out.Reached),
 		Missing: out.Missing,
 	}, nil
 }
@@ -239,8 +239,8 @@ func (a *Service) RollbackLimit(
 func (a *Service) LimitHistory(
 	_ context.Context, in *penstockv1.LimitHistoryRequest,
 ) (*penstockv1.LimitHistoryResponse, error) {
-	out := &penstockv1.LimitHistoryResponse{Node: a.node.ID()}
-	for _, e := range a.catalog.History(in.Name) {
+	out := &penstockv1.LimitHistoryResponse{Node: a.Node.ID()}
+	for _, e := range a.Catalog.History(in.Name) {
 		out.Entries = append(out.Entries, &penstockv1.LimitEntry{
 			Name: e.Name, Version: e.Version.String(), Base: e.Base.String(), By: e.By,
 			AtMs: e.AtMs, Definition: e.Limit,

@@ -44,7 +44,6 @@ type reading struct {
 	counts                       Counts
 	given, received, taken       uint64
 	bereft, fenced, limits, hash uint64
-	when                         time.Time
 }
 
 // span is an event that goes on.
@@ -113,12 +112,12 @@ func (r *Recorder) Saw(o cluster.Observed) {
 	}
 }
 
-func (r *Recorder) read(now time.Time) reading {
+func (r *Recorder) read() reading {
 	s := r.node.Stats()
 	out := reading{
 		given: s.Given.Load(), received: s.Received.Load(), taken: s.TakenOver.Load(),
 		bereft: s.Bereft.Load(), fenced: s.Fenced.Load(),
-		limits: uint64(len(r.node.Limits())), hash: r.node.LimitsHash(), when: now,
+		limits: uint64(len(r.node.Limits())), hash: r.node.LimitsHash(),
 	}
 	out.counts = Counts{
 		Allowed: s.Allowed(), Denied: s.Denied(), Beyond: s.Beyond(), Degraded: s.Degraded.Load(),
@@ -131,7 +130,7 @@ func (r *Recorder) read(now time.Time) reading {
 
 // Tick records what has changed since the last one.
 func (r *Recorder) Tick(now time.Time) {
-	fresh := r.read(now)
+	fresh := r.read()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.adjust()

@@ -66,13 +66,11 @@ type Overview struct {
 
 // nodeMemory is what a page knows of one start of a node.
 type nodeMemory struct {
-	id     string
 	asked  pulseQuestion // next
 	series *history.Series
 	events []history.Event
 	last   pulse
 	at     time.Time // of the last answer
-	round  int       // in which it came
 }
 
 // New makes one. It does nothing until a page asks.
@@ -266,7 +264,7 @@ func (o *Overview) take(a *Reply, skew time.Duration) {
 	defer o.mu.Unlock()
 	m := o.nodes[a.Boot]
 	if m == nil {
-		m = &nodeMemory{id: a.Node, series: history.NewSeries()}
+		m = &nodeMemory{series: history.NewSeries()}
 		o.nodes[a.Boot] = m
 	}
 	p := a.Pulse
@@ -285,7 +283,7 @@ func (o *Overview) take(a *Reply, skew time.Duration) {
 		}
 		m.remember(e)
 	}
-	m.last, m.at, m.round = *p, o.Now(), o.round
+	m.last, m.at = *p, o.Now()
 	m.last.Fine, m.last.Rough, m.last.Events = history.Rows{}, history.Rows{}, nil
 }
 
