@@ -69,7 +69,7 @@ func NewRecorder(n *cluster.Node, at limiter.Instant, now func() time.Time) *Rec
 		watching: map[uint64]time.Time{},
 	}
 	r.turned = [2]time.Time{now(), now()}
-	r.before = r.read(now())
+	r.before = r.read()
 	n.SetObserver(r)
 	return r
 }
