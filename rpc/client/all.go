@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	penstockv1 "penstock/proto/penstock/v1"
+	"penstock/rpc/wire"
 )
 
 // MaxAll is the most requests of DoAll and DoTogether: a node accepts no more in a message.
@@ -139,8 +140,8 @@ func (b *batch) release() {
 
 func (b *batch) add(i int, r *Request, origin, sequence uint64) {
 	b.places = append(b.places, i)
-	b.message = appendMessage(b.message,
-		func(to []byte) []byte { return appendItem(to, r, origin, sequence) })
+	to, at := wire.Open(b.message, 1)
+	b.message = wire.Close(appendItem(to, r, origin, sequence), at)
 }
 
 var errNoMessage = errors.New("client: the node's answer is not a message of this protocol, or " +

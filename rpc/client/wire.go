@@ -81,24 +81,6 @@ func appendNumber(b []byte, num protowire.Number, v uint64) []byte {
 	return append(b, byte(v))
 }
 
-// appendMessage appends the output of write, as field 1. Most items are so short that their length
-// is one byte; longer ones are moved up.
-func appendMessage(b []byte, write func(b []byte) []byte) []byte {
-	b = append(b, 1<<3|byte(protowire.BytesType), 0)
-	at := len(b)
-	b = write(b)
-	n := len(b) - at
-	if n < 0x80 {
-		b[at-1] = byte(n)
-		return b
-	}
-	more := protowire.SizeVarint(uint64(n)) - 1
-	b = slices.Grow(b, more)[:len(b)+more]
-	copy(b[at+more:], b[at:at+n])
-	protowire.AppendVarint(b[:at-1], uint64(n))
-	return b
-}
-
 // streamRequest encodes a CheckStreamRequest of takes.
 func streamRequest(tag uint64, joined []*take, timeout time.Duration) []byte {
 	size := 0

@@ -45,13 +45,13 @@ func appendEpoch(b []byte, num protowire.Number, e ownership.Epoch) []byte {
 }
 
 func appendConfig(b []byte, c *ownership.Configuration) []byte {
-	b, begin := beginMessage(b, saidConfig)
+	b, begin := wire.Open(b, saidConfig)
 	b = appendEpoch(b, configEpoch, c.Epoch)
 	b = appendEpoch(b, configPrevious, c.Previous)
 	for i := range c.Members {
 		b = appendMember(b, configMembers, &c.Members[i])
 	}
-	b = appendMemberBoots(b, configVoters, c.Voters)
+	b = appendBoots(b, configVoters, c.Voters)
 	for i := range c.Rivals {
 		b = appendMember(b, configRivals, &c.Rivals[i])
 	}
@@ -62,7 +62,7 @@ func appendConfig(b []byte, c *ownership.Configuration) []byte {
 	}
 	b = wire.AppendUint(b, configCopies, copies)
 	b = wire.AppendFixed(b, configSecret, uint64(c.Secret))
-	return endMessage(b, begin)
+	return wire.Close(b, begin)
 }
 
 func appendMember(b []byte, num protowire.Number, m *ownership.Member) []byte {
@@ -73,18 +73,6 @@ func appendMember(b []byte, num protowire.Number, m *ownership.Member) []byte {
 	b = wire.AppendFixed(b, memberBoot, uint64(m.Boot))
 	b = wire.AppendUint(b, memberRole, uint64(m.Role))
 	return wire.AppendString(b, memberZone, m.Zone)
-}
-
-// appendMemberBoots writes a packed list.
-func appendMemberBoots(b []byte, num protowire.Number, list []ownership.Boot) []byte {
-	if len(list) == 0 {
-		return b
-	}
-	b = wire.AppendHead(b, num, 8*len(list))
-	for _, boot := range list {
-		b = protowire.AppendFixed64(b, uint64(boot))
-	}
-	return b
 }
 
 // lineageMemo is the lineage that was read last: nearly all epochs have the same one.

@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
@@ -57,28 +58,16 @@ func (r *frameReader) readHoldCopy(b []byte) (h cluster.HoldCopy, err error) {
 			h.Client = f.Value
 		}
 	}
-	if f.Err != nil {
-		return h, f.Err
+	if f.Err == nil {
+		h.Limit, f.Err = r.limitOf("a hold", limit, h.Key)
 	}
-	if err := r.checkHoldCopy(&h, limit); err != nil {
-		return h, err
-	}
-	h.Limit = r.limits[limit].limit
-	return h, nil
+	return h, cmp.Or(f.Err, checkHolder("a hold with a holder", h.Holder))
 }
 
-// checkHoldCopy says what is wrong with h, which names a limit of the frame by its number.
-func (r *frameReader) checkHoldCopy(h *cluster.HoldCopy, limit uint64) error {
-	switch {
-	case limit >= uint64(len(r.limits)):
-		return fmt.Errorf("has a hold with limit %d; this frame has brought %d limits so far",
-			limit, len(r.limits))
-	case len(h.Key) < cluster.MinKey || len(h.Key) > cluster.MaxKey:
-		return fmt.Errorf("has a hold with a key of %d bytes; %d to %d are accepted", len(h.Key),
-			cluster.MinKey, cluster.MaxKey)
-	case len(h.Holder) > limiter.MaxHolder:
-		return fmt.Errorf("has a hold with a holder of %d bytes; at most %d are accepted",
-			len(h.Holder), limiter.MaxHolder)
+func checkHolder(what, holder string) error {
+	if len(holder) > limiter.MaxHolder {
+		return fmt.Errorf("has %s of %d bytes; at most %d are accepted", what, len(holder),
+			limiter.MaxHolder)
 	}
 	return nil
 }
@@ -119,9 +108,5 @@ func readHold(b []byte) (*cluster.HoldTerms, error) {
 			h.Client = f.Value
 		}
 	}
-	if f.Err == nil && len(h.Holder) > limiter.MaxHolder {
-		return h, fmt.Errorf("has a holder of %d bytes; at most %d are accepted", len(h.Holder),
-			limiter.MaxHolder)
-	}
-	return h, f.Err
+	return h, cmp.Or(f.Err, checkHolder("a holder", h.Holder))
 }

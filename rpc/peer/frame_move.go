@@ -179,18 +179,23 @@ func (r *frameReader) readEntry(b []byte) (e limiter.Entry, err error) {
 			e.Age = time.Duration(min(f.Value, math.MaxInt64))
 		}
 	}
-	switch {
-	case f.Err != nil:
-		return e, f.Err
-	case limit >= uint64(len(r.limits)):
-		return e, fmt.Errorf("has an entry with limit %d; this frame has brought %d limits so far",
-			limit, len(r.limits))
-	case len(e.Key) < cluster.MinKey || len(e.Key) > cluster.MaxKey:
-		return e, fmt.Errorf("has an entry with a key of %d bytes; %d to %d are accepted",
-			len(e.Key), cluster.MinKey, cluster.MaxKey)
+	if f.Err == nil {
+		e.Limit, f.Err = r.limitOf("an entry", limit, e.Key)
 	}
-	e.Limit = r.limits[limit].limit
-	return e, nil
+	return e, f.Err
+}
+
+// limitOf is the limit of that number, under which what has a key; nil if this node cannot make it.
+func (r *frameReader) limitOf(what string, limit uint64, key string) (*limiter.Limit, error) {
+	switch {
+	case limit >= uint64(len(r.limits)):
+		return nil, fmt.Errorf("has %s with limit %d; this frame has brought %d limits so far",
+			what, limit, len(r.limits))
+	case len(key) < cluster.MinKey || len(key) > cluster.MaxKey:
+		return nil, fmt.Errorf("has %s with a key of %d bytes; %d to %d are accepted",
+			what, len(key), cluster.MinKey, cluster.MaxKey)
+	}
+	return r.limits[limit].limit, nil
 }
 
 // readCharge is the same for a charge.
@@ -209,18 +214,10 @@ func (r *frameReader) readCharge(b []byte) (c cluster.Charge, err error) {
 			c.Reset = f.Value != 0
 		}
 	}
-	switch {
-	case f.Err != nil:
-		return c, f.Err
-	case limit >= uint64(len(r.limits)):
-		return c, fmt.Errorf("has a charge with limit %d; this frame has brought %d limits so far",
-			limit, len(r.limits))
-	case len(c.Key) < cluster.MinKey || len(c.Key) > cluster.MaxKey:
-		return c, fmt.Errorf("has a charge with a key of %d bytes; %d to %d are accepted",
-			len(c.Key), cluster.MinKey, cluster.MaxKey)
+	if f.Err == nil {
+		c.Limit, f.Err = r.limitOf("a charge", limit, c.Key)
 	}
-	c.Limit = r.limits[limit].limit
-	return c, nil
+	return c, f.Err
 }
 
 func readMemory(b []byte) (x cluster.Memory, err error) {

@@ -43,13 +43,13 @@ func appendMoveAnswer(b []byte, m *cluster.MoveAnswer) []byte {
 }
 
 // appendBoots writes a packed list.
-func appendBoots(b []byte, num protowire.Number, list []uint64) []byte {
+func appendBoots[T ~uint64](b []byte, num protowire.Number, list []T) []byte {
 	if len(list) == 0 {
 		return b
 	}
 	b = wire.AppendHead(b, num, 8*len(list))
 	for _, boot := range list {
-		b = protowire.AppendFixed64(b, boot)
+		b = protowire.AppendFixed64(b, uint64(boot))
 	}
 	return b
 }

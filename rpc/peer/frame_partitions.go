@@ -11,7 +11,7 @@ import (
 )
 
 // appendPartitions writes a packed list.
-func appendPartitions(b []byte, num protowire.Number, list []uint16) []byte {
+func appendPartitions[T int | uint16](b []byte, num protowire.Number, list []T) []byte {
 	if len(list) == 0 {
 		return b
 	}
@@ -22,7 +22,7 @@ func appendPartitions(b []byte, num protowire.Number, list []uint16) []byte {
 	return b
 }
 
-func sizePartitions(list []uint16) (size int) {
+func sizePartitions[T int | uint16](list []T) (size int) {
 	for _, p := range list {
 		size += protowire.SizeVarint(uint64(p))
 	}

@@ -105,42 +105,17 @@ func chargeSize(c *cluster.Charge, limit int) int {
 }
 
 func holdCopySize(h *cluster.HoldCopy, limit int) int {
-	return wire.SizeUint(
-		uint64(limit),
-	) + wire.SizeString(
-		h.Key,
-	) + wire.SizeFixed(
-		h.ID.Origin,
-	) + wire.SizeFixed(
-		h.ID.Sequence,
-	) + wire.SizeUint(
-		uint64(h.Units),
-	) +
-		wire.SizeUint(
-			uint64(max(0, h.Left)),
-		) + wire.SizeString(
-		h.Holder,
-	) + wire.SizeUint(
-		uint64(h.State),
-	) + wire.SizeUint(
-		uint64(h.Used),
-	) + wire.SizeBool(
-		h.Charge,
-	) + wire.SizeFixed(
-		h.Client,
-	)
+	return wire.SizeUint(uint64(limit)) + wire.SizeString(h.Key) + wire.SizeFixed(h.ID.Origin) +
+		wire.SizeFixed(h.ID.Sequence) + wire.SizeUint(uint64(h.Units)) +
+		wire.SizeUint(uint64(max(0, h.Left))) + wire.SizeString(h.Holder) +
+		wire.SizeUint(uint64(h.State)) + wire.SizeUint(uint64(h.Used)) + wire.SizeBool(h.Charge) +
+		wire.SizeFixed(h.Client)
 }
 
 func memorySize(x *cluster.Memory) int {
-	size := wire.SizeFixed(
-		x.ID.Origin,
-	) + wire.SizeUint(
-		x.ID.Sequence,
-	) + wire.SizeUint(
-		uint64(x.Partition),
-	) + wire.SizeUint(
-		uint64(x.Age),
-	) + wire.SizeBool(x.GivesBack)
+	size := wire.SizeFixed(x.ID.Origin) + wire.SizeUint(x.ID.Sequence) +
+		wire.SizeUint(uint64(x.Partition)) + wire.SizeUint(uint64(x.Age)) +
+		wire.SizeBool(x.GivesBack)
 	for i := range x.Decisions {
 		size += wire.SizeBytes(outcomeSize(&cluster.AnswerItem{Decision: x.Decisions[i]}))
 	}
@@ -148,40 +123,14 @@ func memorySize(x *cluster.Memory) int {
 }
 
 func limitSize(l *limiter.Limit) int {
-	return wire.SizeString(
-		l.Name,
-	) + wire.SizeUint(
-		uint64(l.Algorithm),
-	) + wire.SizeUint(
-		uint64(l.Limit),
-	) + wire.SizeUint(
-		uint64(l.Per),
-	) +
-		wire.SizeUint(
-			uint64(l.Burst),
-		) + wire.SizeUint(
-		uint64(l.Anchor),
-	) + wire.SizeUint(
-		limitBits(l),
-	) + wire.SizeUint(
-		uint64(l.MaxDebt),
-	) +
-		wire.SizeUint(
-			uint64(l.MinGap),
-		) + wire.SizeUint(
-		uint64(l.Refill),
-	) + wire.SizeUint(
-		uint64(l.Buckets),
-	) +
-		wire.SizeUint(
-			uint64(l.Calendar),
-		) + wire.SizeString(
-		l.TimeZone,
-	) + wire.SizeString(
-		l.Override,
-	) + wire.SizeUint(
-		uint64(l.MaxDelay),
-	)
+	return wire.SizeString(l.Name) + wire.SizeUint(uint64(l.Algorithm)) +
+		wire.SizeUint(uint64(l.Limit)) + wire.SizeUint(uint64(l.Per)) +
+		wire.SizeUint(uint64(l.Burst)) + wire.SizeUint(uint64(l.Anchor)) +
+		wire.SizeUint(limitBits(l)) + wire.SizeUint(uint64(l.MaxDebt)) +
+		wire.SizeUint(uint64(l.MinGap)) + wire.SizeUint(uint64(l.Refill)) +
+		wire.SizeUint(uint64(l.Buckets)) + wire.SizeUint(uint64(l.Calendar)) +
+		wire.SizeString(l.TimeZone) + wire.SizeString(l.Override) +
+		wire.SizeUint(uint64(l.MaxDelay))
 }
 
 // sizePacked is the size of a field that holds a list of partitions.

@@ -33,28 +33,9 @@ const (
 	maxPeerAddr = 512
 )
 
-// The writers below put the length of a message in front when its end is known (endMessage), so
+// The writers below put the length of a message in front when its end is known (wire.Close), so
 // nothing has to be counted beforehand. A frame needs the size of an ask before: the ask's words
 // are written twice.
-
-// beginMessage appends the head of a message of a length that is not known yet. It returns the
-// index at which the message begins.
-func beginMessage(b []byte, num protowire.Number) ([]byte, int) {
-	b = append(protowire.AppendTag(b, num, protowire.BytesType), 0)
-	return b, len(b)
-}
-
-// endMessage fills in the length of the message that began at an index.
-func endMessage(b []byte, begin int) []byte {
-	size := len(b) - begin
-	more := protowire.SizeVarint(uint64(size)) - 1
-	for range more {
-		b = append(b, 0)
-	}
-	copy(b[begin+more:], b[begin:begin+size])
-	protowire.AppendVarint(b[:begin-1], uint64(size))
-	return b
-}
 
 // drafts are buffers to find out the size of words.
 var drafts = sync.Pool{New: func() any { return new([]byte) }}
@@ -75,7 +56,7 @@ func appendWords(b []byte, num protowire.Number, w *cluster.Words) []byte {
 	if w == nil {
 		return b
 	}
-	b, begin := beginMessage(b, num)
+	b, begin := wire.Open(b, num)
 	b = wire.AppendFixed(b, wordsFrom, uint64(w.From))
 	b = wire.AppendFixed(b, wordsTo, uint64(w.To))
 	b = wire.AppendString(b, wordsID, w.ID)
@@ -84,12 +65,12 @@ func appendWords(b []byte, num protowire.Number, w *cluster.Words) []byte {
 	for _, m := range w.Said {
 		b = appendSaid(b, wordsSaid, m)
 	}
-	return endMessage(b, begin)
+	return wire.Close(b, begin)
 }
 
 func appendSaid(b []byte, num protowire.Number, m ownership.Message) []byte {
 	s := saidOf(m)
-	b, begin := beginMessage(b, num)
+	b, begin := wire.Open(b, num)
 	b = wire.AppendUint(b, saidKindField, uint64(s.kind))
 	b = appendEpoch(b, saidEpoch, s.epoch)
 	if s.config != nil {
@@ -105,15 +86,8 @@ func appendSaid(b []byte, num protowire.Number, m ownership.Message) []byte {
 	b = wire.AppendUint(b, saidSent, protowire.EncodeZigZag(int64(s.sent)))
 	b = wire.AppendUint(b, saidClock, protowire.EncodeZigZag(int64(s.clock)))
 	b = wire.AppendUint(b, saidPartition, uint64(s.partition))
-	b = appendMemberBoots(b, saidBoots, s.boots)
-	if len(s.partitions) > 0 {
-		list := 0
-		b, list = beginMessage(b, saidPartitions)
-		for _, p := range s.partitions {
-			b = protowire.AppendVarint(b, uint64(p))
-		}
-		b = endMessage(b, list)
-	}
+	b = appendBoots(b, saidBoots, s.boots)
+	b = appendPartitions(b, saidPartitions, s.partitions)
 	for i := range s.parts {
 		b = appendPart(b, &s.parts[i])
 	}
@@ -122,18 +96,18 @@ func appendSaid(b []byte, num protowire.Number, m ownership.Message) []byte {
 	if s.inner != nil {
 		b = appendSaid(b, saidInner, s.inner)
 	}
-	return endMessage(b, begin)
+	return wire.Close(b, begin)
 }
 
 func appendPart(b []byte, p *ownership.PartAnswer) []byte {
-	b, begin := beginMessage(b, saidParts)
+	b, begin := wire.Open(b, saidParts)
 	b = wire.AppendUint(b, partPartition, uint64(p.Partition))
 	b = wire.AppendUint(b, partStanding, uint64(p.Standing))
 	b = wire.AppendFixed(b, partOf, uint64(p.Copy.Of))
 	b = wire.AppendUint(b, partEpoch, p.Copy.Epoch)
 	b = wire.AppendBool(b, partWhole, p.Copy.Whole)
 	b = wire.AppendUint(b, partAt, protowire.EncodeZigZag(int64(p.Copy.At)))
-	return endMessage(b, begin)
+	return wire.Close(b, begin)
 }
 
 // readWords reads what a boot says. Nothing of it lies in b: messages are kept.

@@ -91,21 +91,13 @@ func (w *Writer) Text(field protowire.Number, s string) {
 	w.B = AppendString(w.B, field, s)
 }
 
-// Open begins a message within the message, and close ends it. Most are so short that their length
-// is one byte; longer ones are moved up.
+// Open begins a message within the message, and Close ends it.
 func (w *Writer) Open(field protowire.Number) (at int) {
-	w.B = append(protowire.AppendTag(w.B, field, protowire.BytesType), 0)
-	return len(w.B)
+	w.B, at = Open(w.B, field)
+	return at
 }
 
-func (w *Writer) Close(at int) {
-	n := uint64(len(w.B) - at)
-	for range protowire.SizeVarint(n) - 1 {
-		w.B = append(w.B, 0)
-	}
-	copy(w.B[at-1+protowire.SizeVarint(n):], w.B[at:at+int(n)])
-	protowire.AppendVarint(w.B[:at-1], n)
-}
+func (w *Writer) Close(at int) { w.B = Close(w.B, at) }
 
 func (w *Writer) Texts(field protowire.Number, list []string) {
 	for _, s := range list {

@@ -150,6 +150,24 @@ func AppendString(b []byte, num protowire.Number, v string) []byte {
 	return append(AppendHead(b, num, len(v)), v...)
 }
 
+// Open begins a message within a message, and Close ends the one that began at an index. Most are
+// so short that their length is one byte; longer ones are moved up.
+func Open(b []byte, num protowire.Number) (_ []byte, at int) {
+	b = append(protowire.AppendTag(b, num, protowire.BytesType), 0)
+	return b, len(b)
+}
+
+func Close(b []byte, at int) []byte {
+	size := len(b) - at
+	more := protowire.SizeVarint(uint64(size)) - 1
+	for range more {
+		b = append(b, 0)
+	}
+	copy(b[at+more:], b[at:at+size])
+	protowire.AppendVarint(b[:at-1], uint64(size))
+	return b
+}
+
 // SizeBytes is the size of a field that holds size bytes, also if there are none.
 func SizeBytes(size int) int { return 1 + protowire.SizeBytes(size) }
 
