@@ -86,7 +86,7 @@ func parseConfig(path string, text []byte,
 			return nil, fmt.Errorf("%s: %q has fields or a list in it; this file has plain values "+
 				"and lists of them, and a file with limits is for --limits", path, name)
 		}
-		if ok {
+		if value != nil { // a flag reads text: of a number kong would take 2 for 2ns
 			values[name] = joinWords(list)
 		}
 	}

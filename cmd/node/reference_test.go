@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -207,6 +208,29 @@ func TestExampleConfig(t *testing.T) {
 		}
 		if v.Serve.DataDir != "/var/lib/penstock" {
 			t.Errorf("data-dir is %q; want that of the file", v.Serve.DataDir)
+		}
+	}
+}
+
+// Promise: numbers and words of the file of --config are read as the command line reads them.
+func TestConfigHasPlainValues(t *testing.T) {
+	_, v := parse(t, "serve", "--config", write(t, "name: 5\ncluster: 2026\nmemory: 1048576\n"+
+		"copies: 2\ntrust-refused: 0\ninsecure: true\ntrace-ratio: 0.5\nzone: 1\nlimits:\n"+
+		"join: [a:1, b:2]\n"))
+	s := &v.Serve.settings
+	if s.Name != "5" || s.Cluster != "2026" || s.Memory != 1<<20 || *s.Copies != 2 ||
+		s.TrustRefused || !s.Insecure || s.TraceRatio != 0.5 || *s.Zone != "1" || s.Limits != "" ||
+		!slices.Equal(s.Join, []string{"a:1", "b:2"}) {
+		t.Errorf("%+v", s)
+	}
+	for text, want := range map[string]string{
+		"failover: 2\n": `--failover: .*"2": time: missing unit`,
+		"memory: 1.5\n": `--memory: .*"1.5" is not a size`,
+	} {
+		var said strings.Builder
+		code := run([]string{"serve", "--config", write(t, text)}, shell{out: &said, err: &said})
+		if code != 1 || !regexp.MustCompile(want).MatchString(said.String()) {
+			t.Errorf("%s: exit %d, %s", text, code, said.String())
 		}
 	}
 }
