@@ -63,6 +63,22 @@ func TestBoundsOfFramesAreExact(t *testing.T) {
 				{Decisions: slices.Repeat([]*peerv1.Outcome{{}}, n)},
 			}})
 		}},
+		"entries of a move": {0, maxRecords, func(n int) *peerv1.Frame {
+			return move(&peerv1.Move{Entries: slices.Repeat([]*peerv1.Entry{{Key: key}}, n)})
+		}},
+		"marks of a move": {0, maxRecords, func(n int) *peerv1.Frame {
+			return move(&peerv1.Move{Known: slices.Repeat([]*peerv1.Known{{}}, n)})
+		}},
+		"decisions of a move": {0, maxRecords, func(n int) *peerv1.Frame {
+			memories := make([]*peerv1.Memory, (n+cluster.MaxItems)/(cluster.MaxItems+1))
+			for i := range memories {
+				left := min(n-i*(cluster.MaxItems+1)-1, cluster.MaxItems)
+				memories[i] = &peerv1.Memory{
+					Decisions: slices.Repeat([]*peerv1.Outcome{{}}, left),
+				}
+			}
+			return move(&peerv1.Move{Taken: memories})
+		}},
 		"partition of a move": {0, partition, func(n int) *peerv1.Frame {
 			return move(&peerv1.Move{Claim: []uint32{uint32(n)}})
 		}},
@@ -90,6 +106,23 @@ func TestBoundsOfFramesAreExact(t *testing.T) {
 			return said(&peerv1.Said{
 				Kind: 21, Epoch: epoch, Parts: slices.Repeat([]*peerv1.PartAnswer{{}}, n),
 			})
+		}},
+		"partitions of all claims": {0, maxParts, func(n int) *peerv1.Frame {
+			var claims []*peerv1.Said
+			for ; n > 0; n -= ring.Partitions {
+				claim := &peerv1.Said{Kind: 20, Epoch: epoch}
+				claim.Partitions = make([]uint32, min(n, ring.Partitions))
+				claims = append(claims, &peerv1.Said{Kind: 26, Inner: claim})
+			}
+			return said(claims...)
+		}},
+		"answers to claims": {0, maxParts, func(n int) *peerv1.Frame {
+			var answers []*peerv1.Said
+			for ; n > 0; n -= ring.Partitions {
+				answers = append(answers, &peerv1.Said{Kind: 21, Epoch: epoch, Parts: slices.Repeat(
+					[]*peerv1.PartAnswer{{}}, min(n, ring.Partitions))})
+			}
+			return said(answers...)
 		}},
 		"boots": {0, ownership.MaxMembers, func(n int) *peerv1.Frame {
 			return said(&peerv1.Said{Kind: 6, Epoch: epoch, Boots: make([]uint64, n)})

@@ -157,6 +157,8 @@ type frameReader struct {
 	limits []frameLimit // of the frame under way, by index
 	ask    cluster.Ask  // the ask under way
 	memo   lineageMemo
+	// records of the move under way
+	records int
 }
 
 // frameLimit is a limit of a frame, or why it is none.

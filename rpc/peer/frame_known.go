@@ -40,21 +40,16 @@ func knownSize(k *cluster.Known) int {
 	return wire.SizeFixed(k.Of) + wire.SizeUint(k.Pass) + sizePacked(k.Whole)
 }
 
-// readMark reads one of the fields that appendMarks writes, and passes over others.
-func readMark(m *cluster.Move, num protowire.Number, f *wire.Fields) (err error) {
+// readMark reads one of the fields that appendMarks writes besides Known, and passes over others.
+func readMark(m *cluster.Move, num protowire.Number, f *wire.Fields) {
 	switch num {
 	case movePass:
 		m.Pass = f.Value
 	case moveComplete:
 		m.Complete = f.Value != 0
-	case moveKnown:
-		var k cluster.Known
-		k, err = readKnown(wire.Fields{Rest: f.Bytes})
-		m.Known = append(m.Known, k)
 	case moveSecret:
 		m.Secret = cluster.Secret(f.Value)
 	}
-	return err
 }
 
 func readKnown(f wire.Fields) (k cluster.Known, err error) {

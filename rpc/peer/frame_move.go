@@ -39,6 +39,11 @@ const (
 	holdClient                                              = 12
 )
 
+// maxRecords bounds what a move costs in memory: of its records, each decision of a memory one, a
+// frame of 4 MiB has room for two million, which would become 150 MiB and more. A member sends less
+// than half as many as this at once.
+const maxRecords = 1 << 15
+
 // maxMemory is the most items that an ask may have, and so the most answers that one memory has.
 const maxMemory = cluster.MaxItems
 
@@ -102,6 +107,7 @@ func appendMemory(b []byte, x *cluster.Memory) []byte {
 // readMove reads what an ask says about partitions. Keys and states lie in b.
 func (r *frameReader) readMove(b []byte) (*cluster.Move, error) {
 	m, err := new(cluster.Move), error(nil)
+	r.records = 0
 	f := wire.Fields{Rest: b}
 	for f.Next() && err == nil {
 		switch f.Num {
@@ -126,18 +132,19 @@ func (r *frameReader) readMove(b []byte) (*cluster.Move, error) {
 			m.Term = f.Value
 		case moveSequence:
 			m.Sequence = f.Value
-		case moveEntries, moveTaken, moveCharges, moveHolds:
+		case moveEntries, moveTaken, moveCharges, moveHolds, moveKnown:
 			err = r.readRecord(m, f.Num, f.Bytes)
 		default:
-			err = readMark(m, f.Num, &f)
+			readMark(m, f.Num, &f)
 		}
 	}
 	return m, errors.Join(err, f.Err)
 }
 
-// readRecord reads what a move tells of one key. A key under a limit that this node cannot
-// make is left out.
+// readRecord reads what a move tells of one key, or of the copies of one member. A key under a
+// limit that this node cannot make is left out.
 func (r *frameReader) readRecord(m *cluster.Move, num protowire.Number, b []byte) (err error) {
+	r.records++
 	switch num {
 	case moveEntries:
 		var e limiter.Entry
@@ -148,6 +155,11 @@ func (r *frameReader) readRecord(m *cluster.Move, num protowire.Number, b []byte
 		var x cluster.Memory
 		x, err = readMemory(b)
 		m.Taken = append(m.Taken, x)
+		r.records += len(x.Decisions)
+	case moveKnown:
+		var k cluster.Known
+		k, err = readKnown(wire.Fields{Rest: b})
+		m.Known = append(m.Known, k)
 	case moveCharges:
 		var c cluster.Charge
 		if c, err = r.readCharge(b); c.Limit != nil {
@@ -158,6 +170,9 @@ func (r *frameReader) readRecord(m *cluster.Move, num protowire.Number, b []byte
 		if h, err = r.readHoldCopy(b); h.Limit != nil {
 			m.Holds = append(m.Holds, h)
 		}
+	}
+	if err == nil && r.records > maxRecords {
+		err = fmt.Errorf("has more than %d records, decisions among them", maxRecords)
 	}
 	return err
 }

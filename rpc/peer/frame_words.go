@@ -29,6 +29,10 @@ const (
 	// maxSaid is how many messages one boot may say to another at once: gifts are one for each
 	// partition.
 	maxSaid = 1 << 14
+	// maxParts is how many partitions may be named in these, one as often as it is: 32 claims of
+	// all, or answers to these. An answer without any field has two bytes in a frame and 56 in
+	// memory.
+	maxParts = 1 << 17
 	// maxPeerAddr is the most bytes of a peer's address: a host name and a port.
 	maxPeerAddr = 512
 )
@@ -112,7 +116,7 @@ func appendPart(b []byte, p *ownership.PartAnswer) []byte {
 
 // readWords reads what a boot says. Nothing of it lies in b: messages are kept.
 func readWords(b []byte) (*cluster.Words, error) {
-	w := new(cluster.Words)
+	w, parts := new(cluster.Words), 0
 	f := wire.Fields{Rest: b}
 	for f.Next() {
 		switch f.Num {
@@ -137,12 +141,28 @@ func readWords(b []byte) (*cluster.Words, error) {
 			if m != nil {
 				w.Said = append(w.Said, m)
 			}
+			if parts += partsIn(m); parts > maxParts {
+				return nil, fmt.Errorf("name more than %d partitions", maxParts)
+			}
 		}
 	}
 	if f.Err != nil {
 		return nil, f.Err
 	}
 	return w, checkWords(w)
+}
+
+// partsIn is how many partitions a message names.
+func partsIn(m ownership.Message) int {
+	switch m := m.(type) {
+	case ownership.Relayed:
+		return partsIn(m.Inner)
+	case ownership.Claim:
+		return len(m.Partitions)
+	case ownership.ClaimAnswer:
+		return len(m.Parts)
+	}
+	return 0
 }
 
 // checkWords reports what is wrong with words, besides their messages.
