@@ -129,7 +129,7 @@ func (j *countedJudge) parts() {
 // counts follows a decision, and counts what was forgotten before it.
 func (j *countedJudge) counts(p *process, it *asked, got limiter.Decision) {
 	a, s, w := it.account, it.account.spec, j.world
-	if w.plan.quiet() || a.held != nil || a.adrift || s.Unlimited || refusalsCount(s) {
+	if w.plan.quiet() || a.held != nil || s.Unlimited {
 		return
 	}
 	c := a.count
@@ -137,8 +137,12 @@ func (j *countedJudge) counts(p *process, it *asked, got limiter.Decision) {
 		c = &keyCount{}
 		a.count = c
 	}
-	now := p.now()
 	j.parts()
+	if a.uncounted() {
+		j.notes(c, p, it)
+		return
+	}
+	now := p.now()
 	before := c.by
 	j.passes(c, p, s)
 	c.refills(now, s)
@@ -151,11 +155,8 @@ func (j *countedJudge) counts(p *process, it *asked, got limiter.Decision) {
 		charged = it.cost
 		c.changed = w.now
 	}
-	if it.cost > 0 && charged > 0 {
-		at, was := j.tied[j.world.plan.partition(a.hash)]
-		tied := it.doubt && was && at == w.now
-		c.charges = append(c.charges, perishable{w.now, p, charged, tied})
-		c.prune(w.now - forgets(s))
+	if charged > 0 {
+		j.notes(c, p, it)
 	}
 	had := c.follows(now, it, got)
 	if w.now < c.blind {
@@ -222,7 +223,7 @@ func (j *countedJudge) firm(a *account, before, p *process) bool {
 // may be given back twice.
 func (j *countedJudge) mayCount(p *process, it *asked) {
 	c := it.account.count
-	if c == nil {
+	if c == nil || it.account.uncounted() {
 		return
 	}
 	j.passes(c, p, it.account.spec)

@@ -180,6 +180,22 @@ func (c *keyCount) noteOwed(p *process, a *account, cost int64) {
 	}
 }
 
+// uncounted reports whether decisions do not tell how much a has been charged: refusals count as
+// well, or its windows lie differently on each clock. That something was charged is known.
+func (a *account) uncounted() bool { return a.adrift || refusalsCount(a.spec) }
+
+// notes remembers that p has charged a key, or may have.
+func (j *countedJudge) notes(c *keyCount, p *process, it *asked) {
+	if it.op != cluster.OpTake || it.cost <= 0 {
+		return
+	}
+	now := j.world.now
+	at, was := j.tied[j.world.plan.partition(it.account.hash)]
+	tied := it.doubt && was && at == now
+	c.charges = append(c.charges, perishable{now, p, it.cost, tied})
+	c.prune(now - forgets(it.account.spec))
+}
+
 // prune drops the charges that do not count any more.
 func (c *keyCount) prune(before time.Duration) {
 	if n := len(c.charges); n < 64 || n < cap(c.charges) {
