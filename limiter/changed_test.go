@@ -171,3 +171,40 @@ func TestUnlimitedBesideALongPeriod(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestUnlimitedMeanwhile: while an override makes a key unlimited, nothing is counted, also where
+// the key was counted under that override before; and holds from before are charged.
+func TestUnlimitedMeanwhile(t *testing.T) {
+	const now = Instant(1_700_000_123_456_789_012)
+	hash := Hash("vip")
+	s := Spec{Name: "l", Algorithm: FixedWindow, Limit: 5, Per: time.Hour}
+	counted := mustBe(New(s, Override{Key: "vip", Limit: 100})).For("vip")
+	not := mustBe(New(s, Override{Key: "vip", Unlimited: true})).For("vip")
+	table := NewTable(TableConfig{Bytes: MinBytes})
+	book, out := NewLedger(table, nil), make([]Decision, 1)
+	left := func(want int64) {
+		t.Helper()
+		if d := table.Peek(now, counted, "vip", hash, 0); d.Remaining != want {
+			t.Errorf("%d are left, want %d", d.Remaining, want)
+		}
+	}
+	hold := func(id uint64, l *Limit) HoldRequest {
+		return HoldRequest{
+			ID: HoldID{1, id}, Limit: l, Key: "vip", Hash: hash, Units: 20, TTL: time.Minute,
+		}
+	}
+	table.Take(now, counted, "vip", hash, 1)
+	book.Open(now, []HoldRequest{hold(1, counted)}, out)
+	left(79)
+	for _, cost := range []int64{1000, -50} {
+		if d := table.Take(now, not, "vip", hash, cost); d != without(not) {
+			t.Errorf("a cost of %d: %+v", cost, d)
+		}
+	}
+	book.Open(now, []HoldRequest{hold(2, not)}, out)
+	left(79)
+	book.Settle(now, HoldID{1, 2}, hash, "", 7)
+	left(79)
+	book.Settle(now, HoldID{1, 1}, hash, "", 7)
+	left(92)
+}

@@ -196,7 +196,7 @@ func (t *Table) putBack(
 	now Instant, l *Limit, key string, hash uint64, units, charge int64,
 ) (d Decision) {
 	s, x := t.shard(l, key, hash)
-	if r := t.rules.index.Load().find(l); r != nil {
+	if r := t.rules.index.Load().find(l); r != nil && !l.Unlimited {
 		x.limit = r.limit.Load() // which stays what was asked for last
 	}
 	if x.rule = t.lock(now, s, x.limit); x.rule == nil {

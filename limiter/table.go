@@ -131,8 +131,12 @@ func (t *Table) shardOf(it *Item) *shard {
 }
 
 // lock locks s with the rule of l, which it makes if there is none. It returns nil, and has not
-// locked, if the table knows too many limits.
+// locked, if the table knows too many limits, or if l counts nothing: a rule that it would find is
+// of a limit that counted.
 func (t *Table) lock(now Instant, s *shard, l *Limit) *rule {
+	if l.Unlimited {
+		return nil
+	}
 	r := t.rules.index.Load().find(l)
 	for {
 		if r == nil {
