@@ -117,6 +117,30 @@ func TestUnlimitedAsksNobody(t *testing.T) {
 	}
 }
 
+// TestUnlimitedAfterALimit: the keys of a pattern were counted, and become unlimited: all nodes
+// admit them, and what they had consumed is what counts when the limit is back.
+func TestUnlimitedAfterALimit(t *testing.T) {
+	w := newWorld(t, 3, tenAnHour)
+	nodes := []string{"n1", "n2", "n3"}
+	limited := []limiter.Override{{Key: "key-*", Limit: 12}}
+	w.know(limited, nodes...)
+	for _, owner := range nodes { // so each node has counted under the pattern
+		w.take(owner, "ten", w.key(owner, 0))
+	}
+	w.know([]limiter.Override{{Key: "key-*", Unlimited: true}}, nodes...)
+	key := w.key("n2", 0)
+	for _, node := range nodes {
+		d := w.check(node, Item{Limit: "ten", Key: key, Cost: 50})[0]
+		if !d.Allowed || d.Limit != limiter.MaxLimit {
+			t.Errorf("%s, while it is unlimited: %+v", node, d)
+		}
+	}
+	w.know(limited, nodes...)
+	if d := w.take("n1", "ten", key); !d.Allowed || d.Remaining != 10 {
+		t.Errorf("the second within the limit: %+v", d)
+	}
+}
+
 // TestOverrideSurvivesItsOwner: the copy that an heir keeps is under the override too, and so is
 // what it decides.
 func TestOverrideSurvivesItsOwner(t *testing.T) {

@@ -208,3 +208,32 @@ func TestUnlimitedMeanwhile(t *testing.T) {
 	book.Settle(now, HoldID{1, 1}, hash, "", 7)
 	left(92)
 }
+
+// TestLoweredDebtTravels: what callers were promised or owe before max_delay or max_debt was
+// lowered is kept by a state that comes to another node, as it is by one that stays.
+func TestLoweredDebtTravels(t *testing.T) {
+	const now = Instant(1_700_000_123_456_789_012)
+	bucket := func(change func(s *Spec)) *Limit {
+		s := Spec{Name: "l", Algorithm: TokenBucket, Limit: 10, Per: time.Second, MaxDebt: 100}
+		change(&s)
+		return mustBe(New(s))
+	}
+	delays := func(longest time.Duration) *Limit {
+		return bucket(func(s *Spec) { s.OnDeny, s.MaxDelay = DenyDelay, longest })
+	}
+	for name, limits := range map[string][2]*Limit{
+		"max_delay": {delays(time.Minute), delays(time.Second)},
+		"max_debt":  {bucket(func(*Spec) {}), bucket(func(s *Spec) { s.MaxDebt = 0 })},
+	} {
+		w, stays, comes := make([]int64, 2), Decision{}, Decision{}
+		for range 20 {
+			limits[0].answer(w, now, &Request{Cost: 10, Report: name == "max_debt"}, &stays)
+		}
+		there, err := limits[1].DecodeState(limits[1].EncodeState(w, now), now)
+		limits[1].decide(w, now, 0, &stays)
+		limits[1].decide(there, now, 0, &comes)
+		if err != nil || stays.ResetAfter <= 5*time.Second || comes != stays {
+			t.Errorf("%s: %+v where it stays, %+v where it comes, %v", name, stays, comes, err)
+		}
+	}
+}

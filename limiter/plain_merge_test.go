@@ -63,7 +63,7 @@ func settledParts(l *Limit, w []int64, now int64) []int64 {
 }
 
 func settledBucket(l *Limit, w []int64, now int64) []int64 {
-	missing := between(w[0], 0, l.Limit+l.MaxDebt+l.waiting())
+	missing := between(w[0], 0, min(1<<61, int64(MaxFill/l.Per)*l.Refill))
 	mark, per := inTime(w[1]), int64(l.Per)
 	if l.Anchor == Epoch {
 		mark = floorTo(mark, per)

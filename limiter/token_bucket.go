@@ -145,7 +145,7 @@ func (l *tokenBucketLimit) merge(w, other []int64, now Instant) {
 // settle refills up to now, but leaves the mark at which the bucket became full, and
 // puts bad numbers right.
 func (l *tokenBucketLimit) settle(w []int64, now Instant) {
-	missing := min(max(w[0], 0), l.Limit+l.MaxDebt+l.waiting())
+	missing := min(max(w[0], 0), l.mostMissing())
 	mark := min(max(w[1], int64(earliest)), int64(latest))
 	if l.Sessions {
 		session := &w[len(w)-1]
@@ -163,6 +163,16 @@ func (l *tokenBucketLimit) settle(w []int64, now Instant) {
 		mark += k * int64(l.Per)
 	}
 	l.store(w, missing, mark)
+}
+
+// mostMissing is the most tokens that come within MaxFill, which is more than any bucket lacks. By
+// how many the present limit may lack, a debt or a promise from before it was lowered would be cut.
+func (l *tokenBucketLimit) mostMissing() int64 {
+	hi, lo := bits.Mul64(uint64(MaxFill/l.Per), uint64(l.Refill))
+	if hi != 0 {
+		return maxCount
+	}
+	return int64(min(lo, maxCount))
 }
 
 // fillsInTime reports whether an empty bucket with discrete refills is full within MaxFill.
