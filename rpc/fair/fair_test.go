@@ -177,3 +177,21 @@ func TestPatience(t *testing.T) {
 		}
 	}
 }
+
+// Promise: what a client sends on many connections at once, and cannot be refused, keeps it and its
+// connections waiting for a bounded time.
+func TestDebtsAreBounded(t *testing.T) {
+	h := &hand{now: time.Hour}
+	g := Strained(leastLevel, func() time.Duration { return h.now })
+	line := new(Line)
+	for range 5000 {
+		g.Spend("pipes", Work{Cost: 5 * time.Millisecond, Line: line})
+	}
+	if left := time.Duration(line.until.Load()) - time.Since(began); left > mostDebt {
+		t.Errorf("its connection is not read for %v", left)
+	}
+	h.now += mostDebt
+	if err := g.Enter("pipes", Work{}); err != nil {
+		t.Errorf("after %v it is refused: %v", mostDebt, err)
+	}
+}

@@ -41,6 +41,9 @@ const (
 	patience     = 2 * time.Millisecond
 	patientWork  = time.Millisecond
 	mostPatience = 5 * time.Millisecond
+	// mostDebt is how far a client may be ahead at all. What cannot be refused on thousands of
+	// connections would have none of them read for an hour, and nobody would see them end.
+	mostDebt = 10 * time.Second
 	// enough is the part of its level that a client must have used lately for those of its requests
 	// to be refused that were sent too early: what comes of them has waited long, but nothing else
 	// may use what it leaves. A client that never waits as it was told uses little more than this
@@ -144,7 +147,7 @@ func (s *shares) charge(now time.Duration, a *account, cost time.Duration) verdi
 	if s.phase != overloaded {
 		return verdict{}
 	}
-	debt := max(0, a.paid-now) + time.Duration(float64(cost)/s.level)
+	debt := min(mostDebt, max(0, a.paid-now)+time.Duration(float64(cost)/s.level))
 	a.paid = now + debt
 	if debt > burst {
 		s.since = now
