@@ -17,16 +17,21 @@ type plainCells struct {
 // share merges the state of a key into its cells of the fine level.
 func (p *plainCells) share(now Instant, l *Limit, mix uint32, w []int64) {
 	for row := range uint32(2) {
-		g, cell := p.s.cellFor(l, mix, 0, row)
-		if p.groups[g] == nil {
-			p.groups[g] = make([][]int64, plainPerGroup(l))
-			for i := range p.groups[g] {
-				p.groups[g][i] = make([]int64, l.words())
-			}
-		}
-		p.fit(now, l, g)
-		l.merge(p.groups[g][cell], slices.Clone(w), now)
+		p.shareIn(now, l, mix, 0, row, w)
 	}
+}
+
+// shareIn merges it into its cell in one row.
+func (p *plainCells) shareIn(now Instant, l *Limit, mix, level, row uint32, w []int64) {
+	g, cell := p.s.cellFor(l, mix, level, row)
+	if p.groups[g] == nil {
+		p.groups[g] = make([][]int64, plainPerGroup(l))
+		for i := range p.groups[g] {
+			p.groups[g][i] = make([]int64, l.words())
+		}
+	}
+	p.fit(now, l, g)
+	l.merge(p.groups[g][cell], slices.Clone(w), now)
 }
 
 // fit gives each cell what all cells of the group are together, if they have another length.
@@ -175,6 +180,17 @@ func TestGroupsInPlainWords(t *testing.T) {
 			if s.groupBits(l, 0) != bits || s.groupBits(l, 1) != 2 {
 				t.Errorf("%d bytes, %+v: %d and %d bits of groups, want %d and 2", s.size(), of,
 					s.groupBits(l, 0), s.groupBits(l, 1), bits)
+			}
+			var quarters [4]int // of the store, where groups lie
+			for i := range uint32(2 << bits) {
+				g := cellGroup{l.sketchSeed, 0, i & 1, i >> 1}
+				var key groupKey
+				quarters[g.owner(l, 1, &key, 1).mix>>30]++
+			}
+			for i, n := range quarters {
+				if few := 2 << bits / 4; bits == 8 && (n < few/2 || n > few*3/2) {
+					t.Errorf("%+v: quarter %d has %d groups, others %d", of, i, n, few)
+				}
 			}
 			keys := map[string]int{}
 			const all = 20000

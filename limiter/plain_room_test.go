@@ -80,8 +80,8 @@ func partsOf(t *testing.T, table *Table, part int, seed uint64) {
 // also at either end. Full to three quarters, a store grows by an eighth, or 16 homes, as far as
 // its memory goes.
 func TestInsertionsIntoRoom(t *testing.T) {
-	grown, fine := 0, 0
-	for seed := range uint64(100) {
+	grown, fine, refused := 0, 0, 0
+	for seed := range uint64(200) {
 		draw := rand.New(rand.NewPCG(seed, 1))
 		table := NewTable(TableConfig{Bytes: 1, Shards: 1})
 		st, index := &table.shards[0].entries, table.rules.index.Load()
@@ -90,15 +90,20 @@ func TestInsertionsIntoRoom(t *testing.T) {
 		now := Instant(1e18)
 		for i := range 1 + draw.IntN(700) {
 			mix := max(1, draw.Uint32()>>oneOf(draw, 0, 0, 0, 0, 3, 8, 16, 24, 31))
+			if seed%2 == 1 { // all in one corner, each before all others
+				mix = 1000 - uint32(i)
+			}
 			before, swept, room := st.capacity, st.swept, st.roomFor()
 			at, _ := st.spot(mix)
 			full := st.count*4 >= st.capacity*3
 			state := []int64{int64(now) + oneOf[int64](draw, -1, 1, 1, 1)} // some are fresh
 			if !st.insert(now, index, &owner{mix: mix, rule: r.id, key: fmt.Sprint(i), cells: 1},
 				state) {
-				if at >= 0 {
-					t.Fatalf("seed %d: no room for %x, which belongs to %d", seed, mix, at)
+				if again, _ := st.spot(mix); at >= 0 || again >= 0 {
+					t.Fatalf("seed %d: no room for %x, which belongs to %d or %d", seed, mix, at,
+						again)
 				}
+				refused++
 				continue
 			}
 			if could := room >= before+max(16, before/8); full && could && st.capacity == before &&
@@ -122,8 +127,8 @@ func TestInsertionsIntoRoom(t *testing.T) {
 		}
 		st.check(t)
 	}
-	if grown < 100 || fine < 1000 {
-		t.Errorf("%d grew, %d had room; that proves little", grown, fine)
+	if grown < 100 || fine < 1000 || refused < 1000 {
+		t.Errorf("%d grew, %d had room, %d not; that proves little", grown, fine, refused)
 	}
 }
 

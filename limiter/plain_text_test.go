@@ -275,6 +275,7 @@ func TestIdentitiesInPlainWords(t *testing.T) {
 				func() { two.ClientTime, two.Sessions = other.ClientTime, other.Sessions },
 				func() { two.Calendar, two.Per = Days, Days.Per() },
 				func() { two.Calendar = 0 },
+				func() { two.Override, two.Planned = other.Override, other.Planned },
 				func() { two.TimeZone, two.Buckets = other.TimeZone, other.Buckets },
 				func() { two.Nameless, two.Algorithm = other.Nameless, other.Algorithm },
 			} {
@@ -294,6 +295,10 @@ func TestIdentitiesInPlainWords(t *testing.T) {
 		}
 		if (a.Identity() == b.Identity()) != want {
 			t.Fatalf("%+v and\n%+v have one hash: %t", a.Spec, b.Spec, !want)
+		}
+		// where a table looks for them first
+		if near := a.ruleSeed == b.ruleSeed; near != (want && a.Override == b.Override) {
+			t.Fatalf("%+v and\n%+v have one place: %t", a.Spec, b.Spec, near)
 		}
 		if want {
 			same++

@@ -173,6 +173,12 @@ func TestFieldsOfStatesInPlainWords(t *testing.T) {
 				t.Fatalf("seed %d: a field of kind %d is read", seed, kind)
 			}
 		}
+		for _, words := range [][]byte{{2, 2, 0x80}, {1, 0x80}, {2, 0xff, 0xff}} {
+			cutOff := append(append(slices.Clone(b), 2<<3|2), words...)
+			if _, err := l.readState(got, cutOff, now); err == nil {
+				t.Fatalf("seed %d: words that are cut off are read: %v", seed, cutOff)
+			}
+		}
 		isSame, err := l.readState(got, b, now)
 		want := make([]int64, l.words())
 		if same && len(words) > 0 {
