@@ -198,9 +198,6 @@ func (t *Table) Track() {
 func (t *Table) Changed(now Instant, fn func(hash uint64, e Entry)) {
 	now = within(now)
 	var entries []Entry
-	if room := t.told.Swap(nil); room != nil { // of the last time
-		entries = *room
-	}
 	for i := range t.shards {
 		s := &t.shards[i]
 		for list, more := (*changedList)(nil), true; more; more = list != nil {
@@ -210,11 +207,7 @@ func (t *Table) Changed(now Instant, fn func(hash uint64, e Entry)) {
 			for _, e := range entries {
 				fn(Hash(e.Key), e)
 			}
-			clear(entries)
 		}
-	}
-	if cap(entries) <= 4*changedAtOnce {
-		t.told.Store(&entries)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 	"time"
+	"unsafe"
 )
 
 // someStore is a store with up to n entries of all lengths, and what was put into it.
@@ -186,6 +187,11 @@ func TestLayoutsInPlainWords(t *testing.T) {
 			st.relay(0, index, capacity)
 			if st.capacity != capacity || int(st.view.homes) != capacity {
 				t.Fatalf("seed %d: %d homes, want %d", seed, st.capacity, capacity)
+			}
+			mix := draw.Uint32()
+			if at := unsafe.Pointer(&st.slots[st.home(mix)]); st.view.home(mix) != at {
+				t.Fatalf("seed %d: %x is expected at %v, and its home is at %v", seed, mix,
+					st.view.home(mix), at)
 			}
 		}
 		st.holds(t, put)

@@ -124,9 +124,10 @@ type storeView struct {
 
 // expect has the processor fetch the slots in which a key with mix most likely is. Nobody need hold
 // the lock: if slots are moved meanwhile, the wrong ones are fetched.
-func (v *storeView) expect(mix uint32) {
-	home := homeOf(mix, int(atomic.LoadUintptr(&v.homes)))
-	prefetch(unsafe.Add(v.slots, home*slotWords*8))
+func (v *storeView) expect(mix uint32) { prefetch(v.home(mix)) }
+
+func (v *storeView) home(mix uint32) unsafe.Pointer {
+	return unsafe.Add(v.slots, homeOf(mix, int(atomic.LoadUintptr(&v.homes)))*slotWords*8)
 }
 
 // find returns the index of the slot of rule and key, or -1.

@@ -4,7 +4,6 @@ import (
 	"math/bits"
 	"runtime"
 	"sync"
-	"sync/atomic"
 )
 
 // Bounds of a Table.
@@ -47,7 +46,6 @@ type Table struct {
 	rules  rules
 	guard  func(now Instant, hash uint64) bool // see Guard
 	kept   func(hash uint64) bool
-	told   atomic.Pointer[[]Entry] // room for Changed
 
 	cursor struct {
 		sync.Mutex  // guards where the next Sweep begins
