@@ -127,8 +127,8 @@ func anyKey(wanted func(hash uint64) bool) (string, bool) {
 
 // entry copies e into new bytes behind bytes.
 func (s *shard) entry(now Instant, l *Limit, e *slot, bytes []byte) (Entry, []byte) {
-	if cap(bytes)-len(bytes) < e.keyLen()+16*l.words() {
-		bytes = make([]byte, 0, max(4096, e.keyLen()+16*l.words()))
+	if needs := e.keyLen() + 16*l.words(); cap(bytes)-len(bytes) < needs {
+		bytes = make([]byte, 0, max(4096, needs))
 	}
 	at := len(bytes)
 	bytes = append(bytes, s.entries.key(e)...)

@@ -10,8 +10,8 @@ import (
 )
 
 // plainPage is the keys of a shard behind a mix, those of one mix together: until there are as many
-// as are wanted, or they lie 1024 slots behind the home of that mix. It ends at the last mix that is
-// on the page, or at 0 if no other follows.
+// as are wanted, or they lie 1024 slots behind the home of that mix. It ends at the last mix that
+// is on the page, or at 0 if no other follows.
 func plainPage(
 	s *shard, now Instant, prefix string, after uint32, most int,
 ) (keys []string, last uint32) {
@@ -64,11 +64,12 @@ func TestPagesOfKeysInPlainWords(t *testing.T) {
 				from = Cursor{}
 			}
 			var got, want []string
-			end, more := table.Keys(now, prefix, from, most, func(l *Limit, key string, d Decision) {
+			note := func(l *Limit, key string, d Decision) {
 				got = append(got, fmt.Sprint(l.Name, key, d))
-			})
-			at := from
-			for page := 0; page < 64 && len(want) < most && int(at.Part) < len(table.shards); page++ {
+			}
+			end, more := table.Keys(now, prefix, from, most, note)
+			at, parts := from, len(table.shards)
+			for page := 0; page < 64 && len(want) < most && int(at.Part) < parts; page++ {
 				var keys []string
 				keys, at.Mix = plainPage(&table.shards[at.Part], now, prefix, at.Mix,
 					most-len(want))
@@ -76,7 +77,7 @@ func TestPagesOfKeysInPlainWords(t *testing.T) {
 					at.Part++
 				}
 			}
-			left := int(at.Part) < len(table.shards)
+			left := int(at.Part) < parts
 			if !slices.Equal(got, want) || end != at || more != left {
 				t.Fatalf("seed %d: %d of %q from %+v: %d keys until %+v, %t; want %d until %+v, %t",
 					seed, most, prefix, from, len(got), end, more, len(want), at, left)

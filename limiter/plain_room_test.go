@@ -292,6 +292,11 @@ func TestHiddenPlacesInPlainWords(t *testing.T) {
 	for seed := range uint64(20000) {
 		draw := rand.New(rand.NewPCG(seed, 1))
 		p := newPlacement(1+draw.Uint64N(9), 60, 1)
+		for i, x := range p.secret {
+			if x&1 == 0 || x == p.secret[(i+1)%3] {
+				t.Fatalf("seed %d: a product with %x loses something", seed, x)
+			}
+		}
 		bytes := make([]byte, 90)
 		for i := range bytes {
 			bytes[i] = byte(draw.Uint32())

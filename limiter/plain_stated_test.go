@@ -113,9 +113,12 @@ func TestStatedInPlainWords(t *testing.T) {
 		s := Spec{Name: "l", Limit: 5, Per: time.Second, Burst: 5}
 		for range 40 {
 			if draw.IntN(4) == 0 {
-				s.Limit = oneOf[int64](draw, 1, 2, 3, 7, 10, 1000)
+				s.Limit = oneOf[int64](draw, 1, 2, 3, 7, 10, 1000, MaxLimit)
 				s.Burst = oneOf(draw, 1, 3, 10, s.Limit, 500)
-				s.Per = oneOf(draw, time.Millisecond, time.Second, 7*time.Second, time.Hour)
+				s.Per = oneOf(draw, time.Millisecond, time.Second, 7*time.Second, time.Hour, MaxPer)
+				if !fills(s.Burst, s.Limit, s.Per) {
+					s.Burst = s.Limit
+				}
 			}
 			now = now.Add(time.Duration(oneOf(draw, 0, 0, 1, int64(s.Per)/s.Limit,
 				draw.Int64N(int64(s.Per)), int64(s.Per), -draw.Int64N(int64(s.Per)))))
