@@ -145,18 +145,27 @@ func (p *plainKeys) merge(l *Limit, key string, other []int64) {
 	}
 }
 
-// keysPair is a table with a copy at another node, and the same in plain words.
-type keysPair struct {
+// pair is a table that is compared with the same in plain words, and what is drawn for both.
+type pair struct {
 	t      *testing.T
 	draw   *rand.Rand
-	plain  *plainKeys
 	table  *Table
-	copy   *Table
 	limits []*Limit
 }
 
+func newPair(t *testing.T, seed uint64) pair {
+	return pair{t: t, draw: rand.New(rand.NewPCG(seed, 1))}
+}
+
+// keysPair is a pair with a copy of the table at another node.
+type keysPair struct {
+	pair
+	plain *plainKeys
+	copy  *Table
+}
+
 func newKeysPair(t *testing.T, seed uint64) *keysPair {
-	p := &keysPair{t: t, draw: rand.New(rand.NewPCG(seed, 1))}
+	p := &keysPair{pair: newPair(t, seed)}
 	p.plain = &plainKeys{
 		now: Instant(1e18), states: map[plainKey][]int64{}, reserved: map[plainKey]int64{},
 		asked: map[*Limit]bool{}, touched: map[string]bool{},

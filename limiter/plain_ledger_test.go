@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -315,16 +314,13 @@ func byDeadline(a, b *plainHold) int {
 
 // ledgerPair is a ledger and the same in plain words.
 type ledgerPair struct {
-	t      *testing.T
-	draw   *rand.Rand
-	plain  *plainBook
-	table  *Table
-	book   *Ledger
-	limits []*Limit
+	pair
+	plain *plainBook
+	book  *Ledger
 }
 
 func newLedgerPair(t *testing.T, seed uint64) *ledgerPair {
-	p := &ledgerPair{t: t, draw: rand.New(rand.NewPCG(seed, 1))}
+	p := &ledgerPair{pair: newPair(t, seed)}
 	p.plain = &plainBook{
 		most: bounds{12, 8, 4}, away: map[uint64]bool{}, shut: map[uint64]bool{},
 		holds: map[HoldID]*plainHold{}, gone: map[HoldID]bool{}, spent: map[string]int64{},
