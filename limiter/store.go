@@ -133,7 +133,7 @@ func (v *storeView) home(mix uint32) unsafe.Pointer {
 // find returns the index of the slot of rule and key, or -1.
 func (st *store) find(mix, rule uint32, key string) int {
 	who := uint64(mix)<<mixAt | uint64(rule)<<ruleAt
-	least := uint64(mix)<<mixAt - 1
+	least := uint64(mix) << mixAt
 	at := st.home(mix)
 	for st.slots[at].head-1 < least { // an empty slot, 0, becomes the largest
 		at++
