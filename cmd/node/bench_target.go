@@ -115,7 +115,7 @@ func (t *target) sender(r *mathrand.Rand) sendFunc {
 		// A call that is under way when the run ends has its whole time: its answer still counts.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.timeout)
 		defer cancel()
-		decisions, err := checkItems(ctx, t.clients[r.IntN(len(t.clients))], items, false)
+		decisions, err := checkItems(ctx, t.clients[r.IntN(len(t.clients))], items)
 		if err != nil || len(decisions) != t.batch {
 			return outcome{failed: t.batch, err: err}
 		}

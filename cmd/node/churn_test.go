@@ -211,8 +211,7 @@ func (a *asked) check(ctx context.Context, to *client.Client, key int) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	began := time.Now()
-	d, err := checkItems(ctx, to, []*penstockv1.Item{item("hot", fmt.Sprintf("hot-%d", key))},
-		false)
+	d, err := checkItems(ctx, to, []*penstockv1.Item{item("hot", fmt.Sprintf("hot-%d", key))})
 	took := time.Since(began)
 	a.checks.Add(1)
 	switch {
@@ -454,7 +453,7 @@ func (c *churn) eachLive(cost int64, most int, see func(*penstockv1.Decision)) {
 			})
 		}
 		ctx, cancel := context.WithTimeout(c.t.Context(), 10*time.Second)
-		decisions, err := checkItems(ctx, to, items, false)
+		decisions, err := checkItems(ctx, to, items)
 		cancel()
 		if err != nil {
 			c.t.Fatal(err)

@@ -93,7 +93,7 @@ func (k *kept) ask(cost int64) (remaining []int64) {
 	}
 	for range 100 {
 		ctx, cancel := context.WithTimeout(k.t.Context(), 10*time.Second)
-		decisions, err := checkItems(ctx, to, items, false)
+		decisions, err := checkItems(ctx, to, items)
 		cancel()
 		if err != nil {
 			k.t.Fatal(err)
@@ -370,14 +370,7 @@ func TestCountersWithoutTheirBeginning(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		s, err := selfSettings(0, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.Cluster, s.Role, s.Memory, s.Gossip, s.Peer, s.DataDir = "test", "member", 8<<20, "off",
-			"off", dir
-		book := new(logBook)
-		r, err := start(t.Context(), s, slog.New(slog.NewTextHandler(book, nil)))
+		r, book, err := tryKept(t, dir)
 		if err == nil {
 			r.waitReady(t)
 			said = book.String()
@@ -447,6 +440,17 @@ func TestCountersThatCannotBeSaved(t *testing.T) {
 // startKept starts a node alone, with the directory dir.
 func startKept(t *testing.T, dir string) (*running, *logBook) {
 	t.Helper()
+	r, book, err := tryKept(t, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.waitReady(t)
+	return r, book
+}
+
+// tryKept is startKept for a directory with which a node may refuse to start.
+func tryKept(t *testing.T, dir string) (*running, *logBook, error) {
+	t.Helper()
 	s, err := selfSettings(0, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -455,11 +459,7 @@ func startKept(t *testing.T, dir string) (*running, *logBook) {
 		"off", dir
 	book := new(logBook)
 	r, err := start(t.Context(), s, slog.New(slog.NewTextHandler(book, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.waitReady(t)
-	return r, book
+	return r, book, err
 }
 
 // take takes one unit from each of many keys.

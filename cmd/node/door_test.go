@@ -356,7 +356,8 @@ func (d *grpcDoor) ask(all bool, qs ...question) ([]answer, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	call := func(items []*penstockv1.Item) ([]*penstockv1.Decision, error) {
-		return checkItems(ctx, d.c, items, all)
+		out, err := limitsOf(d.c).Check(ctx, &penstockv1.CheckRequest{Items: items, Atomic: all})
+		return out.GetDecisions(), err
 	}
 	var items []*penstockv1.Item
 	for _, q := range qs {

@@ -123,7 +123,7 @@ func TestHalfSentRequestsTakeBoundedMemory(t *testing.T) {
 			eventually(t, "a client is answered", func() error {
 				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 				defer cancel()
-				_, err := checkItems(ctx, client, []*penstockv1.Item{item("demo", "k")}, false)
+				_, err := checkItems(ctx, client, []*penstockv1.Item{item("demo", "k")})
 				return err
 			})
 		}
@@ -179,8 +179,7 @@ func TestOneDoorCannotTakeAllDescriptors(t *testing.T) {
 			"grpc": func() error { // of both nodes' keys
 				for i := range 20 {
 					if _, err := checkItems(t.Context(), clients,
-						[]*penstockv1.Item{item("big", fmt.Sprint(full.door, i))},
-						false); err != nil {
+						[]*penstockv1.Item{item("big", fmt.Sprint(full.door, i))}); err != nil {
 						return err
 					}
 				}

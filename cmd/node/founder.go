@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"time"
 
 	"penstock/cluster"
@@ -36,10 +37,7 @@ func (r *running) tellFounders() (known bool) {
 		r.log.Warn("the cluster goes by another --copies", "flag", *s.Copies, "cluster",
 			c.Copies.Heirs(), "help", help)
 	}
-	failover := c.Failover
-	if failover == 0 {
-		failover = time.Second
-	}
+	failover := cmp.Or(c.Failover, time.Second)
 	if s.Failover != 0 && s.Failover != failover {
 		r.log.Warn("the cluster goes by another --failover", "flag", s.Failover, "cluster",
 			failover, "help", help)

@@ -3,11 +3,9 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
-	"sync"
 
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/rpc/client"
@@ -33,18 +31,9 @@ type holdList struct {
 // holds asks all members for their open holds and the holders.
 func (v *topVerb) holds(sh shell) error {
 	list := holdList{Holds: []holdRow{}}
-	var mu sync.Mutex // guards list
-	missing, err := v.askMembers(func(ctx context.Context, c *client.Client) error {
-		out, err := adminOf(c).Holds(ctx, v.whichHolds(v.Count))
-		switch {
-		case errors.Is(err, client.ErrElsewhere):
-			return nil // another node decides on that key
-		case err == nil:
-			mu.Lock()
-			defer mu.Unlock()
-			list.add(out)
-		}
-		return err
+	missing, err := v.askMembers(func(ctx context.Context, c *client.Client) (func(), error) {
+		out, err := askHolds(ctx, c, v.whichHolds(v.Count))
+		return func() { list.add(out) }, err
 	})
 	if err != nil {
 		return err

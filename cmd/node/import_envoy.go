@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -154,11 +155,7 @@ func envoyName(domain string, path []envoyDescriptor) string {
 
 func envoyMatch(path []envoyDescriptor) (match []field) {
 	for _, e := range path {
-		value := e.Value
-		if value == "" {
-			value = "*"
-		}
-		match = append(match, field{e.Key, text(value)})
+		match = append(match, field{e.Key, text(cmp.Or(e.Value, "*"))})
 	}
 	return match
 }

@@ -186,7 +186,7 @@ func TestInlineDenied(t *testing.T) {
 						Limit:     5, PerMs: 60_000,
 					},
 				},
-			}, false)
+			})
 			return fmt.Sprint(err), err != nil && strings.Contains(err.Error(), "PermissionDenied")
 		},
 		"Gubernator": func() (string, bool) {

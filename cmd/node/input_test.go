@@ -114,7 +114,7 @@ func TestBadInput(t *testing.T) {
 		t.Run("grpc "+c.name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			defer cancel()
-			got, err := checkItems(ctx, caller, c.items, false)
+			got, err := checkItems(ctx, caller, c.items)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v, %v; want an error with %q", got, err, c.want)
 			}

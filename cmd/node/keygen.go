@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"os"
 	"regexp"
@@ -83,8 +84,5 @@ func (v *keygenVerb) write(line string) error {
 		return err
 	}
 	_, err = file.WriteString(line)
-	if e := file.Close(); err == nil {
-		err = e
-	}
-	return err
+	return errors.Join(err, file.Close())
 }

@@ -160,7 +160,7 @@ func ask(ctx context.Context, c *client.Client,
 ) ([]*penstockv1.Decision, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	return checkItems(ctx, c, items, false)
+	return checkItems(ctx, c, items)
 }
 
 // disturb does something to the second node after a while.

@@ -6,7 +6,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"sync"
 
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/rpc/admin"
@@ -61,20 +60,15 @@ func (v *limitsCandidateVerb) Run(sh shell) error {
 		in.CandidateKeys = admin.MaxListed
 	}
 	rows := map[string]*candidateRow{}
-	var mu sync.Mutex // guards rows
-	missing, err := v.askNodes(func(ctx context.Context, c *client.Client) error {
+	missing, err := v.askNodes(func(ctx context.Context, c *client.Client) (func(), error) {
 		out, err := adminOf(c).Limits(ctx, in)
-		if err != nil {
-			return err
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		for _, l := range out.Limits {
-			if l.Candidate != nil && (v.Limit == "" || l.Limit.Name == v.Limit) {
-				addCandidate(rows, l.Limit.Name, l.Candidate)
+		return func() {
+			for _, l := range out.Limits {
+				if l.Candidate != nil && (v.Limit == "" || l.Limit.Name == v.Limit) {
+					addCandidate(rows, l.Limit.Name, l.Candidate)
+				}
 			}
-		}
-		return nil
+		}, err
 	})
 	if err != nil {
 		return err

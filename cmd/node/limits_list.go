@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/rpc/client"
@@ -59,15 +58,9 @@ type limitList struct {
 
 func (v *limitsListVerb) Run(sh shell) error {
 	byNode := map[string][]*penstockv1.NamedLimit{}
-	var mu sync.Mutex // guards byNode
-	missing, err := v.askNodes(func(ctx context.Context, c *client.Client) error {
+	missing, err := v.askNodes(func(ctx context.Context, c *client.Client) (func(), error) {
 		out, err := adminOf(c).Limits(ctx, &penstockv1.LimitsRequest{})
-		if err == nil {
-			mu.Lock()
-			defer mu.Unlock()
-			byNode[out.Node] = out.Limits
-		}
-		return err
+		return func() { byNode[out.Node] = out.Limits }, err
 	})
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -53,6 +54,25 @@ func (a putAnswer) write(w io.Writer, done string) error {
 	_, err := fmt.Fprintf(w, "%s: %s at %s and %d other nodes, version %s%s\n",
 		shown(a.Limit), done, a.Node, a.Reached, a.Version, late)
 	return err
+}
+
+// change asks for one change of a limit, and says where it is in force.
+func (e expecting) change(
+	sh shell, r remote, o output, limit, done string,
+	ask func(context.Context, penstockv1.AdminClient, string) (changeAnswer, error),
+) error {
+	var a putAnswer
+	err := r.ask(func(ctx context.Context, c *client.Client) error {
+		out, err := ask(ctx, adminOf(c), e.IfVersion)
+		if err == nil {
+			a = putAnswerOf(limit, out)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return o.print(sh.out, a, func(w io.Writer) error { return a.write(w, done) })
 }
 
 type limitsPutVerb struct {
@@ -126,18 +146,11 @@ type limitsDeleteVerb struct {
 }
 
 func (v *limitsDeleteVerb) Run(sh shell) error {
-	var out *penstockv1.DeleteLimitResponse
-	err := v.ask(func(ctx context.Context, c *client.Client) (err error) {
-		out, err = adminOf(
-			c,
-		).DeleteLimit(ctx, &penstockv1.DeleteLimitRequest{Name: v.Limit, Version: v.IfVersion})
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	a := putAnswerOf(v.Limit, out)
-	return v.print(sh.out, a, func(w io.Writer) error { return a.write(w, "deleted") })
+	return v.change(sh, v.remote, v.output, v.Limit, "deleted",
+		func(ctx context.Context, c penstockv1.AdminClient, version string) (changeAnswer, error) {
+			return c.DeleteLimit(ctx,
+				&penstockv1.DeleteLimitRequest{Name: v.Limit, Version: version})
+		})
 }
 
 type limitsRollbackVerb struct {
@@ -149,17 +162,12 @@ type limitsRollbackVerb struct {
 }
 
 func (v *limitsRollbackVerb) Run(sh shell) error {
-	var out *penstockv1.RollbackLimitResponse
-	err := v.ask(func(ctx context.Context, c *client.Client) (err error) {
-		in := &penstockv1.RollbackLimitRequest{Name: v.Limit, To: v.To, Version: v.IfVersion}
-		out, err = adminOf(c).RollbackLimit(ctx, in)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	a := putAnswerOf(v.Limit, out)
-	return v.print(sh.out, a, func(w io.Writer) error { return a.write(w, "as with "+v.To) })
+	return v.change(sh, v.remote, v.output, v.Limit, "as with "+v.To,
+		func(ctx context.Context, c penstockv1.AdminClient, version string) (changeAnswer, error) {
+			return c.RollbackLimit(ctx, &penstockv1.RollbackLimitRequest{
+				Name: v.Limit, To: v.To, Version: version,
+			})
+		})
 }
 
 type limitsPromoteVerb struct {
@@ -178,18 +186,11 @@ func (v *limitsPromoteVerb) Run(sh shell) error {
 		_, err := fmt.Fprintf(sh.out, "%s: the candidate of %s is the limit now\n", v.File, v.Limit)
 		return err
 	}
-	var out *penstockv1.PromoteLimitResponse
-	err := v.ask(func(ctx context.Context, c *client.Client) (err error) {
-		out, err = adminOf(
-			c,
-		).PromoteLimit(ctx, &penstockv1.PromoteLimitRequest{Name: v.Limit, Version: v.IfVersion})
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	a := putAnswerOf(v.Limit, out)
-	return v.print(sh.out, a, func(w io.Writer) error { return a.write(w, "promoted") })
+	return v.change(sh, v.remote, v.output, v.Limit, "promoted",
+		func(ctx context.Context, c penstockv1.AdminClient, version string) (changeAnswer, error) {
+			return c.PromoteLimit(ctx,
+				&penstockv1.PromoteLimitRequest{Name: v.Limit, Version: version})
+		})
 }
 
 type limitsHistoryVerb struct {
@@ -230,10 +231,7 @@ func (v *limitsHistoryVerb) Run(sh shell) error {
 		}
 		table := [][]string{{"WHEN", "LIMIT", "VERSION", "REPLACED", "BY", "LIMIT NOW"}}
 		for _, r := range rows {
-			now := r.Definition
-			if now == "" {
-				now = "deleted"
-			}
+			now := cmp.Or(r.Definition, "deleted")
 			when := time.UnixMilli(r.AtMs).UTC().Format("2006-01-02 15:04:05Z")
 			table = append(
 				table,

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -148,11 +149,7 @@ func manFlag(f *kong.Flag) string {
 		text = `\fB\-` + string(f.Short) + `\fR, ` + text
 	}
 	if takesValue(f) {
-		value := f.PlaceHolder
-		if value == "" {
-			value = strings.ToUpper(f.Name)
-		}
-		text += `=\fI` + roff(value) + `\fR`
+		text += `=\fI` + roff(cmp.Or(f.PlaceHolder, strings.ToUpper(f.Name))) + `\fR`
 	}
 	return text
 }

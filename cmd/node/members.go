@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -137,14 +138,10 @@ func (v *ringVerb) Run(sh shell) error {
 		return err
 	}
 	return v.print(sh.out, place, func(w io.Writer) error {
-		heir := place.Heir
-		if heir == "" {
-			heir = "nobody: there is no other member"
-		}
 		return columns(w, [][]string{
 			{"key", place.Key},
 			{"owner", place.Owner},
-			{"heir", heir},
+			{"heir", cmp.Or(place.Heir, "nobody: there is no other member")},
 			{"partition", fmt.Sprint(place.Partition)},
 			{"ring", place.Ring},
 		})

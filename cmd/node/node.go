@@ -82,9 +82,7 @@ func start(ctx context.Context, s settings, log *slog.Logger) (*running, error) 
 		r.readLimits, r.serve, r.join,
 	} {
 		if err := step(ctx, d); err != nil {
-			now, cancel := context.WithCancel(context.Background())
-			cancel()
-			r.stop(now, 0)
+			r.crash()
 			return nil, err
 		}
 	}

@@ -288,36 +288,26 @@ func (v *policyDiffVerb) Run(sh shell) error {
 
 // differences are what becomes of limits, by name.
 func differences(was, will map[string]*limiter.Limit) []limitChange {
-	names := map[string]bool{}
-	for name := range was {
-		names[name] = true
-	}
-	for name := range will {
-		names[name] = true
-	}
+	both := map[string]*limiter.Limit{}
+	maps.Copy(both, was)
+	maps.Copy(both, will)
 	changes := []limitChange{}
-	for _, name := range slices.Sorted(maps.Keys(names)) {
-		a, b := was[name], will[name]
-		switch {
+	for _, name := range slices.Sorted(maps.Keys(both)) {
+		c := limitChange{Name: name, Change: "changed", Fields: []string{}}
+		switch a, b := was[name], will[name]; {
 		case a == nil:
-			changes = append(changes, limitChange{Name: name, Change: "added", Fields: []string{}})
+			c.Change = "added"
 		case b == nil:
-			changes = append(changes, limitChange{
-				Name: name, Change: "removed",
-				Fields: []string{},
-			})
+			c.Change = "removed"
 		default:
-			if fields := changedFields(a, b); len(fields) > 0 {
-				c := limitChange{
-					Name: name, Change: "changed",
-					Counters: "new: all keys begin anew", Fields: fields,
-				}
-				if sameCounters(a, b) {
-					c.Counters = "kept"
-				}
-				changes = append(changes, c)
+			if c.Fields = changedFields(a, b); len(c.Fields) == 0 {
+				continue
+			}
+			if c.Counters = "new: all keys begin anew"; sameCounters(a, b) {
+				c.Counters = "kept"
 			}
 		}
+		changes = append(changes, c)
 	}
 	return changes
 }

@@ -304,7 +304,7 @@ func offer(t *testing.T, clients []*client.Client, prefix string, keys, batch,
 			}
 			for range requests {
 				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-				decisions, err := checkItems(ctx, clients[i%len(clients)], items, false)
+				decisions, err := checkItems(ctx, clients[i%len(clients)], items)
 				cancel()
 				if err != nil {
 					t.Error(err)
@@ -348,7 +348,7 @@ func TestKilledNode(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), deadline)
 		defer cancel()
 		begin := time.Now()
-		d, err := checkItems(ctx, survivor, []*penstockv1.Item{item("big", key)}, false)
+		d, err := checkItems(ctx, survivor, []*penstockv1.Item{item("big", key)})
 		if took := time.Since(begin); took > hang {
 			t.Errorf("a request with a deadline of %v took %v", deadline, took)
 		}
@@ -430,7 +430,7 @@ func TestTermination(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 			d, err := checkItems(ctx, stayer,
-				[]*penstockv1.Item{item("big", fmt.Sprintf("t-%d", i%100))}, false)
+				[]*penstockv1.Item{item("big", fmt.Sprintf("t-%d", i%100))})
 			cancel()
 			if err != nil || d[0].Degraded {
 				t.Errorf("while a node left in peace, a check by another one: %v, %v", d, err)
@@ -558,7 +558,7 @@ func TestTop(t *testing.T) {
 		eventually(t, "a charge that is counted", func() error {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
-			out, err := checkItems(ctx, c, []*penstockv1.Item{it}, false)
+			out, err := checkItems(ctx, c, []*penstockv1.Item{it})
 			if err == nil && out[0].Degraded {
 				busy, err = true, errors.New("degraded")
 			}

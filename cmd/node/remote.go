@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -95,11 +96,11 @@ func limitsOf(c *client.Client) penstockv1.RateLimiterClient {
 	return penstockv1.NewRateLimiterClient(c.Conn())
 }
 
-// checkItems charges items, which may bring limits along; together: all, or none.
-func checkItems(ctx context.Context, c *client.Client, items []*penstockv1.Item,
-	together bool,
+// checkItems charges items, which may bring limits along.
+func checkItems(
+	ctx context.Context, c *client.Client, items []*penstockv1.Item,
 ) ([]*penstockv1.Decision, error) {
-	out, err := limitsOf(c).Check(ctx, &penstockv1.CheckRequest{Items: items, Atomic: together})
+	out, err := limitsOf(c).Check(ctx, &penstockv1.CheckRequest{Items: items})
 	return out.GetDecisions(), err
 }
 
@@ -178,11 +179,7 @@ func flagError(err error) error {
 		return err
 	}
 	flags := map[string]string{"limit": "--limit-count", "anchor": "--first-hit"}
-	flag := flags[spec.Field]
-	if flag == "" {
-		flag = "--" + spec.Field
-	}
-	return fmt.Errorf("%s: %s", flag, spec.Reason)
+	return fmt.Errorf("%s: %s", cmp.Or(flags[spec.Field], "--"+spec.Field), spec.Reason)
 }
 
 // keyed is one limit and one key on the command line.
@@ -231,7 +228,7 @@ func (v *checkVerb) Run(sh shell) error {
 		for _, it := range q.items {
 			it.Plan = v.Plan
 		}
-		return checkItems(q.ctx, q.client, q.items, false)
+		return checkItems(q.ctx, q.client, q.items)
 	})
 	if err != nil {
 		return err

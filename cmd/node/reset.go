@@ -72,13 +72,13 @@ func (v *resetVerb) resetAll(sh shell) error {
 	list := resetList{Limit: v.Limit, Prefix: v.Prefix}
 	var mu sync.Mutex // guards list and refused
 	var refused error
-	missing, err := v.askMembers(func(ctx context.Context, c *client.Client) error {
+	missing, err := v.askMembers(func(ctx context.Context, c *client.Client) (func(), error) {
 		for cursor := ""; ; {
 			page, err := adminOf(c).Keys(ctx, &penstockv1.KeysRequest{
 				Prefix: []byte(v.Prefix), Count: 1000, Cursor: cursor,
 			})
 			if err != nil {
-				return err
+				return func() {}, err
 			}
 			reset, failed, err := resetPage(ctx, c, v.Limit, page.Keys)
 			mu.Lock()
@@ -89,7 +89,7 @@ func (v *resetVerb) resetAll(sh shell) error {
 			}
 			mu.Unlock()
 			if cursor = page.Next; cursor == "" || err != nil {
-				return err
+				return func() {}, err
 			}
 		}
 	})

@@ -219,7 +219,7 @@ func (n *guardedNode) overGRPC(token, ca string) {
 			n.t.Fatal(err)
 		}
 		_, err = checkItems(n.t.Context(), c,
-			[]*penstockv1.Item{{Limit: "login", Key: []byte("k")}}, false)
+			[]*penstockv1.Item{{Limit: "login", Key: []byte("k")}})
 		fmt.Fprintln(n.said, err)
 		out, err := adminOf(c).Members(n.t.Context(), &penstockv1.MembersRequest{})
 		fmt.Fprintln(n.said, out, err)

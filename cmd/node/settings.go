@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -251,8 +252,8 @@ func (s *settings) doors() (d doors, err error) {
 		{&d.peer, "--peer", s.Peer, false},
 		{&d.grpc, "--grpc", s.GRPC, true},
 		{&d.http, "--http", s.HTTP, true},
-		{&d.redis, "--redis", orOff(s.Redis), true},
-		{&d.admin, "--admin", orOff(s.Admin), true},
+		{&d.redis, "--redis", cmp.Or(s.Redis, "off"), true},
+		{&d.admin, "--admin", cmp.Or(s.Admin, "off"), true},
 	} {
 		if *p.door, err = parseDoor(p.flag, p.text, p.unix); err != nil {
 			return d, err
@@ -319,13 +320,6 @@ func (s *settings) checkMembership(d doors) error {
 
 // maxName bounds --name and --cluster: both travel in every gossip packet.
 const maxName = 128
-
-func orOff(text string) string {
-	if text == "" {
-		return "off"
-	}
-	return text
-}
 
 // checkFiles demands the halves of pairs.
 func (s *settings) checkFiles() error {

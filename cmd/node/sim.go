@@ -158,15 +158,22 @@ func (v *simCheckVerb) Run(sh shell) error {
 	done()
 	if summary.Smallest != nil {
 		if err := writeFile(v.Save, func(w io.Writer) error {
-			_,
-				err := io.WriteString(w, summary.Smallest.Scenario)
+			_, err := io.WriteString(w, summary.Smallest.Scenario)
 			return err
 		}); err != nil {
 			return err
 		}
 	}
-	err := v.print(sh.out, summary, summary.WriteText)
-	if err == nil && !summary.OK() {
+	return v.printSummary(sh, summary)
+}
+
+func (v *simCheckVerb) printSummary(sh shell, s interface {
+	WriteText(io.Writer) error
+	OK() bool
+},
+) error {
+	err := v.print(sh.out, s, s.WriteText)
+	if err == nil && !s.OK() {
 		err = exitCode(1) // the summary's last line says it
 	}
 	return err
@@ -181,12 +188,7 @@ func (v *simCheckVerb) runKinds(sh shell) error {
 		return fmt.Errorf("--from %d --seeds %d: each kind has %d seeds", from, v.Seeds,
 			sim.MostKindSeeds)
 	}
-	summary := sim.Kinds(from, v.Seeds, v.Workers)
-	err := v.print(sh.out, summary, summary.WriteText)
-	if err == nil && !summary.OK() {
-		err = exitCode(1) // the summary's last line says it
-	}
-	return err
+	return v.printSummary(sh, sim.Kinds(from, v.Seeds, v.Workers))
 }
 
 // progress shows on a terminal how far it is, ten times a second.

@@ -65,17 +65,10 @@ func (v *topVerb) Run(sh shell) error {
 // once prints the keys once.
 func (v *topVerb) once(sh shell) error {
 	list := topList{Keys: []topRow{}}
-	var mu sync.Mutex // guards list
-	missing, err := v.askMembers(func(ctx context.Context, c *client.Client) error {
-		out, err := adminOf(
-			c,
-		).Top(ctx, &penstockv1.TopRequest{Count: int32(v.Count), Limit: v.Limit})
-		if err == nil {
-			mu.Lock()
-			defer mu.Unlock()
-			list.add(out)
-		}
-		return err
+	missing, err := v.askMembers(func(ctx context.Context, c *client.Client) (func(), error) {
+		out, err := adminOf(c).Top(ctx,
+			&penstockv1.TopRequest{Count: int32(v.Count), Limit: v.Limit})
+		return func() { list.add(out) }, err
 	})
 	if err != nil {
 		return err
@@ -99,24 +92,23 @@ func unasked(missing []string) error {
 	return nil
 }
 
+// questionOf asks one node. What it returns takes in the answer, one answer at a time.
+type questionOf func(context.Context, *client.Client) (takeIn func(), err error)
+
 // askMembers asks every member of the cluster, all at once, with what the command line has shown to
 // the first. missing are those that do not answer, sorted.
-func (r remote) askMembers(
-	question func(context.Context, *client.Client) error,
-) (missing []string, err error) {
+func (r remote) askMembers(question questionOf) (missing []string, err error) {
 	return r.askEach(func(m *penstockv1.Member) bool { return m.Role == "member" }, question)
 }
 
 // askNodes is askMembers with agents too.
-func (r remote) askNodes(
-	question func(context.Context, *client.Client) error,
-) (missing []string, err error) {
+func (r remote) askNodes(question questionOf) (missing []string, err error) {
 	return r.askEach(func(*penstockv1.Member) bool { return true }, question)
 }
 
 // askEach asks those that are meant.
 func (r remote) askEach(
-	meant func(*penstockv1.Member) bool, question func(context.Context, *client.Client) error,
+	meant func(*penstockv1.Member) bool, question questionOf,
 ) (missing []string, err error) {
 	missing = []string{}
 	err = r.ask(func(ctx context.Context, c *client.Client) error {
@@ -125,17 +117,20 @@ func (r remote) askEach(
 			return err
 		}
 		var each sync.WaitGroup
-		var mu sync.Mutex // guards missing
+		var mu sync.Mutex // guards missing, and what takes answers in
 		for _, m := range members.Members {
 			if !meant(m) || m.State == "failed" {
 				continue // a failed member holds no keys: another one has taken them over
 			}
 			each.Go(func() {
-				if err := r.askMember(ctx, c, m, question); err != nil {
-					mu.Lock()
-					defer mu.Unlock()
+				takeIn, err := r.askMember(ctx, c, m, question)
+				mu.Lock()
+				defer mu.Unlock()
+				if err != nil {
 					missing = append(missing, m.Name)
+					return
 				}
+				takeIn()
 			})
 		}
 		each.Wait()
@@ -147,15 +142,11 @@ func (r remote) askEach(
 
 // askMember asks m; c is connected to the first that was asked.
 func (r remote) askMember(
-	ctx context.Context,
-	c *client.Client,
-	m *penstockv1.Member,
-	question func(context.Context, *client.Client) error,
-) error {
+	ctx context.Context, c *client.Client, m *penstockv1.Member, question questionOf,
+) (takeIn func(), err error) {
 	if !m.Self {
-		var err error
 		if c, err = r.dial([]string{m.GrpcAddress}); err != nil {
-			return err
+			return nil, err
 		}
 		defer c.Close()
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -66,7 +67,7 @@ func (s *topScreen) note(now *topLook) {
 	add := func(bad bool, format string, a ...any) {
 		s.news = append(s.news, topNews{now.at, fmt.Sprintf(format, a...), bad})
 	}
-	for _, name := range sortedNames(now.nodes) {
+	for _, name := range slices.Sorted(maps.Keys(now.nodes)) {
 		old, known := s.look.nodes[name]
 		switch {
 		case !known:
@@ -75,20 +76,12 @@ func (s *topScreen) note(now *topLook) {
 			add(false, "%s was restarted", name)
 		}
 	}
-	for _, name := range sortedNames(s.look.nodes) {
+	for _, name := range slices.Sorted(maps.Keys(s.look.nodes)) {
 		if _, there := now.nodes[name]; !there {
 			add(true, "%s does not answer any more", name)
 		}
 	}
 	s.news = s.news[max(0, len(s.news)-newsRoom):]
-}
-
-func sortedNames(nodes map[string]topNode) (names []string) {
-	for name := range nodes {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
 }
 
 // press does what a key asks for. It reports whether that is to end.
@@ -257,7 +250,7 @@ func (s *topScreen) keysHelp() painted {
 func (s *topScreen) exactness() string {
 	looked := thousands(s.look.list.Seen) + " keys looked at"
 	var short []string
-	for _, name := range sortedNames(s.look.nodes) {
+	for _, name := range slices.Sorted(maps.Keys(s.look.nodes)) {
 		if s.look.nodes[name].partial {
 			short = append(short, name)
 		}

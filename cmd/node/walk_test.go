@@ -234,7 +234,7 @@ func (w *walk) ask(keys []string, cost int64, heard func(key string, d *penstock
 					items[n] = &penstockv1.Item{Limit: "kept", Key: []byte(key), Cost: &cost}
 				}
 				ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-				decisions, err := checkItems(ctx, c, items, false)
+				decisions, err := checkItems(ctx, c, items)
 				cancel()
 				if err != nil {
 					w.t.Error(err)
