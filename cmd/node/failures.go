@@ -88,16 +88,7 @@ func (r *running) Version(m cluster.Member) string {
 // logFailures warns of each member that has gone without a goodbye.
 func logFailures(log *slog.Logger, failed []cluster.Member) {
 	for _, m := range failed {
-		log.Warn(
-			"a member has failed: it is gone, and has not said goodbye",
-			"member",
-			m.ID,
-			"role",
-			m.Role.String(),
-			"peer",
-			m.PeerAddr,
-			"state",
-			m.State.String(),
-		)
+		log.Warn("a member has failed: it is gone, and has not said goodbye", "member", m.ID,
+			"role", m.Role.String(), "peer", m.PeerAddr, "state", m.State.String())
 	}
 }

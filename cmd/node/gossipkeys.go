@@ -124,10 +124,8 @@ func parseGossipKeys(path string, text []byte) (keys [][]byte, err error) {
 		keys = append(keys, key)
 	}
 	if len(keys) == 0 {
-		return nil, fmt.Errorf(
-			"--gossip-key-file %s: holds no key; draw one with penstock keygen",
-			path,
-		)
+		return nil, fmt.Errorf("--gossip-key-file %s: holds no key; draw one with penstock keygen",
+			path)
 	}
 	return keys, nil
 }

@@ -131,10 +131,8 @@ func (l candidateList) write(w io.Writer) error {
 			), thousands(int64(c.NewlyAllowed)), thousands(int64(c.Unknown)),
 		})
 		if c.Different {
-			different += fmt.Sprintf(
-				"DIFFERENT CANDIDATES of %s: give all nodes the same files.\n",
-				c.Limit,
-			)
+			different += fmt.Sprintf("DIFFERENT CANDIDATES of %s: give all nodes the same files.\n",
+				c.Limit)
 		}
 	}
 	if err := columns(w, rows); err != nil {

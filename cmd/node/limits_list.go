@@ -192,12 +192,8 @@ func (l limitList) write(w io.Writer) error {
 		return err
 	}
 	if different != "" {
-		_, err := fmt.Fprint(
-			w,
-			"\n",
-			different,
-			"Give all nodes the same files, or put the limit: that wins over files.\n",
-		)
+		_, err := fmt.Fprint(w, "\n", different,
+			"Give all nodes the same files, or put the limit: that wins over files.\n")
 		return err
 	}
 	return nil

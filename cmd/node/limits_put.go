@@ -108,13 +108,8 @@ func (v *limitsPutVerb) Run(sh shell) error {
 			return err
 		})
 		if err != nil {
-			return fmt.Errorf(
-				"%s: %w (%d of %d limits are put)",
-				shown(name),
-				err,
-				len(answers),
-				len(names),
-			)
+			return fmt.Errorf("%s: %w (%d of %d limits are put)", shown(name), err, len(answers),
+				len(names))
 		}
 	}
 	return v.print(sh.out, answers, func(w io.Writer) error {
@@ -214,10 +209,8 @@ func (v *limitsHistoryVerb) Run(sh shell) error {
 	err := v.ask(func(ctx context.Context, c *client.Client) error {
 		out, err := adminOf(c).LimitHistory(ctx, &penstockv1.LimitHistoryRequest{Name: v.Limit})
 		for _, e := range out.GetEntries() {
-			rows = append(
-				rows,
-				historyRow{e.Name, e.Version, e.Base, e.By, e.AtMs, string(e.Definition)},
-			)
+			rows = append(rows,
+				historyRow{e.Name, e.Version, e.Base, e.By, e.AtMs, string(e.Definition)})
 		}
 		return err
 	})
@@ -233,10 +226,8 @@ func (v *limitsHistoryVerb) Run(sh shell) error {
 		for _, r := range rows {
 			now := cmp.Or(r.Definition, "deleted")
 			when := time.UnixMilli(r.AtMs).UTC().Format("2006-01-02 15:04:05Z")
-			table = append(
-				table,
-				[]string{when, shown(r.Limit), r.Version, r.Base, shown(r.By), shown(now)},
-			)
+			table = append(table,
+				[]string{when, shown(r.Limit), r.Version, r.Base, shown(r.By), shown(now)})
 		}
 		return columns(w, table)
 	})

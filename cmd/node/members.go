@@ -64,10 +64,8 @@ func (l memberList) write(w io.Writer) error {
 		if m.Self {
 			name += "*"
 		}
-		rows = append(
-			rows,
-			[]string{name, m.State, m.Role, m.GRPC, m.HTTP, m.Peer, m.Limits, m.Version},
-		)
+		rows = append(rows,
+			[]string{name, m.State, m.Role, m.GRPC, m.HTTP, m.Peer, m.Limits, m.Version})
 		if zones {
 			rows[len(rows)-1] = append(rows[len(rows)-1], m.Zone)
 		}
@@ -104,10 +102,7 @@ func (l memberList) failed() (lines string) {
 		ago := (time.Duration(*m.FailedAgo) * time.Millisecond).Round(time.Second)
 		lines += fmt.Sprintf(
 			"%s failed %v ago, without a goodbye. It is listed for %v, or until it is back.\n",
-			m.Name,
-			ago,
-			failedFor,
-		)
+			m.Name, ago, failedFor)
 	}
 	return lines
 }

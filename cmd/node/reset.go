@@ -32,8 +32,7 @@ func (v *resetVerb) Run(sh shell) error {
 	switch {
 	case v.Limit == "":
 		return errors.New(
-			"limit: is missing; give a limit and a key, or --limit NAME --prefix PREFIX",
-		)
+			"limit: is missing; give a limit and a key, or --limit NAME --prefix PREFIX")
 	case v.Prefix != "" && v.Key != "":
 		return errors.New("--prefix: a key is given too; give one of the two")
 	case v.Prefix != "" && v.given():
@@ -112,10 +111,8 @@ func (v *resetVerb) resetAll(sh shell) error {
 		return err
 	}
 	if list.Failed > 0 {
-		return fmt.Errorf(
-			"%d keys are not reset: their owners cannot be reached; try again",
-			list.Failed,
-		)
+		return fmt.Errorf("%d keys are not reset: their owners cannot be reached; try again",
+			list.Failed)
 	}
 	return unasked(missing)
 }
@@ -124,10 +121,8 @@ func (v *resetVerb) resetAll(sh shell) error {
 func resetPage(
 	ctx context.Context, c *client.Client, limit string, keys []*penstockv1.KeyState,
 ) (reset, failed int, err error) {
-	keys = slices.DeleteFunc(
-		keys,
-		func(k *penstockv1.KeyState) bool { return k.LimitName != limit },
-	)
+	keys = slices.DeleteFunc(keys,
+		func(k *penstockv1.KeyState) bool { return k.LimitName != limit })
 	if len(keys) == 0 {
 		return 0, 0, nil
 	}

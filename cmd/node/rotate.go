@@ -23,23 +23,15 @@ func rotated(step string, keys [][]byte, drawn []byte) ([][]byte, error) {
 	case step == rotateAdd:
 		return append(slices.Clone(keys), drawn), nil
 	case n < 2:
-		return nil, fmt.Errorf(
-			"--rotate %s: the file has one key; begin with --rotate %s",
-			step,
-			rotateAdd,
-		)
+		return nil, fmt.Errorf("--rotate %s: the file has one key; begin with --rotate %s", step,
+			rotateAdd)
 	case step == rotateUse:
 		return append([][]byte{keys[n-1]}, keys[:n-1]...), nil
 	case step == rotateRemove:
 		return keys[:1], nil
 	}
-	return nil, fmt.Errorf(
-		"--rotate %s: there are %s, %s and %s",
-		step,
-		rotateAdd,
-		rotateUse,
-		rotateRemove,
-	)
+	return nil, fmt.Errorf("--rotate %s: there are %s, %s and %s", step, rotateAdd, rotateUse,
+		rotateRemove)
 }
 
 // next says what to do after a step.
@@ -57,8 +49,7 @@ func next(step, file string) string {
 func (v *keygenVerb) rotate(sh shell, drawn []byte) error {
 	if v.Out == "" || v.Token != nil {
 		return errors.New(
-			"--rotate changes the file of gossip keys that --out names, without --token",
-		)
+			"--rotate changes the file of gossip keys that --out names, without --token")
 	}
 	keys, err := readGossipKeys(v.Out)
 	if err != nil {
@@ -74,12 +65,8 @@ func (v *keygenVerb) rotate(sh shell, drawn []byte) error {
 	if err := replaceFile(v.Out, text.String()); err != nil {
 		return err
 	}
-	fmt.Fprintf(
-		sh.err,
-		"%s has now: %s (the first encrypts). ",
-		v.Out,
-		strings.Join(namesOf(keys), ", "),
-	)
+	fmt.Fprintf(sh.err, "%s has now: %s (the first encrypts). ", v.Out,
+		strings.Join(namesOf(keys), ", "))
 	fmt.Fprintln(sh.err, next(v.Rotate, v.Out))
 	return nil
 }

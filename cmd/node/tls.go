@@ -109,10 +109,8 @@ func (r *running) doorNames() (names []string) {
 		}
 	}
 	if len(names) == 0 &&
-		!slices.ContainsFunc(
-			r.doors,
-			func(o *openDoor) bool { return o.everywhere() && o.flag != "--peer" },
-		) {
+		!slices.ContainsFunc(r.doors,
+			func(o *openDoor) bool { return o.everywhere() && o.flag != "--peer" }) {
 		return nil
 	}
 	host, _ := os.Hostname() // without one, the others remain

@@ -84,10 +84,8 @@ func (v *topVerb) once(sh shell) error {
 // unasked names the members that did not answer.
 func unasked(missing []string) error {
 	if len(missing) > 0 {
-		return fmt.Errorf(
-			"without %v: not reached by the gRPC address that it has told the others",
-			missing,
-		)
+		return fmt.Errorf("without %v: not reached by the gRPC address that it has told the others",
+			missing)
 	}
 	return nil
 }
@@ -157,21 +155,16 @@ func (l *topList) add(out *penstockv1.TopResponse) {
 	l.Seen += out.Seen
 	l.Partial = l.Partial || out.Partial
 	for _, k := range out.Keys {
-		l.Keys = append(
-			l.Keys,
-			topRow{string(k.Key), k.LimitName, k.Limit, k.Used, k.ResetAfterMs, out.Node},
-		)
+		l.Keys = append(l.Keys,
+			topRow{string(k.Key), k.LimitName, k.Limit, k.Used, k.ResetAfterMs, out.Node})
 	}
 }
 
 // sort puts the keys that have used most first, and cuts the rest off.
 func (l *topList) sort(count int) {
 	slices.SortFunc(l.Keys, func(a, b topRow) int {
-		return cmp.Or(
-			cmp.Compare(b.Used, a.Used),
-			cmp.Compare(a.Name, b.Name),
-			cmp.Compare(a.Key, b.Key),
-		)
+		return cmp.Or(cmp.Compare(b.Used, a.Used), cmp.Compare(a.Name, b.Name),
+			cmp.Compare(a.Key, b.Key))
 	})
 	l.Keys = l.Keys[:min(count, len(l.Keys))]
 }

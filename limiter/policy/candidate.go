@@ -43,9 +43,7 @@ func (p *page) candidate(n ast.Node, live draft, places map[string]ast.Node) *dr
 				v.Key,
 				"candidate."+shorten(name),
 				"is not a candidate's; it has, and all else is the limit's: "+strings.Join(
-					candidateFields,
-					", ",
-				),
+					candidateFields, ", "),
 			)
 			continue
 		}

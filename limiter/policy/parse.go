@@ -70,12 +70,8 @@ func (p *page) readable() bool {
 	depth := 0
 	for i, line := range p.lines {
 		if len(line) > maxLine {
-			p.faultAt(
-				i+1,
-				1,
-				"",
-				fmt.Sprintf("the line has %d bytes; at most %d are accepted", len(line), maxLine),
-			)
+			p.faultAt(i+1, 1, "",
+				fmt.Sprintf("the line has %d bytes; at most %d are accepted", len(line), maxLine))
 			return false
 		}
 		if !utf8.ValidString(line) {
@@ -91,12 +87,8 @@ func (p *page) readable() bool {
 				depth = max(0, depth-1)
 			}
 			if depth > maxDepth {
-				p.faultAt(
-					i+1,
-					utf8.RuneCountInString(line[:k])+1,
-					"",
-					fmt.Sprintf("more than %d brackets are open here", maxDepth),
-				)
+				p.faultAt(i+1, utf8.RuneCountInString(line[:k])+1, "",
+					fmt.Sprintf("more than %d brackets are open here", maxDepth))
 				return false
 			}
 		}
@@ -303,10 +295,8 @@ func (p *page) overrides(n ast.Node, d *draft, places map[string]ast.Node, field
 		var o limiter.Override
 		for _, v := range m.Values {
 			name := fieldName(v.Key)
-			k := slices.IndexFunc(
-				overrideFields,
-				func(f overrideField) bool { return f.name == name },
-			)
+			k := slices.IndexFunc(overrideFields,
+				func(f overrideField) bool { return f.name == name })
 			if k < 0 {
 				p.fault(
 					v.Key,
@@ -335,11 +325,8 @@ func (p *page) keep(n ast.Node, l *limiter.Limit) {
 	case limiter.Taken(l.Name) != "":
 		p.fault(n, "name", limiter.Taken(l.Name))
 	case p.size+sizeOf(l) > MaxLimits:
-		p.fault(
-			n,
-			"",
-			fmt.Sprintf("this is one limit or override too many; %d are accepted", MaxLimits),
-		)
+		p.fault(n, "",
+			fmt.Sprintf("this is one limit or override too many; %d are accepted", MaxLimits))
 	default:
 		p.limits[l.Name], p.files[l.Name] = l, p.file
 		p.size += sizeOf(l)

@@ -40,11 +40,9 @@ func (a *Service) Credit(
 	}
 	var err error
 	if d := &after[0]; d.Source == cluster.SourceFallback {
-		err = status.Errorf(
-			codes.Unavailable,
+		err = status.Errorf(codes.Unavailable,
 			"%s, which owns the key, cannot be reached; look at the key before you try again",
-			d.Owner,
-		)
+			d.Owner)
 		e.After, e.Error = nil, err.Error() // the owner may have heard of it all the same
 	}
 	if door.RecorderOf(ctx, a.Audit).Add(e); err != nil {

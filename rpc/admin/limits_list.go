@@ -75,8 +75,7 @@ func (a *Service) Limits(
 		l := limits[name]
 		row := &penstockv1.NamedLimit{
 			Limit: notation.LimitMessage(
-				&l.Spec,
-			), Put: a.Node.IsPut(name), Overrides: int32(len(l.Overrides())),
+				&l.Spec), Put: a.Node.IsPut(name), Overrides: int32(len(l.Overrides())),
 			Definition: catalog.Format(l),
 			Candidate:  candidateMessage(l, tallies[name]),
 		}

@@ -84,10 +84,7 @@ func (e *ConflictError) Error() string {
 	}
 	return fmt.Sprintf(
 		"version: the limit is at %s%s, and not at %s; read it again, and decide anew",
-		e.Head.Version,
-		by,
-		e.Expected,
-	)
+		e.Head.Version, by, e.Expected)
 }
 
 // Network carries a message of the catalog to another node, and its answer back.
@@ -382,10 +379,8 @@ func (c *Catalog) History(name string) (list []Entry) {
 		return c.log.History(name)
 	}
 	list = c.log.Parts(all)
-	slices.SortFunc(
-		list,
-		func(a, b Entry) int { return cmp.Or(b.compare(&a), cmp.Compare(a.Name, b.Name)) },
-	)
+	slices.SortFunc(list,
+		func(a, b Entry) int { return cmp.Or(b.compare(&a), cmp.Compare(a.Name, b.Name)) })
 	return list
 }
 

@@ -50,10 +50,8 @@ func ParseVersion(text string) (Version, error) {
 	counter, writer, _ := strings.Cut(text, "@")
 	n, err := strconv.ParseUint(counter, 10, 64)
 	if err != nil || n == 0 || n > maxCounter || writer == "" || len(writer) > maxWriter {
-		return Version{}, fmt.Errorf(
-			"%.80q is no version; versions look like 12@node-1, or none",
-			text,
-		)
+		return Version{}, fmt.Errorf("%.80q is no version; versions look like 12@node-1, or none",
+			text)
 	}
 	return Version{n, writer}, nil
 }
@@ -85,15 +83,11 @@ func (e *Entry) Deleted() bool { return len(e.Limit) == 0 }
 // compare orders all entries: by version. A writer that has lost its memory may give a version
 // twice, so the rest of an entry counts too.
 func (e *Entry) compare(other *Entry) int {
-	return cmp.Or(
-		cmp.Compare(e.Version.Counter, other.Version.Counter),
-		cmp.Compare(e.Version.Writer, other.Version.Writer),
-		cmp.Compare(e.AtMs, other.AtMs),
-		bytes.Compare(e.Limit, other.Limit),
-		cmp.Compare(e.By, other.By),
+	return cmp.Or(cmp.Compare(e.Version.Counter, other.Version.Counter),
+		cmp.Compare(e.Version.Writer, other.Version.Writer), cmp.Compare(e.AtMs, other.AtMs),
+		bytes.Compare(e.Limit, other.Limit), cmp.Compare(e.By, other.By),
 		cmp.Compare(e.Base.Counter, other.Base.Counter),
-		cmp.Compare(e.Base.Writer, other.Base.Writer),
-	)
+		cmp.Compare(e.Base.Writer, other.Base.Writer))
 }
 
 // check accepts or refuses what comes from a file or a peer; its definition is not read.
@@ -131,11 +125,8 @@ func NewLog() *Log { return &Log{names: map[string][]Entry{}} }
 func (l *Log) Merge(e Entry) bool {
 	l.counter = max(l.counter, e.Version.Counter)
 	list := l.names[e.Name]
-	at, known := slices.BinarySearchFunc(
-		list,
-		&e,
-		func(a Entry, b *Entry) int { return b.compare(&a) },
-	)
+	at, known := slices.BinarySearchFunc(list, &e,
+		func(a Entry, b *Entry) int { return b.compare(&a) })
 	if known || at == Kept {
 		return false
 	}

@@ -35,8 +35,7 @@ type message struct {
 
 // ErrAgent says that an agent has sent entries.
 var ErrAgent = errors.New(
-	"an agent may read the log of limits, and not add to it; put the limit at a member",
-)
+	"an agent may read the log of limits, and not add to it; put the limit at a member")
 
 // Answer answers the message of another node. An agent may only ask.
 func (c *Catalog) Answer(text []byte, agent bool) ([]byte, error) {
@@ -92,11 +91,8 @@ func writeHashes(h [parts]uint64) []byte {
 
 func readHashes(b []byte) (h [parts]uint64, err error) {
 	if len(b) != 8*parts {
-		return h, fmt.Errorf(
-			"a message about the log of limits has %d bytes of hashes, and not %d",
-			len(b),
-			8*parts,
-		)
+		return h, fmt.Errorf("a message about the log of limits has %d bytes of hashes, and not %d",
+			len(b), 8*parts)
 	}
 	for i := range h {
 		h[i] = binary.LittleEndian.Uint64(b[8*i:])
@@ -127,15 +123,8 @@ func (c *Catalog) tellAll(ctx context.Context, e Entry) (reached int, missing []
 				return
 			}
 			missing = append(missing, m.ID)
-			c.Logger.Warn(
-				"a node has not heard of a change of limits yet",
-				"node",
-				m.ID,
-				"limit",
-				e.Name,
-				"err",
-				err,
-			)
+			c.Logger.Warn("a node has not heard of a change of limits yet", "node", m.ID, "limit",
+				e.Name, "err", err)
 		})
 	}
 	each.Wait()
@@ -214,10 +203,8 @@ func (c *Catalog) Run(ctx context.Context) {
 		case <-look.C:
 			if others := c.others(); len(others) > 0 {
 				turn++
-				_ = c.compare(
-					ctx,
-					others[turn%len(others)],
-				) // the next one, if this one does not answer
+				_ = c.compare(ctx,
+					others[turn%len(others)]) // the next one, if this one does not answer
 			}
 			if c.unsaved.Load() {
 				c.mu.Lock()

@@ -51,8 +51,7 @@ func Explain(err error) Fault {
 		f.Code, f.Status, f.Field = codes.InvalidArgument, http.StatusBadRequest, input.Field
 	case errors.As(err, &unknown):
 		f.Code, f.Status, f.Field = codes.NotFound, http.StatusNotFound, fmt.Sprintf(
-			"items[%d].limit", unknown.Item,
-		)
+			"items[%d].limit", unknown.Item)
 	case errors.Is(err, cluster.ErrNoRules):
 		f.Code, f.Status, f.Field = codes.NotFound, http.StatusNotFound, "attributes"
 	case errors.Is(err, fair.ErrOverloaded):

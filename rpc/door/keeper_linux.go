@@ -18,9 +18,8 @@ func SetUserTimeout(c net.Conn, d time.Duration) {
 	}
 	if raw, err := socket.SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) {
-			_ = syscall.SetsockoptInt(
-				int(fd), syscall.IPPROTO_TCP, tcpUserTimeout, int(d.Milliseconds()),
-			)
+			_ = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout,
+				int(d.Milliseconds()))
 		})
 	}
 }
@@ -34,9 +33,7 @@ func arrived(c net.Conn) (yes bool) {
 	if raw, err := socket.SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) {
 			var first [1]byte
-			n, _, err := syscall.Recvfrom(
-				int(fd), first[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT,
-			)
+			n, _, err := syscall.Recvfrom(int(fd), first[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
 			yes = err == nil && n > 0
 		})
 	}

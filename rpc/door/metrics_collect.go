@@ -26,9 +26,8 @@ func (c *nodeCollector) Describe(chan<- *prometheus.Desc) {}
 // Collect sends every number.
 func (c *nodeCollector) Collect(to chan<- prometheus.Metric) {
 	for _, x := range slices.Concat(NodeCounters(c.node.Stats()), tableCounters(c.node)) {
-		to <- prometheus.MustNewConstMetric(
-			desc(x.Name+"_total", x.help), prometheus.CounterValue, float64(x.Value),
-		)
+		to <- prometheus.MustNewConstMetric(desc(x.Name+"_total", x.help), prometheus.CounterValue,
+			float64(x.Value))
 	}
 	to <- prometheus.MustNewConstMetric(prometheus.NewDesc("penstock_config_info", "The limits "+
 		"and rules in files: nodes with the same hash have the same.",
@@ -41,9 +40,8 @@ func (c *nodeCollector) Collect(to chan<- prometheus.Metric) {
 		state string
 		n     int
 	}{{"held", copies.Held}, {"giving", copies.Giving}, {"copy", copies.Kept}} {
-		to <- prometheus.MustNewConstMetric(
-			partitionsDesc, prometheus.GaugeValue, float64(x.n), x.state,
-		)
+		to <- prometheus.MustNewConstMetric(partitionsDesc, prometheus.GaugeValue, float64(x.n),
+			x.state)
 	}
 	c.collectMoves(to)
 }

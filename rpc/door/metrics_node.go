@@ -76,13 +76,8 @@ func (c *limitCollector) Collect(to chan<- prometheus.Metric) {
 	for limit, t := range c.node.LimitTallies() {
 		for outcome := range t.Checks {
 			for source, n := range t.Checks[outcome] {
-				count(
-					checksDesc,
-					limit,
-					n,
-					cluster.Outcome(outcome).String(),
-					cluster.Source(source).String(),
-				)
+				count(checksDesc, limit, n, cluster.Outcome(outcome).String(),
+					cluster.Source(source).String())
 			}
 		}
 		for reason, n := range t.Degraded {
@@ -126,9 +121,8 @@ func (c *nodeCollector) collectMoves(to chan<- prometheus.Metric) {
 		send(membersDesc, prometheus.GaugeValue, "failed", float64((*failed)()))
 	}
 	if agreed := c.node.Agreed(); agreed != nil {
-		to <- prometheus.MustNewConstMetric(
-			epochDesc, prometheus.GaugeValue, float64(agreed.Epoch.Number),
-		)
+		to <- prometheus.MustNewConstMetric(epochDesc, prometheus.GaugeValue,
+			float64(agreed.Epoch.Number))
 	}
 	s, holds := c.node.Stats(), c.node.HoldCounts()
 	send(handoversDesc, prometheus.CounterValue, "given", float64(s.Given.Load()))

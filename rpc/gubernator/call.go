@@ -109,7 +109,6 @@ func getRateLimits(
 	if err := decode(c); err != nil {
 		return nil, err
 	}
-	return wire.Guarded(
-		ctx, guard, door.(*Door), gubernator.V1_GetRateLimits_FullMethodName, c, (*Door).serve,
-	)
+	return wire.Guarded(ctx, guard, door.(*Door), gubernator.V1_GetRateLimits_FullMethodName, c,
+		(*Door).serve)
 }

@@ -75,10 +75,8 @@ func (g *Door) HealthCheck(
 		out.PeerCount = int32(len(v.Members))
 		out.AdvertiseAddress = v.Me().GRPCAddr
 		for _, m := range v.Members {
-			out.LocalPeers = append(
-				out.LocalPeers,
-				&gubernator.PeerHealthResp{GrpcAddress: m.GRPCAddr, HttpAddress: m.HTTPAddr},
-			)
+			out.LocalPeers = append(out.LocalPeers,
+				&gubernator.PeerHealthResp{GrpcAddress: m.GRPCAddr, HttpAddress: m.HTTPAddr})
 		}
 	}
 	return out, nil
@@ -98,10 +96,8 @@ func (g *Door) answer(now time.Time, c *call) error {
 	in := c.in.Requests
 	if len(in) > cluster.MaxItems {
 		g.Node.Stats().Refused.Add(1)
-		return status.Errorf(
-			codes.OutOfRange, "Requests.RateLimits list too large; max size is '%d'",
-			cluster.MaxItems,
-		)
+		return status.Errorf(codes.OutOfRange,
+			"Requests.RateLimits list too large; max size is '%d'", cluster.MaxItems)
 	}
 	c.begin(len(in))
 	named := g.Node.Limits()

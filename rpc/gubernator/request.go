@@ -42,17 +42,13 @@ func check(r *gubernator.RateLimitReq) error {
 		return &requestError{"field 'namespace' cannot be empty", true}
 	case len(r.UniqueKey) > cluster.MaxKey:
 		return &requestError{
-			text: fmt.Sprintf(
-				"field 'unique_key' has %d bytes; at most %d are accepted", len(r.UniqueKey),
-				cluster.MaxKey,
-			),
+			text: fmt.Sprintf("field 'unique_key' has %d bytes; at most %d are accepted",
+				len(r.UniqueKey), cluster.MaxKey),
 		}
 	case r.Behavior&^allBehaviors != 0:
 		return &requestError{
-			text: fmt.Sprintf(
-				"field 'behavior' is %d; the flags that are known add up to %d", r.Behavior,
-				allBehaviors,
-			),
+			text: fmt.Sprintf("field 'behavior' is %d; the flags that are known add up to %d",
+				r.Behavior, allBehaviors),
 		}
 	}
 	return nil
@@ -100,8 +96,7 @@ func checkStated(r *gubernator.RateLimitReq) error {
 		return &requestError{
 			text: fmt.Sprintf(
 				"field 'algorithm' is %d; 0, TOKEN_BUCKET, and 1, LEAKY_BUCKET, are accepted",
-				r.Algorithm,
-			),
+				r.Algorithm),
 		}
 	case has(r, gubernator.Behavior_DURATION_IS_GREGORIAN) && (r.Duration < 0 ||
 		r.Duration > gregorianYears):

@@ -23,8 +23,7 @@ func LimitMessage(s *limiter.Spec) *penstockv1.InlineLimit {
 			s.Consistency,
 		) + 1, Sync: s.Sync, OnPartition: penstockv1.OnPartition(s.OnPartition) + 1,
 		OnDeny: penstockv1.OnDeny(
-			s.OnDeny,
-		) + 1, DryRun: s.DryRun, Unsettled: penstockv1.Unsettled(s.Unsettled) + 1,
+			s.OnDeny) + 1, DryRun: s.DryRun, Unsettled: penstockv1.Unsettled(s.Unsettled) + 1,
 		SpreadPercent: int32(s.Answers.Spread), Tag: s.Answers.Tag, Tier: int32(s.Answers.Tier),
 		MaxDelayMs: s.MaxDelay.Milliseconds(),
 	}

@@ -43,13 +43,11 @@ func readCellRate(burst, count, period int64) (cellRate, error) {
 	case count == 0 || period == 0:
 		return cellRate{}, errZeroRate
 	case burst < 0 || burst >= limiter.MaxLimit:
-		return cellRate{}, fmt.Errorf(
-			"max_burst is %d; 0 to %d are accepted", burst, int64(limiter.MaxLimit-1),
-		)
+		return cellRate{}, fmt.Errorf("max_burst is %d; 0 to %d are accepted", burst,
+			int64(limiter.MaxLimit-1))
 	case count < 1:
-		return cellRate{}, fmt.Errorf(
-			"count per period is %d; 1 to %d are accepted", count, int64(math.MaxInt64),
-		)
+		return cellRate{}, fmt.Errorf("count per period is %d; 1 to %d are accepted", count,
+			int64(math.MaxInt64))
 	case period < 1 || period > longest:
 		return cellRate{}, fmt.Errorf("period is %d; 1 to %d seconds are accepted", period, longest)
 	}
@@ -60,8 +58,7 @@ func readCellRate(burst, count, period int64) (cellRate, error) {
 	if interval > int64(limiter.MaxPer) {
 		return cellRate{}, fmt.Errorf(
 			"count per period is %d in %d seconds; at least 1 in %d days is accepted", count,
-			period, limiter.MaxPer/(24*time.Hour),
-		)
+			period, limiter.MaxPer/(24*time.Hour))
 	}
 	if high, low := bits.Mul64(uint64(interval), uint64(burst+1)); high != 0 ||
 		low > uint64(limiter.MaxFill) {

@@ -203,10 +203,8 @@ func (c *connection) failCell(text string) { c.fail("Cell error: Store error: " 
 func (c *connection) keyed(key []byte) bool {
 	if len(key) < cluster.MinKey || len(key) > cluster.MaxKey {
 		c.fail(
-			fmt.Sprintf(
-				"ERR key: has %d bytes; %d to %d are accepted", len(key), cluster.MinKey,
-				cluster.MaxKey,
-			),
+			fmt.Sprintf("ERR key: has %d bytes; %d to %d are accepted", len(key), cluster.MinKey,
+				cluster.MaxKey),
 		)
 		return false
 	}

@@ -125,10 +125,8 @@ func (d *Server) Serve(l net.Listener) error {
 			return err
 		default: // no file descriptors, perhaps: others will be closed
 			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
-			slog.Warn(
-				"a connection for the Redis protocol could not be accepted", "error", err, "pause",
-				pause,
-			)
+			slog.Warn("a connection for the Redis protocol could not be accepted", "error", err,
+				"pause", pause)
 			time.Sleep(pause)
 		}
 	}

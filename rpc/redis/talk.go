@@ -197,9 +197,8 @@ const badClientName = "ERR Client names cannot contain spaces, newlines or speci
 	"and have at most 128 bytes."
 
 func isClientName(name []byte) bool {
-	return len(name) <= 128 && !bytes.ContainsFunc(
-		name, func(r rune) bool { return r < '!' || r > '~' },
-	)
+	return len(name) <= 128 && !bytes.ContainsFunc(name,
+		func(r rune) bool { return r < '!' || r > '~' })
 }
 
 // client is CLIENT and what clients say with it when they connect.

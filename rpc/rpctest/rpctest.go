@@ -41,8 +41,7 @@ func Alone(t testing.TB, specs ...limiter.Spec) *cluster.Node {
 	t.Helper()
 	n, err := cluster.New(cluster.Config{
 		ID: "n1", Boot: 1, Clock: clock.New(), Network: Unreached{T: t}, Table: limiter.NewTable(
-			limiter.TableConfig{Bytes: 4 << 20},
-		),
+			limiter.TableConfig{Bytes: 4 << 20}),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -31,9 +31,8 @@ type streams struct{ n atomic.Int64 }
 // errStreams says that too many pages are open.
 var errStreams = &door.Fault{
 	Status: http.StatusServiceUnavailable,
-	Text: fmt.Sprintf(
-		"page: %d pages are open at this node already; open one at another node", maxPages,
-	),
+	Text: fmt.Sprintf("page: %d pages are open at this node already; open one at another node",
+		maxPages),
 }
 
 // watchCluster is GET /v1/cluster/watch?span=: server-sent events. They are "rows" (counts: first

@@ -87,10 +87,8 @@ func (in *putJSON) candidate() (*limiter.Spec, error) {
 		if !slices.Contains(limiter.CandidateFields, name) {
 			return nil, &limiter.SpecError{
 				Field: "candidate." + name,
-				Reason: "is not a candidate's; it has: " + strings.Join(
-					limiter.CandidateFields,
-					", ",
-				),
+				Reason: "is not a candidate's; it has: " + strings.Join(limiter.CandidateFields,
+					", "),
 			}
 		}
 		fields[name] = value
