@@ -28,11 +28,6 @@ type TLSFiles struct {
 	Reloaded func(error)
 }
 
-// ServerTLS is TLSFiles.Server for three files.
-func ServerTLS(cert, key, ca string) (*tls.Config, error) {
-	return TLSFiles{Cert: cert, Key: key, CA: ca}.Server()
-}
-
 // ClientTLS is TLSFiles.Client for three files.
 func ClientTLS(cert, key, ca string) (*tls.Config, error) {
 	return TLSFiles{Cert: cert, Key: key, CA: ca}.Client()

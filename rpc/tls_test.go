@@ -68,11 +68,11 @@ func TestTLS(t *testing.T) {
 	ours, others := rpctest.NewAuthority(t, "ours"), rpctest.NewAuthority(t, "others")
 	ours.Issue("n1", "n1")
 	others.Issue("stranger", "n1")
-	server, err := ServerTLS(ours.Path("n1.pem"), ours.Path("n1.key"), ours.Path("ca.pem"))
+	server, err := serverTLS(ours.Path("n1.pem"), ours.Path("n1.key"), ours.Path("ca.pem"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	anyone, err := ServerTLS(ours.Path("n1.pem"), ours.Path("n1.key"), "")
+	anyone, err := serverTLS(ours.Path("n1.pem"), ours.Path("n1.key"), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -250,7 +250,7 @@ func TestExpiryIsToldInTime(t *testing.T) {
 func TestPeersSpeakTLS13(t *testing.T) {
 	a := rpctest.NewAuthority(t, "ours")
 	a.Issue("node", "node")
-	server, err := ServerTLS(a.Path("node.pem"), a.Path("node.key"), a.Path("ca.pem"))
+	server, err := serverTLS(a.Path("node.pem"), a.Path("node.key"), a.Path("ca.pem"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -296,7 +296,7 @@ func TestTLSErrorsNameTheFile(t *testing.T) {
 		if c.ca != "" {
 			ca = a.Path(c.ca)
 		}
-		if _, err := ServerTLS(a.Path(c.cert), a.Path(c.key), ca); err == nil ||
+		if _, err := serverTLS(a.Path(c.cert), a.Path(c.key), ca); err == nil ||
 			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v", c, err)
 		}
@@ -308,7 +308,7 @@ func TestTLSErrorsNameTheFile(t *testing.T) {
 	if _, err := ClientTLS(a.Path("n1.pem"), "", ""); err == nil {
 		t.Error("a certificate without a key is accepted")
 	}
-	if _, err := ServerTLS("", "", ""); err == nil {
+	if _, err := serverTLS("", "", ""); err == nil {
 		t.Error("a door without a certificate is accepted")
 	}
 }
@@ -317,7 +317,7 @@ func TestTLSErrorsNameTheFile(t *testing.T) {
 func TestServerWritesToItsTLS(t *testing.T) {
 	a := rpctest.NewAuthority(t, "ours")
 	a.Issue("node", "node")
-	server, err := ServerTLS(a.Path("node.pem"), a.Path("node.key"), "")
+	server, err := serverTLS(a.Path("node.pem"), a.Path("node.key"), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -336,7 +336,7 @@ func TestPeersOverTLS(t *testing.T) {
 		a.IssueFor(node, peer.NodeURI(node), peer.RoleURI(cluster.RoleMember))
 	}
 	s := newStations(t, 2, five)
-	server, err := ServerTLS(a.Path("n2.pem"), a.Path("n2.key"), a.Path("ca.pem"))
+	server, err := serverTLS(a.Path("n2.pem"), a.Path("n2.key"), a.Path("ca.pem"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -387,4 +387,8 @@ func TestPeersOverTLS(t *testing.T) {
 		&healthv1.HealthCheckRequest{}); status.Code(err) != codes.OK {
 		t.Errorf("the public door over TLS: %v", err)
 	}
+}
+
+func serverTLS(cert, key, ca string) (*tls.Config, error) {
+	return TLSFiles{Cert: cert, Key: key, CA: ca}.Server()
 }

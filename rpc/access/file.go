@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -241,10 +242,8 @@ func (in *fileCheck) check() error {
 				"and nowhere else", name)
 		}
 	}
-	for _, prefix := range in.Keys {
-		if prefix == "" {
-			return errors.New("check.keys: an empty prefix is that of all keys; leave keys out")
-		}
+	if slices.Contains(in.Keys, "") {
+		return errors.New("check.keys: an empty prefix is that of all keys; leave keys out")
 	}
 	return nil
 }

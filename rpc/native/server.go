@@ -35,7 +35,7 @@ import (
 type Config struct {
 	Node  *cluster.Node
 	Clock *clock.Clock // the node's
-	TLS   *tls.Config  // nil: plaintext. See ServerTLS
+	TLS   *tls.Config  // nil: plaintext. See rpc.TLSFiles
 	// clients must send it as bearer token, except to ask for health; empty: anyone may ask
 	AuthToken string
 	Draining  func() bool // while it is true, health says NOT_SERVING; nil: never

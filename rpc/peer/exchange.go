@@ -32,7 +32,7 @@ type ServerConfig struct {
 	Node    *cluster.Node
 	Cluster string       // name of the cluster; nodes of another one are refused
 	Clock   *clock.Clock // the node's
-	TLS     *tls.Config  // nil: plaintext. See ServerTLS
+	TLS     *tls.Config  // nil: plaintext. See rpc.TLSFiles
 	Logger  *slog.Logger // default slog.Default
 	// Catalog answers what other nodes say about limits that were put; nil: nothing does.
 	Catalog *catalog.Catalog

@@ -459,7 +459,9 @@ func TestRedisTLS(t *testing.T) {
 	ours.Issue("door", "door")
 	ours.Issue("client", "client")
 	strangers.Issue("client", "client")
-	door, err := rpc.ServerTLS(ours.Path("door.pem"), ours.Path("door.key"), ours.Path("ca.pem"))
+	door, err := rpc.TLSFiles{
+		Cert: ours.Path("door.pem"), Key: ours.Path("door.key"), CA: ours.Path("ca.pem"),
+	}.Server()
 	if err != nil {
 		t.Fatal(err)
 	}

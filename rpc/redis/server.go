@@ -23,7 +23,7 @@ import (
 // Config makes the door for the Redis protocol. Node is required.
 type Config struct {
 	Node *cluster.Node
-	TLS  *tls.Config // nil: plaintext. See ServerTLS
+	TLS  *tls.Config // nil: plaintext. See rpc.TLSFiles
 	// clients must send it by AUTH or HELLO before anything else; empty: anyone may ask
 	AuthToken string
 	Clients   *access.Clients // those that may ask, with their rights; nil: AuthToken alone decides

@@ -33,8 +33,10 @@ func fillIn(
 		switch {
 		case f.IsMap():
 			for n := range items % 3 {
-				m.Mutable(f).Map().Set(protoreflect.ValueOfString(fmt.Sprint("key", n)).MapKey(),
-					protoreflect.ValueOfString(strings.Repeat("v", 50*n+1)))
+				m.Mutable(f).Map().Set(
+					protoreflect.ValueOfString(fmt.Sprint("key", n)).MapKey(),
+					protoreflect.ValueOfString(strings.Repeat("v", 50*n+1)),
+				)
 			}
 		case f.IsList() && f.Message() != nil:
 			for range items {
@@ -129,12 +131,15 @@ func OddMessages() map[string][]byte {
 		"field of another type": item([]byte{3 << 3, 1}),
 		"unknown field":         item(key, []byte{99<<3&0x7f | 0x80, 6, 1}),
 		"field twice":           item(key, []byte{3<<3 | 2, 1, 'l'}),
-		"id in halves":          item(key, id, []byte{5<<3 | 2, 9, 1<<3 | 1, 1, 2, 3, 4, 5, 6, 7, 8}),
-		"text that is none":     item([]byte{1<<3 | 2, 1, 0xff}, []byte{2<<3 | 2, 1, 0xff}),
-		"atomic":                append(item(key), 2<<3, 1),
-		"group":                 item([]byte{7<<3 | 3, 7<<3 | 4}),
+		"id in halves": item(
+			key, id, []byte{5<<3 | 2, 9, 1<<3 | 1, 1, 2, 3, 4, 5, 6, 7, 8},
+		),
+		"text that is none": item([]byte{1<<3 | 2, 1, 0xff}, []byte{2<<3 | 2, 1, 0xff}),
+		"atomic":            append(item(key), 2<<3, 1),
+		"group":             item([]byte{7<<3 | 3, 7<<3 | 4}),
 		"number of 11 bytes": item(
-			[]byte{4 << 3, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1}),
+			[]byte{4 << 3, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1},
+		),
 		"overlong tag": item([]byte{4<<3 | 0x80, 0, 5}),
 	}
 }

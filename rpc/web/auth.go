@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -207,7 +208,7 @@ func (w *web) placeholder(name string, r *http.Request) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		return firstOf(method, r.Method), nil
+		return cmp.Or(method, r.Method), nil
 	case "path":
 		uri, err := ofProxy(r, name, "X-Forwarded-Uri", "X-Original-URI")
 		if err != nil {
@@ -233,7 +234,7 @@ func ofProxy(r *http.Request, name, forwarded, original string) (said string, er
 			return "", fmt.Errorf("{%s}: %s and %s differ, or there are several, so one of them "+
 				"is the client's; let the proxy remove it", name, forwarded, original)
 		}
-		said = firstOf(said, value)
+		said = cmp.Or(said, value)
 	}
 	return said, nil
 }
@@ -279,19 +280,11 @@ func hostOf(r *http.Request) (string, error) {
 		return "", fmt.Errorf("{host}: %.100q has several hosts, so some are the client's; let "+
 			"the proxy set the header", said)
 	}
-	host := strings.ToLower(firstOf(said, r.Host))
+	host := strings.ToLower(cmp.Or(said, r.Host))
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
 	return strings.TrimSuffix(host, "."), nil
-}
-
-func firstOf(words ...string) string {
-	i := slices.IndexFunc(words, func(s string) bool { return s != "" })
-	if i < 0 {
-		return ""
-	}
-	return words[i]
 }
 
 // clientAddress is the address of the connection, or if that is a trusted proxy, the last address

@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -176,10 +177,7 @@ func bodyError(err error, b []byte, outline *outline, has string) error {
 	var syntax *json.SyntaxError
 	switch {
 	case errors.As(err, &kind):
-		field := kind.Field
-		if field == "" {
-			field = "body"
-		}
+		field := cmp.Or(kind.Field, "body")
 		if i := outline.item(kind.Offset); i >= 0 && (field == "items" ||
 			strings.HasPrefix(field, "items.")) {
 			field = fmt.Sprintf("items[%d]%s", i, field[len("items"):])
