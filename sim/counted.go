@@ -189,8 +189,8 @@ func (j *countedJudge) counts(p *process, it *asked, got limiter.Decision) {
 }
 
 // found is what a key had counted before the decisions of this instant, without what they show to
-// be forgotten, and how much that is, told once. known is false if nobody could tell, or if that is
-// more than unsaved where p goes by a file.
+// be forgotten, and how much that is, told once. known is false if nobody could tell, or, where p
+// goes by a file, if that is more than unsaved or another sum than it seems.
 func (j *countedJudge) found(a *account, p *process, unsaved int64) (
 	st naiveState, lost int64, known bool,
 ) {
@@ -200,7 +200,7 @@ func (j *countedJudge) found(a *account, p *process, unsaved int64) (
 		return st, 0, false // of limits with a gap an instant may be forgotten, and no unit
 	}
 	byFile := p.restored != nil && j.gifts[j.world.plan.partition(a.hash)] < p.began
-	if lost = c.lost; byFile && lost > unsaved {
+	if lost = c.lost; byFile && (lost > unsaved || a.mayCountAgain(p.restored)) {
 		return st, 0, false
 	}
 	c.lost, c.begun = 0, false
@@ -211,7 +211,8 @@ func (j *countedJudge) found(a *account, p *process, unsaved int64) (
 // of each charge before its holder failed. p goes on, and not by a file.
 func (j *countedJudge) firm(a *account, before, p *process) bool {
 	c, w := a.count, j.world
-	return c != nil && p.restored == nil && w.now >= c.unseen && w.plan.weather.loss == 0 &&
+	return c != nil && w.plan.copies != ownership.NoCopies && p.restored == nil &&
+		w.now >= c.unseen && w.plan.weather.loss == 0 &&
 		(c.looked < w.now || c.lost == 0) && (w.now >= c.blind || len(a.reference.owed) == 0) &&
 		!j.atOnce(before.machine) &&
 		!slices.ContainsFunc(c.charges, func(x perishable) bool {

@@ -54,8 +54,9 @@ func (l *shares) split(p *process, it *cluster.Item, s *limiter.Spec, d *cluster
 		yes.Allowed = true // before it fell with others
 		return l.says(p, share(s, n), it, raw) || atomic && l.says(p, share(s, n), it, yes)
 	}
-	// all see as many members as in the beginning
-	same := !w.plan.moves() && w.faults.Deaths == 0 && s.OnPartition != limiter.PartitionOpen
+	// all see as many members as in the beginning, and something was charged
+	same := !w.plan.moves() && w.faults.Deaths == 0 && s.OnPartition != limiter.PartitionOpen &&
+		!l.untouched(p.now(), share(s, 1), it.Key)
 	if n := l.parts[naiveKey{share(s, 1).Name, it.Key}]; n > 0 && fits(n) && (same || explains(n)) {
 		return n
 	}
@@ -69,6 +70,13 @@ func (l *shares) split(p *process, it *cluster.Item, s *limiter.Spec, d *cluster
 		}
 	}
 	return first
+}
+
+// untouched reports whether nothing counts of a key under the share s: then many shares of a limit
+// would say the same.
+func (l *shares) untouched(now limiter.Instant, s *limiter.Spec, key string) bool {
+	st := l.keys[naiveKey{s.Name, key}]
+	return st == nil || asNew(st, now, s)
 }
 
 // statesShare reports whether d has the limit and the bound of one of n shares of s.
@@ -97,20 +105,24 @@ func (l *shares) decide(p *process, s *limiter.Spec, n int, it *cluster.Item,
 ) (d limiter.Decision, charged bool) {
 	now := p.now()
 	key := naiveKey{s.Name, it.Key}
-	if before, known := l.parts[key]; known && before != n || s.Algorithm == limiter.TokenBucket &&
+	before, known := l.parts[key]
+	if before > 0 && l.untouched(now, s, it.Key) { // any number would have explained it
+		known = false
+	}
+	if known && before != n || s.Algorithm == limiter.TokenBucket &&
 		s.OnPartition == limiter.PartitionOpen {
 		// of a bucket of tokens each share has a state of its own, and several may look alike
 		n = -1
 	}
 	a := l.answers.get(it.ID)
-	known := a != nil && a.at.Add(memory) > now && it.Op != cluster.OpPeek
+	again := a != nil && a.at.Add(memory) > now && it.Op != cluster.OpPeek
 	if l.parts[key] = n; n <= 0 {
-		if !(known && a.decisions[0] == got) {
+		if !(again && a.decisions[0] == got) {
 			l.believe(p, it, got, a)
 		}
 		return got, it.Op == cluster.OpTake
 	}
-	if known {
+	if again {
 		return a.decisions[0], false
 	}
 	l.mayForget(now, s, it, got)

@@ -3,6 +3,8 @@ package sim
 import (
 	"slices"
 	"time"
+
+	"penstock/limiter"
 )
 
 // What a file says is not lost: a node that starts with one knows what was charged before it was
@@ -84,6 +86,18 @@ func (j *diskJudge) unsaved(a *account, before, p *process) int64 {
 	}
 	since += r.ownDebts(before, f.written)
 	return min(since, capacityOf(a.spec))
+}
+
+// mayCountAgain reports whether what was given back since f was written may count again for a
+// process that goes by f: then another charge may be forgotten for each that counts again, in
+// another window, and the sum does not show it.
+func (a *account) mayCountAgain(f *file) bool {
+	switch a.spec.Algorithm {
+	case limiter.SlidingWindow, limiter.SlidingCounter, limiter.SlidingLog:
+		return slices.ContainsFunc(a.reference.past,
+			func(x charged) bool { return x.cost < 0 && x.at >= f.written })
+	}
+	return false
 }
 
 // waitsForDisk reports whether p must know what another machine has written down before it decides
