@@ -170,7 +170,8 @@ func (cp *copier) push(p *peer) {
 		p.out.last = m
 		deadline := now.Add(p.out.patience())
 		calls := moveCall(p, deadline, m) // a peer that got it before may be reading m
-		calls[0].Ask.Move.Age = time.Duration(now - p.out.at)
+		// more nobody believes: what has waited for longer counts as younger, so it is stricter
+		calls[0].Ask.Move.Age = min(time.Duration(now-p.out.at), mostAge)
 		cp.parts.mu.Unlock()
 
 		cp.contacts.Call(calls)

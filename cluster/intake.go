@@ -156,29 +156,13 @@ func (m *Move) placedBy(s Secret) bool { return m.Secret == s || !m.ForMembers()
 // ForMembers reports whether m has anything that only an owner of keys may say: agents send signs
 // of life and charges.
 func (m *Move) ForMembers() bool {
-	return len(
-		m.Claim,
-	)+len(
-		m.Begin,
-	)+len(
-		m.Entries,
-	)+len(
-		m.End,
-	)+len(
-		m.Lent,
-	)+len(
-		m.Whole,
-	)+len(
-		m.Gift,
-	)+len(
-		m.Taken,
-	)+len(
-		m.Holds,
-	) > 0
+	return len(m.Claim)+len(m.Begin)+len(m.Entries)+len(m.End)+len(m.Lent)+len(m.Whole)+
+		len(m.Gift)+len(m.Taken)+len(m.Holds) > 0
 }
 
 // inbox is what was last taken in from a boot.
 type inbox struct {
+	heard    limiter.Instant // when that was
 	sequence uint64
 	pass     uint64 // of the boot over its table: all that it has copied here until then has come
 	refused  []uint16
@@ -201,7 +185,7 @@ func (ik *intake) applyLocked(r *route, now limiter.Instant, m *Move, a *MoveAns
 	case m.Sequence < in.sequence: // an old one: its sender does not wait for it any more
 		return
 	}
-	in.sequence, in.refused, in.whole = m.Sequence, nil, nil
+	in.heard, in.sequence, in.refused, in.whole = now, m.Sequence, nil, nil
 	ik.stats.Copied.Add(uint64(len(m.Entries) + len(m.Charges)))
 	ik.holder.chargedElsewhere(now, m.Charges)
 	if ik.parts.list == nil {
@@ -380,11 +364,19 @@ func (ik *intake) partFormerLocked(now limiter.Instant, r, old *route) {
 	}
 }
 
-// forgetFormerLocked ends what is remembered of boots that the View has not named for long.
+// forgetFormerLocked ends what is remembered of boots that the View has not named for long. There
+// must be a View.
 func (ik *intake) forgetFormerLocked(now limiter.Instant) {
 	for boot, f := range ik.former {
 		if now >= f.since.Add(formerLasts) {
 			delete(ik.former, boot)
+			delete(ik.inbox, boot)
+		}
+	}
+	r := ik.view.Load()
+	for boot, in := range ik.inbox { // agents come and go, and are no former members
+		if _, former := ik.former[boot]; !former && now >= in.heard.Add(formerLasts) &&
+			!r.hasBoot(boot) {
 			delete(ik.inbox, boot)
 		}
 	}

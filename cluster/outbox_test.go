@@ -150,3 +150,37 @@ func TestWhatHasEndedAndBegunAgainIsKept(t *testing.T) {
 		t.Errorf("the heir has the copy of boot %d, want %d", got, n.boot)
 	}
 }
+
+// Promise: owner crashes: copies go on whatever was on its way when all nodes stood still, also if
+// that was for hours; and nothing is forgotten then.
+func TestCopiesGoOnAfterHours(t *testing.T) {
+	w := newWorld(t, 2, five)
+	w.pass(time.Second)
+	key := w.key("n1", 0)
+	w.meet = func(c *Call, deliver func() *Answer) {
+		if m := c.Ask.Move; m != nil && m.Sequence != 0 {
+			c.Err = errSilent
+			return
+		}
+		c.Answer = deliver()
+	}
+	w.take("n1", "five", key)
+	w.pass(200 * time.Millisecond)
+	w.now, w.meet = w.now.Add(2*mostAge), nil
+	w.pass(3 * time.Second)
+	for range 2 {
+		w.take("n1", "five", key)
+	}
+	w.pass(time.Second)
+	for id, n := range w.nodes {
+		if c := n.Copies(); c.Lag != 0 || c.Short != 0 {
+			t.Errorf("%s has %d partitions with too few copies, and %v old changes", id, c.Short,
+				c.Lag)
+		}
+	}
+	w.kill("n1")
+	w.pass(3 * time.Second)
+	if d := w.take("n2", "five", key); d.Remaining != 2 || d.Degraded {
+		t.Errorf("after the death of the owner: %+v", d)
+	}
+}

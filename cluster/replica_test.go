@@ -238,3 +238,36 @@ func TestReplicatedAmongOthers(t *testing.T) {
 		t.Errorf("n1 has %d left after n3 was drained", left)
 	}
 }
+
+// Promise: bounded memory. What agents have charged is remembered to be charged once, and not for
+// ever: they come and go.
+func TestAgentsThatAreGoneAreForgotten(t *testing.T) {
+	w := newWorld(t, 2, five)
+	ms := append(w.members(2), Member{ID: "agent", Boot: 99, Role: RoleAgent, State: StateActive})
+	w.show(ms, 0, "n1", "n2")
+	n := w.nodes["n1"]
+	charge := &Move{From: 99, To: 1, ID: "agent", Charges: []Charge{
+		{Limit: n.Limits()["five"], Key: "alice", Units: 1},
+	}}
+	charge.Sequence = 1
+	n.intake.hear(w.now, n.view.Load(), charge)
+	forgets := func(after time.Duration) bool {
+		n.parts.mu.Lock()
+		defer n.parts.mu.Unlock()
+		n.intake.forgetFormerLocked(w.now.Add(after))
+		return n.intake.inbox[99] == nil
+	}
+	if forgets(2 * formerLasts) {
+		t.Error("an agent that is there is forgotten: what it says again is charged again")
+	}
+	w.show(ms[:2], 0, "n1", "n2")
+	if forgets(formerLasts - 1) {
+		t.Error("an agent that gossip may have lost for a moment is forgotten")
+	}
+	if !forgets(formerLasts) {
+		t.Error("an agent that is gone is remembered")
+	}
+	if _, left := n.intake.inbox[2]; !left {
+		t.Error("a member that is there is forgotten")
+	}
+}
