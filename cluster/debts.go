@@ -59,7 +59,9 @@ func (db *debtor) owe(now limiter.Instant, r *batch, out []Decision) {
 			it.Op != OpTake && !reserved || it.Cost <= 0 {
 			continue
 		}
-		x, room := it.debt(now), true
+		// by now: the node may have been stopped since it was asked, and the client repeats a take
+		// that is not answered
+		x, room := it.debt(db.clock.Now()), true
 		x.Report, x.Doubt = ofReport(it.ID), it.doubt
 		if !reserved && it.takesAlone(r) {
 			x.Take = it.ID

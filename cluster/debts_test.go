@@ -468,3 +468,35 @@ func TestRefundThatMayHaveBeenGivenIsNotReportedAgain(t *testing.T) {
 		}
 	}
 }
+
+// Promise: a request that is retried is charged once. The client of a node that is stopped between
+// its question and the yes of its share repeats the take at another node, before or after it goes
+// on: the holder is asked for the take, and not told to charge it once more.
+func TestTakeOfOneThatWasStoppedIsChargedOnce(t *testing.T) {
+	w := newWorld(t, 3, five)
+	w.pass(time.Second)
+	key, id := w.key("n2", 0), ID{Origin: 7, Sequence: 1}
+	item := Item{Limit: "five", Key: key, Cost: 1, ID: id}
+	stopped := false
+	w.meet = func(c *Call, deliver func() *Answer) {
+		if w.caller != "n1" || len(c.Ask.Items) == 0 || stopped {
+			c.Answer = deliver()
+			return
+		}
+		stopped = true
+		w.freeze("n1")
+		w.pass(3 * time.Second)
+		w.thaw("n1")
+		c.Err = ErrUnsent
+	}
+	if d := w.check("n1", item)[0]; !d.Allowed || d.Source != SourceFallback {
+		t.Fatalf("n1, which was stopped: %+v", d)
+	}
+	if d := w.check("n2", item)[0]; !d.Allowed || d.Degraded || d.Remaining != 4 {
+		t.Fatalf("the repeat at the holder: %+v", d)
+	}
+	w.pass(5 * time.Second)
+	if got := w.remaining("n2", "five", key); got != 4 || w.nodes["n1"].debts.ledger.Len() != 0 {
+		t.Errorf("%d are left of 5 after one take", got)
+	}
+}
