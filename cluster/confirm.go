@@ -131,41 +131,44 @@ const (
 	unreceived = -2
 )
 
-// copiesOf prepares one call for each heir, until a deadline, and says for each item in which of
-// them its copies travel.
+// copiesOf prepares calls to the heirs, until a deadline, and says for each item in which of them
+// its copies travel: one for each heir, or more where a peer would not read so much in one message.
 func (cf *confirmer) copiesOf(
 	now, deadline limiter.Instant, list []charged,
 ) (calls []Call, of [][2]int) {
 	of = make([][2]int, len(list))
 	cf.parts.mu.Lock()
 	defer cf.parts.mu.Unlock()
-	callOf := make(map[*peer]int)
+	var copied [ring.Partitions]bool
+	var heirs []*peer // of the calls
+	type last struct{ call, size int }
+	lastOf := make(map[*peer]last)
 	for i := range list {
-		pt := &cf.parts.list[cf.partition(list[i].item.hash)]
+		part := cf.partition(list[i].item.hash)
+		copied[part] = true
+		pt := &cf.parts.list[part]
 		for k, p := range [2]*peer{pt.to, pt.second.to} {
-			switch at, known := callOf[p]; {
-			case p == nil:
+			if p == nil {
 				of[i][k] = alone
 				continue
-			case p.Open(now):
+			}
+			if p.Open(now) {
 				of[i][k] = unreceived
 				continue
-			case known:
-				of[i][k] = at
-			default:
-				of[i][k] = len(calls)
-				callOf[p] = len(calls)
-				calls = append(calls, cf.copyCall(deadline, p))
 			}
-			cf.holder.addCopy(now, calls[of[i][k]].Ask.Move, &list[i].item)
+			at, known := lastOf[p]
+			if !known || at.size >= copyBytes {
+				at = last{call: len(calls)}
+				calls = append(calls, cf.copyCall(deadline, p))
+				heirs = append(heirs, p)
+			}
+			of[i][k] = at.call
+			at.size += cf.holder.addCopy(now, calls[at.call].Ask.Move, &list[i].item)
+			lastOf[p] = at
 		}
 	}
 	cf.copier.collectBackLocked(now)
-	var copied [ring.Partitions]bool
-	for i := range list {
-		copied[cf.partition(list[i].item.hash)] = true
-	}
-	for p, k := range callOf {
+	for k, p := range heirs {
 		m := calls[k].Ask.Move
 		back, decisions := cf.copier.unheardLocked(now, p, &copied)
 		if m.Taken = append(m.Taken, back...); decisions > takenAtOnce {

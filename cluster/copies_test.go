@@ -1,9 +1,11 @@
 package cluster
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
+	"penstock/limiter"
 	"penstock/ring"
 )
 
@@ -65,5 +67,48 @@ func TestNoCopyIsWaitedForBeyondTheDeadline(t *testing.T) {
 	r := Request{Items: []Item{{Limit: "sync", Key: key, Cost: 1}}, Deadline: deadline}
 	if err := w.nodes["n1"].Check(&r, out); err != nil || !waited {
 		t.Errorf("waited for a copy %t, error %v", waited, err)
+	}
+}
+
+// Promise: `replication: sync`: 0 extra, however large a request is. What an heir has to have comes
+// in messages that it reads.
+func TestSyncCopiesTravelInParts(t *testing.T) {
+	spec := five
+	spec.Name, spec.Sync, spec.OnError = "sync", true, limiter.ErrorDeny
+	w := newWorldOf(t, limiter.TableConfig{Bytes: 16 << 20}, 2, spec)
+	w.pass(time.Second)
+	var items []Item
+	for i := 0; len(items) < MaxItems; i++ {
+		key := fmt.Sprintf("%0*d", MaxKey, i)
+		if w.nodes["n1"].View().Owns(limiter.Hash(key)) {
+			items = append(items, Item{Limit: "sync", Key: key, Cost: 1})
+		}
+	}
+	w.meet = func(c *Call, deliver func() *Answer) {
+		size := 0
+		if m := c.Ask.Move; m != nil && m.Sequence == 0 {
+			for _, e := range m.Entries {
+				size += len(e.Key) + len(e.State)
+			}
+		}
+		if size > copyBytes+2*MaxKey {
+			t.Errorf("a copy of %d bytes in one message", size)
+		}
+		c.Answer = deliver()
+	}
+	for i, d := range w.check("n1", items...) {
+		if !d.Allowed || d.Degraded {
+			t.Fatalf("item %d: %+v", i, d)
+		}
+	}
+	w.kill("n1")
+	w.pass(3 * time.Second)
+	for i := range items {
+		items[i].Op, items[i].Cost = OpPeek, 0
+	}
+	for i, d := range w.check("n2", items...) {
+		if d.Remaining != 4 {
+			t.Fatalf("item %d after the death of the owner: %+v", i, d)
+		}
 	}
 }

@@ -156,9 +156,11 @@ func (hd *holder) grantLease(now limiter.Instant, it *flight) limiter.Decision {
 }
 
 // addCopy adds what is known of an item's key to m, its hold, and the answer to its id: an heir
-// that takes over gives that answer when it is asked again, and charges nothing.
-func (hd *holder) addCopy(now limiter.Instant, m *Move, it *flight) {
-	m.Entries = append(m.Entries, hd.table.Entry(now, it.Limit, it.Key, it.hash))
+// that takes over gives that answer when it is asked again, and charges nothing. It returns about
+// how many bytes that is.
+func (hd *holder) addCopy(now limiter.Instant, m *Move, it *flight) (size int) {
+	e := hd.table.Entry(now, it.Limit, it.Key, it.hash)
+	m.Entries = append(m.Entries, e)
 	if it.ID != (ID{}) {
 		hd.recent.Recall(now, it.ID, func(x Memory) { m.Taken = append(m.Taken, x) })
 	}
@@ -167,6 +169,7 @@ func (hd *holder) addCopy(now limiter.Instant, m *Move, it *flight) {
 			m.Holds = append(m.Holds, HoldCopy{h, time.Duration(h.Deadline - now)})
 		}
 	}
+	return len(e.Key) + len(e.State)
 }
 
 // tendHoldsLocked ends the holds that have run out.
