@@ -13,10 +13,17 @@ type shares struct {
 	memories
 	// in how many a limit was split; -1: not always in as many, so nothing is known
 	parts map[naiveKey]int
+	// something was admitted: before that, many numbers explain what is answered
+	charged map[naiveKey]bool
 }
 
 func newShares() *shares {
-	return &shares{naive{keys: make(map[naiveKey]*naiveState)}, memories{}, make(map[naiveKey]int)}
+	return &shares{
+		naive{keys: make(map[naiveKey]*naiveState)},
+		memories{},
+		make(map[naiveKey]int),
+		make(map[naiveKey]bool),
+	}
 }
 
 // repeated is what p has answered to this take or reservation before, if it says so again; of an
@@ -56,7 +63,7 @@ func (l *shares) split(p *process, it *cluster.Item, s *limiter.Spec, d *cluster
 	}
 	// all see as many members as in the beginning, and something was charged
 	same := !w.plan.moves() && w.faults.Deaths == 0 && s.OnPartition != limiter.PartitionOpen &&
-		!l.untouched(p.now(), share(s, 1), it.Key)
+		l.charged[naiveKey{share(s, 1).Name, it.Key}]
 	if n := l.parts[naiveKey{share(s, 1).Name, it.Key}]; n > 0 && fits(n) && (same || explains(n)) {
 		return n
 	}
@@ -70,13 +77,6 @@ func (l *shares) split(p *process, it *cluster.Item, s *limiter.Spec, d *cluster
 		}
 	}
 	return first
-}
-
-// untouched reports whether nothing counts of a key under the share s: then many shares of a limit
-// would say the same.
-func (l *shares) untouched(now limiter.Instant, s *limiter.Spec, key string) bool {
-	st := l.keys[naiveKey{s.Name, key}]
-	return st == nil || asNew(st, now, s)
 }
 
 // statesShare reports whether d has the limit and the bound of one of n shares of s.
@@ -105,13 +105,7 @@ func (l *shares) decide(p *process, s *limiter.Spec, n int, it *cluster.Item,
 ) (d limiter.Decision, charged bool) {
 	now := p.now()
 	key := naiveKey{s.Name, it.Key}
-	before, known := l.parts[key]
-	if before > 0 && l.untouched(now, s, it.Key) { // any number would have explained it
-		known = false
-	}
-	if known && before != n || s.Algorithm == limiter.TokenBucket &&
-		s.OnPartition == limiter.PartitionOpen {
-		// of a bucket of tokens each share has a state of its own, and several may look alike
+	if l.splitsAnew(s, key, n) {
 		n = -1
 	}
 	a := l.answers.get(it.ID)
@@ -130,10 +124,22 @@ func (l *shares) decide(p *process, s *limiter.Spec, n int, it *cluster.Item,
 		return soon(l.peek(now, s, it.Key, it.Cost)), false
 	}
 	d = soon(l.take(now, s, it.Key, it.Cost))
+	l.charged[key] = l.charged[key] || d.Allowed && it.Cost > 0
 	if it.ID != (cluster.ID{}) {
 		l.add(a, it.ID, p, p.machine.world.now, []limiter.Decision{d}, d.Allowed)
 	}
 	return d, true
+}
+
+// splitsAnew reports whether the key under the share s, now one of n, may be charged to another
+// count than before: of a bucket of tokens each share has a state of its own, and several may look
+// alike.
+func (l *shares) splitsAnew(s *limiter.Spec, key naiveKey, n int) bool {
+	if s.Algorithm == limiter.TokenBucket && s.OnPartition == limiter.PartitionOpen {
+		return true
+	}
+	before, known := l.parts[key]
+	return known && before != n && (before <= 0 || l.charged[key])
 }
 
 // soon is what a node says where its share decides so: a client that is denied may ask again within
