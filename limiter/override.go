@@ -210,7 +210,7 @@ func parsePattern(text string) (p pattern, err error) {
 	if addr, isAddr := addressOf(text); isAddr {
 		return pattern{network: netip.PrefixFrom(addr, addr.BitLen())}, nil
 	}
-	if slash := strings.LastIndexByte(text, '/'); slash > 0 {
+	if slash := strings.LastIndexByte(text, '/'); slash != -1 {
 		if addr, isAddr := addressOf(text[:slash]); isAddr {
 			return networkOf(text, addr)
 		}

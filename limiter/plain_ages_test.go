@@ -54,3 +54,22 @@ func TestNamesOfCells(t *testing.T) {
 		}
 	}
 }
+
+// Promise: keys and states that are copied together share pieces of memory, some dozens in each.
+func TestCopiesShareTheirMemory(t *testing.T) {
+	const now, keys = Instant(1e18), 1000
+	l := mustBe(New(Spec{Name: "l", Algorithm: FixedWindow, Limit: 5, Per: time.Hour}))
+	table := NewTable(TableConfig{Bytes: 1 << 20, Shards: 1})
+	for i := range keys {
+		key := fmt.Sprint("key ", i)
+		table.Take(now, l, key, Hash(key), 1)
+	}
+	n := testing.AllocsPerRun(5, func() {
+		if len(table.Save(now, 0)) != keys {
+			t.Error("some are not saved")
+		}
+	})
+	if n > keys/20 {
+		t.Errorf("%d entries are copied into %v pieces", keys, n)
+	}
+}
