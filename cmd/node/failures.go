@@ -27,7 +27,8 @@ type failures struct {
 	mu    sync.Mutex // guards below
 	list  []failure  // oldest first
 	last  []cluster.Member
-	clock func() time.Time // of tests; nil: time.Now
+	boots map[uint64]time.Time // of members that were in the ring; zero: they are in it
+	clock func() time.Time     // of tests; nil: time.Now
 }
 
 // see compares v with the view before it, and returns the members that have failed in between.
@@ -36,7 +37,11 @@ func (f *failures) see(now time.Time, v *cluster.View) (fresh []cluster.Member) 
 	defer f.mu.Unlock()
 	for _, m := range f.last {
 		if v.Find(m.ID) < 0 && m.State != cluster.StateLeaving {
-			f.list = append(f.list, failure{m, now})
+			at := f.boots[m.Boot]
+			if at.IsZero() {
+				at = now
+			}
+			f.list = append(f.list, failure{m, at})
 			fresh = append(fresh, m)
 		}
 	}
@@ -44,6 +49,35 @@ func (f *failures) see(now time.Time, v *cluster.View) (fresh []cluster.Member) 
 	f.list = f.list[max(0, len(f.list)-maxFailures):]
 	f.last = v.Members
 	return fresh
+}
+
+// struckOff lists the members of own, the view that the node decides by, that were in the ring and
+// are not any more, and have not left: the others have struck them off, and gossip, which is
+// slower, still takes them for alive.
+func (f *failures) struckOff(now time.Time, own *cluster.View) (list []failure) {
+	if own == nil {
+		return nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	boots := make(map[uint64]time.Time)
+	for i, m := range own.Members {
+		at, was := f.boots[m.Boot]
+		switch {
+		case i == own.Self || m.Role != cluster.RoleMember:
+		case m.State == cluster.StateActive:
+			boots[m.Boot] = time.Time{}
+		case m.State == cluster.StateJoining && was:
+			if at.IsZero() {
+				at = now
+			}
+			boots[m.Boot] = at
+			m.State = cluster.StateActive // when it was last seen
+			list = append(list, failure{m, at})
+		}
+	}
+	f.boots = boots
+	return list
 }
 
 // at lists those that are shown at now.
@@ -63,15 +97,21 @@ func (f *failures) now() time.Time {
 	return time.Now()
 }
 
-func (f *failures) count() int { return len(f.at(f.now())) }
-
 // Failed lists the members that are shown as failed (admin.Roster).
 func (r *running) Failed() (list []admin.FailedMember) {
 	now := r.failures.now()
-	for _, f := range r.failures.at(now) {
+	gone := r.failures.struckOff(now, r.node.View())
+	for _, f := range append(r.failures.at(now), gone...) {
 		list = append(list, admin.FailedMember{Member: f.member, Ago: now.Sub(f.at)})
 	}
 	return list
+}
+
+// countFailed says how many members have failed, and how many of them gossip has not missed yet.
+func (r *running) countFailed() (failed, unnoticed int) {
+	now := r.failures.now()
+	unnoticed = len(r.failures.struckOff(now, r.node.View()))
+	return len(r.failures.at(now)) + unnoticed, unnoticed
 }
 
 // Version is that of the program of m (admin.Roster).

@@ -63,6 +63,61 @@ func TestFailuresAreRemembered(t *testing.T) {
 	}
 }
 
+// Promise: a member that the others have struck off has failed at once, also while gossip takes it
+// for alive; one that is new and not in the ring yet has not.
+func TestStruckOffHasFailed(t *testing.T) {
+	view := func(a, b cluster.State) *cluster.View {
+		t.Helper()
+		v, err := cluster.NewView("me", []cluster.Member{
+			{ID: "a", Boot: 1, State: a}, {ID: "b", Boot: 2, State: b}, {ID: "me", Boot: 3},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	const joining, active, leaving = cluster.StateJoining, cluster.StateActive, cluster.StateLeaving
+	now := time.Now()
+	var f failures
+	for _, step := range []struct {
+		view *cluster.View
+		want string
+	}{
+		{view(joining, joining), ""},
+		{view(active, joining), ""},
+		{view(active, active), ""},
+		{view(active, joining), "b 0s;"},
+		{view(joining, joining), "a 0s;b 1s;"},
+		{view(active, joining), "b 2s;"},
+		{view(leaving, active), ""},
+		{view(joining, active), ""},
+	} {
+		now = now.Add(time.Second)
+		got := ""
+		for _, x := range f.struckOff(now, step.view) {
+			got += fmt.Sprintf("%s %v;", x.member.ID, now.Sub(x.at))
+			if x.member.State != active {
+				t.Errorf("%s was last seen %v", x.member.ID, x.member.State)
+			}
+		}
+		if got != step.want {
+			t.Errorf("%v: %q; want %q", step.view.Members, got, step.want)
+		}
+	}
+	// when gossip misses it as well, it goes on from the same moment
+	f.struckOff(now, view(active, active))
+	f.see(now, view(active, active))
+	f.struckOff(now, view(active, joining))
+	gone, err := cluster.NewView("me", []cluster.Member{{ID: "a", Boot: 1}, {ID: "me", Boot: 3}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.see(now.Add(time.Minute), gone)
+	if list := f.at(now); len(list) != 1 || !list[0].at.Equal(now) {
+		t.Errorf("%+v; want b, since %v", list, now)
+	}
+}
+
 // Promise: a node that was killed stays visible as failed, with the version that it ran, in
 // `penstock members`, on the HTTP page and over gRPC; `penstock top` does not ask it; and it is
 // active again when it is back.
@@ -107,6 +162,9 @@ func TestKilledNodeIsShown(t *testing.T) {
 		_, body, err := nodes[0].call("GET", "/v1/members")
 		if err != nil {
 			return err
+		}
+		if strings.Contains(body, `"state":"joining"`) {
+			t.Errorf("a member that is gone is about to join: %s", body)
 		}
 		return stateOf(body)
 	})

@@ -14,7 +14,7 @@ func (r *running) newMetrics(clientTLS *tls.Config) *door.Metrics {
 	m.Register(r.envoy)
 	r.envoy.Measure(m.Checks("envoy"))
 	m.SetReloads(r.lastReload)
-	m.SetFailed(r.failures.count)
+	m.SetFailed(r.countFailed)
 	m.SetSaveErrors(func() uint64 {
 		if r.data == nil {
 			return 0

@@ -85,6 +85,7 @@ func (r *running) see(v *cluster.View) {
 	logFailures(r.log, r.failures.see(r.failures.now(), v))
 	r.peers.Keep(v.Members)
 	r.node.SetView(v)
+	r.failures.struckOff(r.failures.now(), r.node.View())
 	r.catalog.Seen()
 	r.history.Seen(v)
 	r.compareLimits(v)

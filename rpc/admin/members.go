@@ -2,6 +2,7 @@ package admin
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"penstock/cluster"
@@ -53,7 +54,15 @@ type KnownMember struct {
 
 // KnownMembers are the members of v, and after them those that have failed lately. r may be nil.
 func KnownMembers(n *cluster.Node, v *cluster.View, r Roster) (list []KnownMember) {
+	var failed []FailedMember
+	if r != nil {
+		failed = r.Failed()
+	}
 	for i, m := range v.Members {
+		if m.State == cluster.StateJoining && slices.ContainsFunc(failed,
+			func(f FailedMember) bool { return f.ID == m.ID && f.Boot == m.Boot }) {
+			continue // below: gossip has not missed it yet
+		}
 		k := KnownMember{
 			Member: m,
 			state:  m.State.String(),
@@ -65,11 +74,8 @@ func KnownMembers(n *cluster.Node, v *cluster.View, r Roster) (list []KnownMembe
 		}
 		list = append(list, k)
 	}
-	if r == nil {
-		return list
-	}
-	for _, f := range r.Failed() {
-		if v.Find(f.ID) >= 0 {
+	for _, f := range failed {
+		if slices.ContainsFunc(list, func(k KnownMember) bool { return k.ID == f.ID }) {
 			continue // it is just coming back
 		}
 		ago := f.Ago.Milliseconds()

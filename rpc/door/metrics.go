@@ -19,7 +19,7 @@ type Metrics struct {
 	Registry *prometheus.Registry
 	Seconds  *prometheus.HistogramVec // of the pages that decide
 	checks   *prometheus.HistogramVec // of checks, by door
-	failed   *atomic.Pointer[func() int]
+	failed   *atomic.Pointer[func() (failed, inView int)]
 }
 
 // NewMetrics makes the metrics of n.
@@ -37,7 +37,7 @@ func NewMetrics(n *cluster.Node) *Metrics {
 			"the Redis door, a batch of commands.",
 		Buckets: SecondsBuckets,
 	}, []string{"door"})
-	r, failed := prometheus.NewRegistry(), new(atomic.Pointer[func() int])
+	r, failed := prometheus.NewRegistry(), new(atomic.Pointer[func() (failed, inView int)])
 	r.MustRegister(&nodeCollector{n, failed}, seconds, checks, &limitCollector{n},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(
 			collectors.ProcessCollectorOpts{}))

@@ -12,8 +12,9 @@ import (
 
 // nodeCollector reads a node's numbers when it is asked for them.
 type nodeCollector struct {
-	node   *cluster.Node
-	failed *atomic.Pointer[func() int] // how many nodes it has lost lately; nil: nobody counts them
+	node *cluster.Node
+	// how many nodes it has lost lately; nil: nobody counts them
+	failed *atomic.Pointer[func() (failed, inView int)]
 }
 
 func desc(name, help string, labels ...string) *prometheus.Desc {

@@ -29,8 +29,9 @@ func (m *Metrics) SetAuditErrors(n func() uint64) {
 		"--audit-log. GET /v1/audit shows them while they are among the last 1000.", nil, n)
 }
 
-// SetFailed says how many nodes the node has lost lately without a goodbye.
-func (m *Metrics) SetFailed(n func() int) { m.failed.Store(&n) }
+// SetFailed says how many nodes the node has lost lately without a goodbye, and how many of them
+// are still in its View, as if they were to join.
+func (m *Metrics) SetFailed(n func() (failed, inView int)) { m.failed.Store(&n) }
 
 // AddCertificate shows when the certificate ends that a door shows at the moment.
 func (m *Metrics) AddCertificate(door string, t *tls.Config) {
@@ -114,11 +115,13 @@ func (c *nodeCollector) collectMoves(to chan<- prometheus.Metric) {
 	send := func(d *prometheus.Desc, kind prometheus.ValueType, label string, n float64) {
 		to <- prometheus.MustNewConstMetric(d, kind, n, label)
 	}
+	if count := c.failed.Load(); count != nil {
+		failed, inView := (*count)()
+		states[cluster.StateJoining] -= min(inView, states[cluster.StateJoining])
+		send(membersDesc, prometheus.GaugeValue, "failed", float64(failed))
+	}
 	for state, n := range states {
 		send(membersDesc, prometheus.GaugeValue, cluster.State(state).String(), float64(n))
-	}
-	if failed := c.failed.Load(); failed != nil {
-		send(membersDesc, prometheus.GaugeValue, "failed", float64((*failed)()))
 	}
 	if agreed := c.node.Agreed(); agreed != nil {
 		to <- prometheus.MustNewConstMetric(epochDesc, prometheus.GaugeValue,
