@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"penstock/rpc/client"
@@ -96,7 +97,11 @@ func (v *healthcheckVerb) askHTTP() error {
 	transport := &http.Transport{DialContext: func(ctx context.Context, _,
 		_ string,
 	) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, d.network, dialable(d))
+		conn, err := new(net.Dialer).DialContext(ctx, d.network, dialable(d))
+		if err != nil {
+			return nil, err
+		}
+		return &asking{Conn: conn, asked: make(chan struct{})}, nil
 	}}
 	scheme := "http"
 	if v.TLSCert != "" {
@@ -127,6 +132,29 @@ func (v *healthcheckVerb) askHTTP() error {
 		return fmt.Errorf("the node at --http %s wants TLS: give its --tls-cert", v.HTTP)
 	}
 	return fmt.Errorf("not ready: %s: %s", answer.Status, text)
+}
+
+// asking is a connection on which nothing is read before something was written. A gRPC door speaks
+// first, and what comes of that in net/http depends on which of the two is faster.
+type asking struct {
+	net.Conn
+	asked chan struct{} // closed by the first Write, or by Close
+	once  sync.Once
+}
+
+func (a *asking) Read(b []byte) (int, error) {
+	<-a.asked
+	return a.Conn.Read(b)
+}
+
+func (a *asking) Write(b []byte) (int, error) {
+	a.once.Do(func() { close(a.asked) })
+	return a.Conn.Write(b)
+}
+
+func (a *asking) Close() error {
+	a.once.Do(func() { close(a.asked) })
+	return a.Conn.Close()
 }
 
 // dialable turns "any address" into loopback.
