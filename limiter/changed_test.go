@@ -224,10 +224,14 @@ func TestLoweredDebtTravels(t *testing.T) {
 	for name, limits := range map[string][2]*Limit{
 		"max_delay": {delays(time.Minute), delays(time.Second)},
 		"max_debt":  {bucket(func(*Spec) {}), bucket(func(s *Spec) { s.MaxDebt = 0 })},
+		"client_time": {
+			bucket(func(s *Spec) { s.ClientTime = true }),
+			bucket(func(s *Spec) { s.ClientTime, s.MaxDebt = true, 0 }),
+		},
 	} {
-		w, stays, comes := make([]int64, 2), Decision{}, Decision{}
+		w, stays, comes := make([]int64, limits[0].words()), Decision{}, Decision{}
 		for range 20 {
-			limits[0].answer(w, now, &Request{Cost: 10, Report: name == "max_debt"}, &stays)
+			limits[0].answer(w, now, &Request{Cost: 10, Report: name != "max_delay"}, &stays)
 		}
 		there, err := limits[1].DecodeState(limits[1].EncodeState(w, now), now)
 		limits[1].decide(w, now, 0, &stays)

@@ -71,15 +71,7 @@ func (b *Ledger) Open(now Instant, requests []HoldRequest, out []Decision) bool 
 		}
 	}
 	if again == len(requests) {
-		for i := range requests {
-			if out[i] = b.table.Peek(
-				now, requests[i].Limit, requests[i].Key, requests[i].Hash, 0,
-			); !out[i].Closed {
-				out[i].Allowed, out[i].Hold = b.holds[requests[i].ID].Units > 0, HoldOpen
-				out[i].Delay = requests[i].delayOfAnother(now, b.table)
-			}
-		}
-		return !out[0].Closed
+		return b.openAgainLocked(now, requests, out)
 	}
 	if again > 0 { // it was opened with others
 		return refuseHolds(out, requests, which, HoldOther)
@@ -103,6 +95,22 @@ func (b *Ledger) Open(now Instant, requests []HoldRequest, out []Decision) bool 
 		out[i].Hold = HoldOpen
 		b.addLocked(h)
 		b.tellLocked(h)
+	}
+	return true
+}
+
+// openAgainLocked is Open of requests that are all open already.
+func (b *Ledger) openAgainLocked(now Instant, requests []HoldRequest, out []Decision) bool {
+	for i := range requests {
+		r := &requests[i]
+		if out[i] = b.table.Peek(now, r.Limit, r.Key, r.Hash, 0); out[i].Closed {
+			for k := range out {
+				out[k] = Decision{Closed: true}
+			}
+			return false
+		}
+		out[i].Allowed, out[i].Hold = b.holds[r.ID].Units > 0, HoldOpen
+		out[i].Delay = r.delayOfAnother(now, b.table)
 	}
 	return true
 }

@@ -8,7 +8,7 @@ import "sync/atomic"
 // limits that are is known by their identities modulo the number of cells; so a newcomer may be
 // refused for another's sake, and is never admitted too much.
 type lostStates struct {
-	cells atomic.Pointer[[lostCells]atomic.Int64] // Instants; nil until something is lost
+	cells atomic.Pointer[[lostCells]atomic.Int64] // Instants, or 0; nil until something is lost
 }
 
 const lostCells = 1024
@@ -21,16 +21,17 @@ func (s *lostStates) add(now Instant, l *Limit, w []int64) {
 	if s.cells.Load() == nil {
 		s.cells.CompareAndSwap(nil, new([lostCells]atomic.Int64))
 	}
-	until := int64(now.Add(l.debtOf(w, now).reset))
-	cell := &s.cells.Load()[l.seed%lostCells]
-	for old := cell.Load(); old < until && !cell.CompareAndSwap(old, until); old = cell.Load() {
-	}
+	putOff(&s.cells.Load()[l.seed%lostCells], now.Add(l.debtOf(w, now).reset))
 }
 
 // of reports whether states of l, which has no rule, may be lost.
 func (s *lostStates) of(now Instant, l *Limit) bool {
 	cells := s.cells.Load()
-	return cells != nil && cells[l.seed%lostCells].Load() > int64(now)
+	if cells == nil {
+		return false
+	}
+	until := cells[l.seed%lostCells].Load()
+	return until != 0 && until > int64(now)
 }
 
 // learn is rules.learn for a state or a request at now. It counts what is refused.

@@ -103,11 +103,10 @@ func (p *plainBook) open(requests []HoldRequest) (out []Decision, opened bool) {
 	switch {
 	case again == len(requests):
 		for i, r := range requests {
-			if out[i] = p.peek(r.Limit, r.Key); !out[i].Closed {
-				out[i].Allowed, out[i].Hold = p.holds[r.ID].Units > 0, HoldOpen
-			}
+			out[i] = p.peek(r.Limit, r.Key)
+			out[i].Allowed, out[i].Hold = p.holds[r.ID].Units > 0, HoldOpen
 		}
-		return out, !out[0].Closed
+		return out, !p.closes(requests, out)
 	case again > 0:
 		out[last].Hold = HoldOther
 		return out, false
@@ -120,11 +119,19 @@ func (p *plainBook) open(requests []HoldRequest) (out []Decision, opened bool) {
 	return out, p.reserve(requests, out)
 }
 
+// closes answers all requests with Closed if one of the keys is, and reports that.
+func (p *plainBook) closes(requests []HoldRequest, out []Decision) bool {
+	if !slices.ContainsFunc(requests, func(r HoldRequest) bool { return p.closed(r.Hash) }) {
+		return false
+	}
+	for i := range out {
+		out[i] = Decision{Closed: true}
+	}
+	return true
+}
+
 func (p *plainBook) reserve(requests []HoldRequest, out []Decision) bool {
-	if slices.ContainsFunc(requests, func(r HoldRequest) bool { return p.closed(r.Hash) }) {
-		for i := range out {
-			out[i] = Decision{Closed: true}
-		}
+	if p.closes(requests, out) {
 		return false
 	}
 	all := true

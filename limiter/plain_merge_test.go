@@ -91,7 +91,7 @@ func settledClients(l *Limit, w []int64, now int64) []int64 {
 	for i := 1; i < len(w); i++ {
 		out[i] = max(w[i], earliestMillis)
 	}
-	out[0] = between(w[0], 0, l.Limit+l.MaxDebt)
+	out[0] = between(w[0], 0, max(l.Limit, 2<<40))
 	if l.Anchor == Epoch {
 		if out[1] = floorTo(out[1], ms); out[1] < earliestMillis {
 			out[1] += ms
@@ -99,7 +99,7 @@ func settledClients(l *Limit, w []int64, now int64) []int64 {
 	}
 	out[2] = min(out[2], int64(latest))
 	fills := (max(out[0], l.Limit) + l.Refill - 1) / l.Refill
-	if zero(out[:2]) || l.Anchor == Epoch && out[0] == 0 || now-out[2] >= fills*int64(l.Per) {
+	if zero(out[:2]) || l.Anchor == Epoch && out[0] == 0 || (now-out[2])/int64(l.Per) >= fills {
 		clear(out)
 	}
 	return out

@@ -178,23 +178,53 @@ func TestLostStatesInPlainWords(t *testing.T) {
 	for seed := range uint64(300) {
 		draw := rand.New(rand.NewPCG(seed, 1))
 		var lost lostStates
-		ends, now := map[uint64]Instant{}, Instant(1e18)
+		ends, now := map[uint64]Instant{}, oneOf[Instant](draw, 1e18, -5e9+1) // or before 1970
 		for range 40 {
 			l, w := meter(draw), []int64{0}
 			if units := draw.IntN(3); draw.IntN(3) == 0 {
 				end := now.Add(time.Duration(units) * time.Second)
-				if w[0] = int64(end); units > 0 {
-					ends[l.seed%1024] = max(ends[l.seed%1024], end)
+				w[0] = int64(end)
+				if last, known := ends[l.seed%1024]; units > 0 && (!known || last < end) {
+					ends[l.seed%1024] = end
 				}
 				lost.add(now, l, w)
 			}
 			now = now.Add(time.Duration(draw.IntN(3)) * time.Second / 2)
-			if l = meter(draw); lost.of(now, l) != (ends[l.seed%1024] > now) {
+			l = meter(draw)
+			if end, known := ends[l.seed%1024]; lost.of(now, l) != (known && end > now) {
 				t.Fatalf("seed %d: %s is lost: %t", seed, l.Name, lost.of(now, l))
 			}
 		}
 		if (lost.cells.Load() != nil) != (len(ends) > 0) {
 			t.Fatalf("seed %d: there is memory for %d", seed, len(ends))
+		}
+	}
+}
+
+// Promise: a hold that ends while there is no room for its limit gives back what it reserved, and
+// nothing that it used is forgotten: the limit is refused for as long as that counts.
+func TestHoldEndsWithoutRoomForItsLimit(t *testing.T) {
+	now := Instant(1e18)
+	l := mustBe(New(Spec{Name: "l", Algorithm: FixedWindow, Limit: 5, Per: time.Hour}))
+	for used := range int64(2) {
+		table := NewTable(TableConfig{Bytes: 1, Shards: 1})
+		book, rs, id := NewLedger(table, nil), &table.rules, HoldID{1, 2}
+		book.Open(now, []HoldRequest{
+			{ID: id, Limit: l, Key: "k", Hash: Hash("k"), Units: 3, TTL: time.Minute},
+		}, make([]Decision, 1))
+		rs.mu.Lock()
+		rs.reclaimLocked(rs.index.Load(), table.shards)
+		rs.count = maxRules
+		rs.mu.Unlock()
+		if d := book.Settle(now, id, Hash("k"), "", used); d.Hold != HoldSettled {
+			t.Fatalf("%d used: %+v", used, d)
+		}
+		rs.count, rs.refusals = 0, [classes]int{}
+		if d := table.Take(now, l, "k", Hash("k"), 5); d.Allowed != (used == 0) {
+			t.Errorf("%d used, with room: %+v", used, d)
+		}
+		if d := table.Take(now.Add(time.Hour), l, "k", Hash("k"), 5); !d.Allowed {
+			t.Errorf("%d used, in the next window: %+v", used, d)
 		}
 	}
 }

@@ -195,18 +195,27 @@ func (t *Table) reserveAll(now Instant, items []Item, out []Decision) bool {
 func (t *Table) putBack(
 	now Instant, l *Limit, key string, hash uint64, units, charge int64,
 ) (d Decision) {
+	if l.Unlimited {
+		return without(l)
+	}
 	s, x := t.shard(l, key, hash)
-	if r := t.rules.index.Load().find(l); r != nil && !l.Unlimited {
+	if r := t.rules.index.Load().find(l); r != nil {
 		x.limit = r.limit.Load() // which stays what was asked for last
 	}
 	if x.rule = t.lock(now, s, x.limit); x.rule == nil {
-		return without(l)
+		s.mu.Lock()
 	}
 	defer s.mu.Unlock()
 	if t.closed(now, l, hash) {
 		return Decision{Closed: true}
 	}
 	s.addReserved(&x, -units)
+	if x.rule == nil { // no room for the limit: its requests are refused while the charge counts
+		w := make([]int64, l.words())
+		l.answer(w, within(now), &Request{Cost: charge, Report: true}, &d)
+		t.lose(within(now), l, w)
+		return without(l)
+	}
 	s.chargeBy(within(now), &x, l, charge)
 	s.takeOrPeek(within(now), &x, charge, &d)
 	d.Allowed, d.RetryAfter = true, Never

@@ -195,12 +195,16 @@ func (x *ruleIndex) all(yield func(*rule) bool) {
 // shutFor refuses keys without an entry for as long as the state w counts, for which there is no
 // room anywhere: it may be anyone's.
 func (r *rule) shutFor(now Instant, l *Limit, w []int64) {
-	until := int64(now.Add(l.debtOf(w, now).reset))
+	putOff(&r.shut, now.Add(l.debtOf(w, now).reset))
+}
+
+// putOff makes end, an Instant or 0 for none, no earlier than until.
+func putOff(end *atomic.Int64, until Instant) {
 	if until == 0 {
 		until = 1
 	}
-	for old := r.shut.Load(); (old == 0 || old < until) &&
-		!r.shut.CompareAndSwap(old, until); old = r.shut.Load() {
+	for old := end.Load(); (old == 0 || old < int64(until)) &&
+		!end.CompareAndSwap(old, int64(until)); old = end.Load() {
 	}
 }
 

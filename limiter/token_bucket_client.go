@@ -234,7 +234,7 @@ func (l *clientBucketLimit) refillUpTo(mark int64, w []int64) {
 
 // settle drops what is fresh, and puts bad numbers right.
 func (l *clientBucketLimit) settle(w []int64, now Instant) {
-	w[0] = min(max(w[0], 0), l.Limit+l.MaxDebt)
+	w[0] = min(max(w[0], 0), max(l.Limit, 2*MaxLimit)) // max_debt may have been lowered
 	for i := 1; i < len(w); i++ {
 		w[i] = max(w[i], earliestMillis) // which is as many nanoseconds as earliest
 	}
