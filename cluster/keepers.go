@@ -307,15 +307,20 @@ func (cp *copier) dueLocked(pt *part) {
 
 // copyLentLocked has what is held here of lent partitions copied once more: a member that gets
 // copies of them, or is about to be given them, may have got those before what was lent came, and
-// what is merged does not count as changed.
+// what is merged does not count as changed. Until a look has found that, which may wait for another
+// look, the member gets what changes, and is told that its copy is not whole.
 func (cp *copier) copyLentLocked(lent []uint16) {
 	for _, p := range lent {
 		if int(p) >= len(cp.parts.list) || cp.parts.list[p].state != partHeld {
 			continue
 		}
-		if pt := &cp.parts.list[p]; pt.copied != copyWanted || pt.second.copied != copyWanted {
-			pt.copied, pt.second.copied = copyWanted, copyWanted
-			cp.dueLocked(pt)
+		pt := &cp.parts.list[p]
+		for _, s := range [...]*slot{&pt.slot, &pt.second} {
+			if s.to != nil && s.copied > copyAgain {
+				s.copied = copyAgain
+				cp.outboxLocked(s.to).begin([]uint16{p})
+				s.to.out.due = true
+			}
 		}
 	}
 }

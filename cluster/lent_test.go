@@ -109,6 +109,45 @@ func TestWhatIsGivenBackBeforeALookIsCopied(t *testing.T) {
 	}
 }
 
+// Promise: owner crashes: no more is forgotten than what its last tick would have copied. What is
+// lent to a holder has all of the partition copied once more, and that waits while a look through
+// the table is under way: until then the heir hears what changes, and that its copy is not whole.
+func TestChangesDoNotWaitForTheNextLook(t *testing.T) {
+	w := newWorldOf(t, wide, 2, five)
+	w.spend(1200, "n1", "n2")
+	w.pass(time.Second)
+	n, key := w.nodes["n1"], w.key("n1", 0)
+	p := ring.Partition(limiter.Hash(key))
+	n.parts.mu.Lock()
+	n.copier.copyAnewLocked(n.parts.list[p].to)
+	n.parts.list[p].copied = copyTaken // the look is for all others
+	n.parts.mu.Unlock()
+	said := 0
+	w.meet = func(c *Call, deliver func() *Answer) {
+		if m := c.Ask.Move; m != nil && m.ID == "n1" && m.Sequence != 0 {
+			if said++; said > 4 {
+				c.Err = errSilent
+				return
+			}
+			if said == 2 {
+				n.parts.mu.Lock()
+				n.copier.copyLentLocked([]uint16{uint16(p)})
+				n.parts.mu.Unlock()
+				w.take("n1", "five", key)
+				w.pass(2 * tickEvery)
+			}
+		}
+		c.Answer = deliver()
+	}
+	w.pass(300 * time.Millisecond)
+	w.meet = nil
+	w.kill("n1")
+	w.pass(3 * time.Second)
+	if d := w.take("n2", "five", key); d.Remaining != 3 || !d.Degraded {
+		t.Errorf("after the death of the owner: %+v", d)
+	}
+}
+
 // The last node that was lent a partition keeps it, although another one says only now that it has
 // got it before.
 func TestLateAnswerOfWhoWasLentBefore(t *testing.T) {

@@ -12,7 +12,7 @@ func (cp *copier) lookLocked(now limiter.Instant, p *peer) {
 		var begun, looked []uint16
 		for i := range cp.parts.list {
 			held := cp.parts.list[i].state == partHeld
-			if s := cp.parts.list[i].slotOf(p, held); s != nil && s.copied == copyWanted {
+			if s := cp.parts.list[i].slotOf(p, held); s != nil && s.copied <= copyAgain {
 				s.copied, o.looking, o.part = copyBegun, true, 0
 				looked = append(looked, uint16(i))
 				if held {

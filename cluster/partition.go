@@ -80,6 +80,7 @@ type copyState uint8
 
 const (
 	copyWanted copyState = iota // nothing yet
+	copyAgain                   // what has changed; all of it is to be copied once more
 	// what has changed, and all if the member says so: it has given the partition to this node
 	copyAsked
 	copyBegun // what has changed, and the parts of the table that were looked at
