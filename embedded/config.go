@@ -87,6 +87,9 @@ func (c *Config) completeAddresses() error {
 	}
 	everywhere := isEverywhere(host) || isEverywhere(peerHost)
 	switch {
+	case c.Advertise != "" && !peer.IsHost(c.Advertise):
+		return fmt.Errorf("embedded: Advertise %q: give one host or address that other nodes "+
+			"dial, without a port; the ports are those of Gossip and Peer", c.Advertise)
 	case everywhere && c.Advertise == "":
 		return errors.New("embedded: Advertise is empty, but a node that is bound to all " +
 			"interfaces needs it; give the host by which others reach it")

@@ -289,6 +289,11 @@ func TestConfig(t *testing.T) {
 		{embedded.Config{Gossip: "127.0.0.1"}, "Gossip: "},
 		{embedded.Config{Gossip: "127.0.0.1:0", Peer: "x"}, "Peer: "},
 		{embedded.Config{Gossip: ":0", Insecure: true}, "Advertise is empty"},
+		{
+			embedded.Config{Gossip: "127.0.0.1:0", Advertise: "10.0.0.7:7946"},
+			`Advertise "10.0.0.7:7946": give one host`,
+		},
+		{embedded.Config{Gossip: ":0", Advertise: "0.0.0.0", Insecure: true}, "Advertise"},
 		{embedded.Config{Gossip: "192.0.2.1:0"}, "give GossipKeys and PeerTLS, or set Insecure"},
 		{embedded.Config{
 			Gossip:  "127.0.0.1:0",

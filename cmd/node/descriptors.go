@@ -51,8 +51,7 @@ func (r *running) keepDoors() {
 		}
 		switch o.flag {
 		case "--peer":
-			c.Own, c.Most, c.Common, c.Fair, c.UserTimeout = d.peers, d.peers, nil, false,
-				grpcUserTimeout
+			c.Own, c.Most, c.Common, c.UserTimeout = d.peers, d.peers, nil, grpcUserTimeout
 		case "--grpc":
 			c.UserTimeout = grpcUserTimeout
 		case "--http", "--admin":

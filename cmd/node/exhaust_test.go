@@ -206,6 +206,28 @@ func TestOneDoorCannotTakeAllDescriptors(t *testing.T) {
 	}
 }
 
+// Promise: one address cannot keep new nodes from the door for peers: those at others find room.
+func TestOneAddressCannotTakeThePeerDoor(t *testing.T) {
+	r, _ := startNode(t, func(s *settings) { s.nodes = max(1, descriptorLimit()/64) })
+	dial := func(from string) net.Conn {
+		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+		c, err := d.Dial("tcp", r.address("--peer"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	for range 20 {
+		dial("127.0.0.2")
+	}
+	c := dial("127.0.0.3")
+	c.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
+	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("a node at another address is refused: %v", err)
+	}
+}
+
 func askPage(c *http.Client, url string) error {
 	answer, err := c.Get(url)
 	if err != nil {

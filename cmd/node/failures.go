@@ -55,8 +55,9 @@ func (f *failures) see(now time.Time, v *cluster.View) (fresh []cluster.Member) 
 // are not any more, and have not left: the others have struck them off, and gossip, which is
 // slower, still takes them for alive.
 func (f *failures) struckOff(now time.Time, own *cluster.View) (list []failure) {
-	if own == nil {
-		return nil
+	if own == nil || own.Me().Role == cluster.RoleMember &&
+		own.Me().State == cluster.StateJoining {
+		return nil // a node that is outside itself does not know whether others are
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -64,12 +64,15 @@ func TestFailuresAreRemembered(t *testing.T) {
 }
 
 // Promise: a member that the others have struck off has failed at once, also while gossip takes it
-// for alive; one that is new and not in the ring yet has not.
+// for alive; one that is new and not in the ring yet has not, and to a node that was struck off
+// itself the others have not.
 func TestStruckOffHasFailed(t *testing.T) {
-	view := func(a, b cluster.State) *cluster.View {
+	viewOf := func(me, a, b cluster.State) *cluster.View {
 		t.Helper()
 		v, err := cluster.NewView("me", []cluster.Member{
-			{ID: "a", Boot: 1, State: a}, {ID: "b", Boot: 2, State: b}, {ID: "me", Boot: 3},
+			{ID: "a", Boot: 1, State: a},
+			{ID: "b", Boot: 2, State: b},
+			{ID: "me", Boot: 3, State: me},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -77,6 +80,7 @@ func TestStruckOffHasFailed(t *testing.T) {
 		return v
 	}
 	const joining, active, leaving = cluster.StateJoining, cluster.StateActive, cluster.StateLeaving
+	view := func(a, b cluster.State) *cluster.View { return viewOf(active, a, b) }
 	now := time.Now()
 	var f failures
 	for _, step := range []struct {
@@ -89,6 +93,8 @@ func TestStruckOffHasFailed(t *testing.T) {
 		{view(active, joining), "b 0s;"},
 		{view(joining, joining), "a 0s;b 1s;"},
 		{view(active, joining), "b 2s;"},
+		{viewOf(joining, joining, joining), ""}, // it is the one that was struck off
+		{view(active, joining), "b 4s;"},
 		{view(leaving, active), ""},
 		{view(joining, active), ""},
 	} {

@@ -19,6 +19,7 @@ import (
 	"io"
 	"os"
 	"regexp"
+	"strings"
 	_ "time/tzdata" // limits per day or month are in time zones, and an empty image has none
 
 	"github.com/alecthomas/kong"
@@ -88,6 +89,7 @@ func run(args []string, sh shell) (code int) {
 			panic(e)
 		}
 	}()
+	forgetEmptyVariables()
 	var v verbs
 	parser := newParser(&v, sh, func(c int) { panic(exited(c)) })
 	if len(args) == 0 {
@@ -112,6 +114,16 @@ func run(args []string, sh shell) (code int) {
 	}
 	fmt.Fprintf(sh.err, "%s: %v\n", ctx.Selected().FullPath(), err)
 	return 1
+}
+
+// forgetEmptyVariables takes what is set and empty for what is not set: a compose file sets each
+// variable that it passes on.
+func forgetEmptyVariables() {
+	for _, v := range os.Environ() {
+		if name, empty := strings.CutSuffix(v, "="); empty && strings.HasPrefix(name, "PENSTOCK_") {
+			os.Unsetenv(name)
+		}
+	}
 }
 
 // newParser makes of v's fields a grammar that writes its help to sh, and ends with exit.

@@ -103,7 +103,8 @@ Every setting of ` + "`penstock serve`" + `. This page is made from the program 
 A setting is a flag (--peer-tls-cert), a variable (PENSTOCK_PEER_TLS_CERT), or a field
 (peer-tls-cert:) of the YAML file that --config names. A flag overrides the variable, the
 variable the file, and the file the default. Lists stand in the file as YAML lists, in
-flags and variables with commas. An unknown field of the file is an error.
+flags and variables with commas. An unknown field of the file is an error, and a variable that is
+empty is none.
 
 [deploy/debian/penstock.yaml](../deploy/debian/penstock.yaml) is such a file, with every setting
 as a comment. Limits and rules have files of their own: [limits.md](limits.md). Rights of clients:

@@ -15,6 +15,7 @@ import (
 	"penstock/cluster"
 	"penstock/cluster/gossip"
 	"penstock/limiter/rules"
+	"penstock/rpc/peer"
 )
 
 // settings are one node in the words of serve's flags. demo and bench fill in what they need.
@@ -278,11 +279,9 @@ func (s *settings) checkGossip(d doors) error {
 	return nil
 }
 
-// checkAdvertise refuses what others could not dial. A name is looked up later.
+// checkAdvertise refuses what others could not dial.
 func (s *settings) checkAdvertise() error {
-	ip, err := netip.ParseAddr(s.Advertise)
-	if s.Advertise == "" || err == nil && !ip.IsUnspecified() ||
-		err != nil && !strings.ContainsAny(s.Advertise, ":/[] ") {
+	if s.Advertise == "" || peer.IsHost(s.Advertise) {
 		return nil
 	}
 	return fmt.Errorf("--advertise %q: give one host or address that other nodes dial, without "+

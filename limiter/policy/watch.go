@@ -42,7 +42,7 @@ type Watcher struct {
 // State is how the last load ended.
 type State struct {
 	OK   bool      // what the files say is in force
-	Last time.Time // when a load last succeeded
+	Last time.Time // when something was last loaded
 }
 
 // State may be asked at any time.
@@ -142,7 +142,7 @@ func (w *Watcher) load(asked bool) error {
 	}
 	count, renewed, err := w.renew(asked || w.fault != "")
 	state := State{OK: err == nil, Last: time.Now()}
-	if err != nil {
+	if !renewed {
 		state.Last = w.State().Last
 	}
 	w.state.Store(&state)

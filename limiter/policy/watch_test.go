@@ -135,6 +135,24 @@ func TestOtherFilesAreSilent(t *testing.T) {
 	}
 }
 
+// Promise: limits are as old as State says: a look that finds nothing new loads nothing.
+func TestNothingNewIsNoLoad(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "limits.yaml")
+	put(t, file, one("a"))
+	w, err := Watch(file, slog.New(slog.DiscardHandler), func(*Set) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	before := w.State()
+	if w.Look(); w.State() != before {
+		t.Errorf("a look makes %+v of %+v", w.State(), before)
+	}
+	if err := w.Reload(); err != nil || !w.State().Last.After(before.Last) {
+		t.Errorf("%+v after a reload, before %+v; %v", w.State(), before, err)
+	}
+}
+
 // Promise: what is read again after the end is not applied.
 func TestNothingIsAppliedAfterClose(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "limits.yaml")

@@ -25,6 +25,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -236,7 +237,9 @@ func (c *Catalog) write(
 	if e = c.log.Next(c.Node.ID(), name); e.Version.Counter > maxCounter {
 		return e, false, ErrNoVersion
 	}
-	e.By, e.AtMs, e.Limit = by, c.Now().UnixMilli(), limit
+	// what is no UTF-8 does not travel as it is, and the logs would differ for ever
+	e.By = strings.ToValidUTF8(by, "\uFFFD")
+	e.AtMs, e.Limit = c.Now().UnixMilli(), limit
 	if c.File != "" {
 		if err := write(c.File, append(c.log.Parts(all), e)); err != nil {
 			c.failed.Add(1)

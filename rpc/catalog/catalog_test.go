@@ -320,6 +320,19 @@ func TestAllIsCaughtUpWith(t *testing.T) {
 	}
 }
 
+// Promise: the logs of all nodes become the same one, also if the name of a client is no UTF-8.
+func TestLogsAreEqualWhateverAClientIsCalled(t *testing.T) {
+	w := newWorld(t, "n1", "n2")
+	if _, err := w.catalogs["n1"].Put(ctx, "a\xff\xfeb", limit(t, "x", 1), nil); err != nil {
+		t.Fatal(err)
+	}
+	w.catalogs["n1"].Catch(ctx)
+	if w.catalogs["n1"].log.Hashes() != w.catalogs["n2"].log.Hashes() {
+		t.Errorf("%+v, and at the other node %+v", w.catalogs["n1"].History("x"),
+			w.catalogs["n2"].History("x"))
+	}
+}
+
 // Promise: a change that cannot be saved is refused, and nothing is changed; what another node has
 // saved is in force nevertheless, and is saved when that is possible again.
 func TestDiskIsFull(t *testing.T) {

@@ -55,13 +55,11 @@ func copyGauges(c cluster.Copies) []gauge {
 		},
 		{
 			"underreplicated_partitions", "Partitions held here of which fewer nodes have a " +
-				"whole " +
-				"copy than --copies asks for, or than there are others.", float64(c.Short),
+				"whole copy than --copies asks for, or than there are others.", float64(c.Short),
 		},
 		{
 			"replication_lag_seconds", "Age of the oldest change that a copy does not have yet; " +
-				"0 " +
-				"if none waits.", c.Lag.Seconds(),
+				"0 if none waits.", c.Lag.Seconds(),
 		},
 	}
 }

@@ -217,12 +217,13 @@ func (l *line) run() {
 	defer close(l.ended)
 	var ended time.Time // of a stream, the first in retryMax
 	for pause := retryMin; ; pause = min(2*pause, retryMax) {
-		greeted, err := l.converse()
+		began := time.Now()
+		greeted, answered, err := l.converse()
 		if l.ctx.Err() != nil {
 			l.fail(fmt.Errorf("%w: the line to peer %s is closed", cluster.ErrUnsent, l.to.id))
 			return
 		}
-		if greeted {
+		if answered || greeted && time.Since(began) > retryMax { // others do nothing but hang up
 			pause = retryMin
 			if time.Since(ended) > retryMax { // it does not end again and again
 				// try for another one before anybody is told

@@ -9,13 +9,14 @@ import (
 	"penstock/cluster"
 )
 
-// converse opens a carrier and uses it to its end. greeted says that the peer was there.
-func (l *line) converse() (greeted bool, err error) {
+// converse opens a carrier and uses it to its end. greeted says that the peer was there, and
+// answered that it was of use.
+func (l *line) converse() (greeted, answered bool, err error) {
 	ctx, hangUp := context.WithCancel(l.ctx)
 	defer hangUp()
 	c, err := l.open(ctx, hangUp)
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
 	l.stats.Streams.Add(1)
 	l.mu.Lock()
@@ -32,12 +33,12 @@ func (l *line) converse() (greeted bool, err error) {
 		defer close(written)
 		l.write(ctx)
 	}()
-	err = c.receive(l.read)
+	err = c.receive(func(reply []byte) error { answered = true; return l.read(reply) })
 	hangUp()
 	<-written
 	l.setOut(nil)
 	l.hungUp(err)
-	return true, err
+	return true, answered, err
 }
 
 // setOut says over what frames are sent; it waits for the one that is being sent.

@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -70,6 +71,23 @@ func TestStrangersOnLinksAreUnsent(t *testing.T) {
 	defer l.Close()
 	silent := cluster.Member{ID: "n2", Boot: 2, PeerAddr: l.Addr().String()}
 	wantCall(t, s.call(silent, "a", time.Minute), true, errNoGreeting.Error())
+	s.peers.Close()
+}
+
+// Promise: a peer that names itself and hangs up, again and again, is tried as seldom as one that
+// is not there.
+func TestPeerThatHangsUpIsLeftAlone(t *testing.T) {
+	s := newStations(t, 1)[0]
+	var links atomic.Int64
+	member := rawPeer(t, greeting{testCluster, "n2", 2}, func(*link) { links.Add(1) })
+	if c := s.call(member, "a", time.Second); c.Err == nil {
+		t.Errorf("nobody has answered %+v", c)
+	}
+	time.Sleep(retryMax)
+	// pauses that begin with retryMin and double make five or six in that time
+	if n := links.Load(); n > 10 {
+		t.Errorf("it was called %d times in %v", n, retryMax)
+	}
 	s.peers.Close()
 }
 

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/netip"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -51,6 +53,13 @@ type Lines struct {
 	closed bool
 	there  map[lineTo]bool                  // told by Keep
 	lines  atomic.Pointer[map[lineTo]*line] // never changed, only replaced
+}
+
+// IsHost reports whether other nodes can be told to dial host, which has no port. A name is looked
+// up later.
+func IsHost(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return err == nil && !ip.IsUnspecified() || err != nil && !strings.ContainsAny(host, ":/[] ")
 }
 
 // lineTo says where a line ends. Another boot of a node is another end: it has lost the memory of

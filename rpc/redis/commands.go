@@ -72,8 +72,7 @@ func init() { // not a literal: COMMAND lists the table in which it stands
 		{"client", 1, resp.MaxArgs, noKeys, (*connection).client, false, false},
 		{"config", 1, resp.MaxArgs, noKeys, (*connection).configure, false, false},
 		{"command", 0, resp.MaxArgs, noKeys, (*connection).commandList, false, false},
-		// there is one database
-		{"select", 1, 1, noKeys, func(c *connection, _ [][]byte) { c.say("OK") }, false, false},
+		{"select", 1, 1, noKeys, (*connection).database, false, false},
 		{"info", 0, 1, noKeys, (*connection).info, false, false},
 		{"ready", 0, 0, noKeys, (*connection).ready, false, false},
 		{"reset", 0, 0, noKeys, (*connection).reset, true, true},

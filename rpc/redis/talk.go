@@ -235,6 +235,18 @@ func (c *connection) client(words [][]byte) {
 	}
 }
 
+// database is SELECT. There is one database, under every number.
+func (c *connection) database(words [][]byte) {
+	switch n, ok := cellInt(words[1]); {
+	case !ok || n != int64(int32(n)):
+		c.fail("ERR value is not an integer or out of range")
+	case n < 0:
+		c.fail("ERR DB index is out of range")
+	default:
+		c.say("OK")
+	}
+}
+
 // info is INFO: what a person or a monitor looks for first. All numbers of a node are at /metrics.
 func (c *connection) info([][]byte) {
 	config, stats := &c.door.config, &c.door.stats
