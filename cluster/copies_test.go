@@ -70,6 +70,40 @@ func TestNoCopyIsWaitedForBeyondTheDeadline(t *testing.T) {
 	}
 }
 
+// Promise: what an heir has to have of a request is no longer than the request, also if a client
+// gives all of its items the same id.
+func TestSyncCopiesTellAnAnswerOnce(t *testing.T) {
+	spec := five
+	spec.Name, spec.Sync = "sync", true
+	w := newWorld(t, 2, spec)
+	w.pass(time.Second)
+	var items []Item
+	for i := 0; len(items) < MaxItems; i++ {
+		if key := fmt.Sprint(i); w.nodes["n1"].View().Owns(limiter.Hash(key)) {
+			id := ID{Origin: 1, Sequence: 1}
+			items = append(items, Item{Limit: "sync", Key: key, Cost: 1, ID: id})
+		}
+	}
+	most := 0
+	w.meet = func(c *Call, deliver func() *Answer) {
+		decisions := 0
+		if m := c.Ask.Move; m != nil {
+			for _, x := range m.Taken {
+				decisions += len(x.Decisions)
+			}
+		}
+		most = max(most, decisions)
+		c.Answer = deliver()
+	}
+	request := Request{Items: items, Atomic: true}
+	if err := w.nodes["n1"].Check(&request, make([]Decision, MaxItems)); err != nil {
+		t.Fatal(err)
+	}
+	if most != MaxItems {
+		t.Errorf("%d decisions in a message about %d items", most, MaxItems)
+	}
+}
+
 // Promise: `replication: sync`: 0 extra, however large a request is. What an heir has to have comes
 // in messages that it reads.
 func TestSyncCopiesTravelInParts(t *testing.T) {

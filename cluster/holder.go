@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"slices"
 	"time"
 
 	"penstock/cluster/charges"
@@ -161,7 +162,9 @@ func (hd *holder) grantLease(now limiter.Instant, it *flight) limiter.Decision {
 func (hd *holder) addCopy(now limiter.Instant, m *Move, it *flight) (size int) {
 	e := hd.table.Entry(now, it.Limit, it.Key, it.hash)
 	m.Entries = append(m.Entries, e)
-	if it.ID != (ID{}) {
+	// items of one request may have the same id, and the answer to it be as long as the request
+	told := func(x Memory) bool { return x.ID == it.ID }
+	if it.ID != (ID{}) && !slices.ContainsFunc(m.Taken, told) {
 		hd.recent.Recall(now, it.ID, func(x Memory) { m.Taken = append(m.Taken, x) })
 	}
 	if it.Op.holds() {
