@@ -162,10 +162,14 @@ func (hd *holder) grantLease(now limiter.Instant, it *flight) limiter.Decision {
 func (hd *holder) addCopy(now limiter.Instant, m *Move, it *flight) (size int) {
 	e := hd.table.Entry(now, it.Limit, it.Key, it.hash)
 	m.Entries = append(m.Entries, e)
-	// items of one request may have the same id, and the answer to it be as long as the request
-	told := func(x Memory) bool { return x.ID == it.ID }
-	if it.ID != (ID{}) && !slices.ContainsFunc(m.Taken, told) {
-		hd.recent.Recall(now, it.ID, func(x Memory) { m.Taken = append(m.Taken, x) })
+	if it.ID != (ID{}) {
+		hd.recent.Recall(now, it.ID, func(x Memory) {
+			// items of one request may have the same id, and the answer be as long as the request
+			if told := func(y Memory) bool { return y.ID == x.ID }; len(x.Decisions) == 1 ||
+				!slices.ContainsFunc(m.Taken, told) {
+				m.Taken = append(m.Taken, x)
+			}
+		})
 	}
 	if it.Op.holds() {
 		if h, found := hd.book.Get(it.holdID()); found {

@@ -74,8 +74,8 @@ func (a *Service) Limits(
 	for _, name := range slices.Sorted(maps.Keys(limits)) {
 		l := limits[name]
 		row := &penstockv1.NamedLimit{
-			Limit: notation.LimitMessage(
-				&l.Spec), Put: a.Node.IsPut(name), Overrides: int32(len(l.Overrides())),
+			Limit: notation.LimitMessage(&l.Spec),
+			Put:   a.Node.IsPut(name), Overrides: int32(len(l.Overrides())),
 			Definition: catalog.Format(l),
 			Candidate:  candidateMessage(l, tallies[name]),
 		}

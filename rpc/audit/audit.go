@@ -78,7 +78,8 @@ func (l *Log) Reopen() error {
 	before := l.out
 	l.out = file
 	l.mu.Unlock()
-	return before.(io.Closer).Close()
+	_ = before.(io.Closer).Close() // what could not be written to it was said
+	return nil
 }
 
 // Close closes the file of the log.

@@ -203,8 +203,8 @@ func (c *Catalog) Run(ctx context.Context) {
 		case <-look.C:
 			if others := c.others(); len(others) > 0 {
 				turn++
-				_ = c.compare(ctx,
-					others[turn%len(others)]) // the next one, if this one does not answer
+				// the next one follows if this one does not answer
+				_ = c.compare(ctx, others[turn%len(others)])
 			}
 			if c.unsaved.Load() {
 				c.mu.Lock()
