@@ -40,8 +40,8 @@ const (
 )
 
 // maxRecords bounds what a move costs in memory: of its records, each decision of a memory one, a
-// frame of 4 MiB has room for two million, which would become 150 MiB and more. A member sends less
-// than half as many as this at once.
+// frame of 4 MiB has room for two million, which would become 150 MiB and more. A member sends
+// fewer than this at once, by the bounds of copies, memories and holds in cluster.
 const maxRecords = 1 << 15
 
 // maxMemory is the most items that an ask may have, and so the most answers that one memory has.
