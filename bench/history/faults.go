@@ -1,11 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -251,6 +253,9 @@ func (r *run) done(f *judge.Fault, do func(*run, *judge.Fault) error) error {
 		if late := r.cluster.settle(30 * time.Second); late != nil {
 			f.Never = true
 			fmt.Fprintf(r.out, "%s %v: not whole 30 s later: %v\n", f.Kind, f.Nodes, late)
+			if f.Gone && strings.HasPrefix(f.Kind, "kill") {
+				r.recover()
+			}
 		}
 	}
 	f.Settled = r.recorder.now()
@@ -262,6 +267,20 @@ func (r *run) done(f *judge.Fault, do func(*run, *judge.Fault) error) error {
 	defer r.recorder.mu.Unlock()
 	r.recorder.faults = append(r.recorder.faults, f)
 	return err
+}
+
+// recover does what an operator does when a majority is gone for good. The fault stays one that
+// did not settle; without this, no node could join for the rest of the run.
+func (r *run) recover() {
+	for _, n := range r.cluster.in(up) {
+		said, err := exec.Command(r.cluster.program(n), "recover", "--addr",
+			"unix://"+n.path("grpc"), "--timeout", "30s").CombinedOutput()
+		fmt.Fprintf(r.out, "recover %s: %s\n", n.name, bytes.TrimSpace(said))
+		if err == nil {
+			_ = r.cluster.settle(30 * time.Second)
+			return
+		}
+	}
 }
 
 // victims draws nodes that run.
