@@ -2,8 +2,8 @@ package ownership
 
 import "slices"
 
-// Event is something that happens to a boot.
-type Event interface{ event() }
+// Event is something that happens to a boot; state.go says what each changes.
+type Event interface{ happens(s *State, now Instant) }
 
 type (
 	// Poll is the pulse: it comes every few ten milliseconds.
@@ -71,23 +71,6 @@ func Of(ids ...string) Electorate { return Electorate{Size: max(1, len(ids)), ID
 func (e *Electorate) greets(id string) bool {
 	return slices.Contains(e.IDs, id) || slices.Contains(e.Others, id)
 }
-
-func (Electorate) event()     {}
-func (Poll) event()           {}
-func (Received) event()       {}
-func (LineUp) event()         {}
-func (LineEnded) event()      {}
-func (AddressRefused) event() {}
-func (Unreached) event()      {}
-func (Reached) event()        {}
-func (Suspended) event()      {}
-func (Leave) event()          {}
-func (Stay) event()           {}
-func (Recover) event()        {}
-func (Closing) event()        {}
-func (Emptied) event()        {}
-func (Fetched) event()        {}
-func (Copying) event()        {}
 
 // Effects are what a step asks of its shell, in order.
 type Effects struct {

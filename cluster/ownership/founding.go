@@ -93,7 +93,7 @@ func (s *State) hello(now Instant, from Boot, m Hello) {
 		return
 	case s.stage != StageJoined && m.Config != nil:
 		if s.p.keeps(ruleFoundedWins) || s.stage == StageCandidate {
-			s.candidate(now, m.Config)
+			s.candidate(m.Config)
 			return
 		}
 	case s.stage == StageCandidate:
@@ -150,7 +150,7 @@ func (s *founder) found(now Instant) {
 		return
 	}
 	f.votedFor = s.me.Boot
-	s.votedBy(now, s.me.Boot)
+	s.votedBy(s.me.Boot)
 	if s.stage == StageJoined {
 		return
 	}
@@ -207,7 +207,7 @@ func (s *founder) vote(now Instant, from Boot, m Vote) {
 	case s.stage != StageOutside:
 	case m.Given:
 		if m.Founder == s.me.Boot && f.votedFor == s.me.Boot && !f.gaveUp {
-			s.votedBy(now, from)
+			s.votedBy(from)
 		}
 	case f.votedFor == 0 || f.votedFor == from || !s.p.keeps(ruleVoteOnce):
 		f.votedFor = from
@@ -222,7 +222,7 @@ func (s *founder) released(from Boot) {
 }
 
 // votedBy counts a vote and founds.
-func (s *founder) votedBy(now Instant, from Boot) {
+func (s *founder) votedBy(from Boot) {
 	f := &s.founding
 	if !slices.Contains(f.votes, from) {
 		f.votes = append(slices.Clone(f.votes), from)
@@ -258,7 +258,7 @@ func (s *founder) foundWith(members []Member) {
 
 // candidate makes this boot a candidate of the members of config. All of them answer a greeting;
 // they are asked once, and then as often as poll does.
-func (s *founder) candidate(now Instant, config *Configuration) {
+func (s *founder) candidate(config *Configuration) {
 	asked := s.stage == StageCandidate && s.config.Epoch == config.Epoch
 	s.stage, s.founding = StageCandidate, founding{since: never}
 	s.config, s.asking = config, candidacy{since: never}

@@ -4,7 +4,16 @@ import "fmt"
 
 // Message is what one boot says to another about ownership. Messages may be lost, doubled, late and
 // out of order.
-type Message interface{ String() string }
+type Message interface {
+	String() string
+	heard(s *State, now Instant, from Boot) // what it changes (state.go)
+}
+
+// ofEpoch is a message that counts in one epoch alone.
+type ofEpoch interface {
+	Message
+	epoch() Epoch
+}
 
 // Ballot orders the attempts to decide one epoch's successor: round × 16 + the voter's place.
 type Ballot uint64
@@ -204,43 +213,20 @@ func (m CopyOf) String() string   { return fmt.Sprintf("CopyOf %v %d", m.Epoch, 
 func (m CopyKept) String() string { return fmt.Sprintf("CopyKept %v %d", m.Epoch, m.Partition) }
 func (m Relayed) String() string  { return fmt.Sprintf("Relayed %d→%d: %v", m.From, m.To, m.Inner) }
 
-// epochOf is the epoch that a message is about.
-func epochOf(m Message) (e Epoch, named bool) {
-	switch m := m.(type) {
-	case Renew:
-		return m.Epoch, true
-	case RenewAck:
-		return m.Epoch, true
-	case Farewell:
-		return m.Epoch, true
-	case Canvass:
-		return m.Value.Previous, true
-	case Consent:
-		return m.Value.Previous, true
-	case Prepare:
-		return m.Epoch, true
-	case Promise:
-		return m.Epoch, true
-	case Accept:
-		return m.Value.Previous, true
-	case Accepted:
-		return m.Epoch, true
-	case Behind:
-		return m.Epoch, true
-	case Secede:
-		return m.Epoch, true
-	case Seceded:
-		return m.Epoch, true
-	case Claim:
-		return m.Epoch, true
-	case ClaimAnswer:
-		return m.Epoch, true
-	case Gift:
-		return m.Epoch, true
-	case Taken:
-		return m.Epoch, true
-	case CopyOf:
-		return m.Epoch, true
-	}
-	return Epoch{}, false
-}
+func (m Renew) epoch() Epoch       { return m.Epoch }
+func (m RenewAck) epoch() Epoch    { return m.Epoch }
+func (m Farewell) epoch() Epoch    { return m.Epoch }
+func (m Canvass) epoch() Epoch     { return m.Value.Previous }
+func (m Consent) epoch() Epoch     { return m.Value.Previous }
+func (m Prepare) epoch() Epoch     { return m.Epoch }
+func (m Promise) epoch() Epoch     { return m.Epoch }
+func (m Accept) epoch() Epoch      { return m.Value.Previous }
+func (m Accepted) epoch() Epoch    { return m.Epoch }
+func (m Behind) epoch() Epoch      { return m.Epoch }
+func (m Secede) epoch() Epoch      { return m.Epoch }
+func (m Seceded) epoch() Epoch     { return m.Epoch }
+func (m Claim) epoch() Epoch       { return m.Epoch }
+func (m ClaimAnswer) epoch() Epoch { return m.Epoch }
+func (m Gift) epoch() Epoch        { return m.Epoch }
+func (m Taken) epoch() Epoch       { return m.Epoch }
+func (m CopyOf) epoch() Epoch      { return m.Epoch }

@@ -247,11 +247,11 @@ func (s *State) passed(e Epoch) bool {
 // followed, or that nobody knows; one of a newer epoch is asked; and one of another lineage is
 // greeted.
 func (s *State) reads(now Instant, from Boot, m Message) {
-	e, named := epochOf(m)
-	own := s.config.Epoch
+	of, named := m.(ofEpoch)
 	if !named {
 		return
 	}
+	e, own := of.epoch(), s.config.Epoch
 	if e == own {
 		s.takes(now, from, m)
 		return

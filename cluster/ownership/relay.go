@@ -24,8 +24,8 @@ func (s *State) relayed(now Instant, via Boot, r Relayed) {
 		return
 	}
 	s.out.via, s.out.asker = via, r.From
-	if s.inEpoch(now, r.From, r.Inner) {
-		s.receiveJoined(now, r.From, r.Inner)
+	if m, named := r.Inner.(ofEpoch); named && s.inEpoch(now, r.From, m) {
+		m.heard(s, now, r.From)
 	}
 	s.out.via, s.out.asker = 0, 0
 }

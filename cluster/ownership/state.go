@@ -145,44 +145,33 @@ func (s *State) step(now Instant, e Event) {
 		return
 	}
 	s.out.Stirred = !renews(e)
-	switch e := e.(type) {
-	case Poll:
-		s.poll(now)
-	case Received:
-		s.receive(now, e.From, e.Message)
-	case LineUp:
-		s.entry(e.Boot).line(lineUp, now)
-	case LineEnded:
-		s.lineEnded(now, e.Boot)
-	case AddressRefused:
-		s.refused(now, e.Boot)
-	case Unreached:
-		s.entry(e.Boot).unreached = now
-	case Reached:
-		s.entry(e.Boot).unreached = never
-	case Suspended:
-		if s.p.keeps(ruleSuspended) {
-			s.right.lose(now)
-			s.right.lost = never // by a clock that has not seen the stop
-		}
-		s.wasStopped(now)
-	case Leave:
-		s.leaving, s.renewed = true, never
-	case Stay:
-		s.leaving, s.emptied, s.renewed = false, false, never
-	case Recover:
-		s.recover(now)
-	case Closing:
-		s.closing()
-	case Emptied:
-		s.emptied, s.renewed = true, never
-	case Fetched:
-		s.conclude(now, e.Partition, true)
-	case Copying:
-		s.copying(e)
-	case Electorate:
-		s.origin.elect = e
+	e.happens(s, now)
+}
+
+func (Poll) happens(s *State, now Instant)             { s.poll(now) }
+func (e Received) happens(s *State, now Instant)       { s.receive(now, e.From, e.Message) }
+func (e LineUp) happens(s *State, now Instant)         { s.entry(e.Boot).line(lineUp, now) }
+func (e LineEnded) happens(s *State, now Instant)      { s.lineEnded(now, e.Boot) }
+func (e AddressRefused) happens(s *State, now Instant) { s.refused(now, e.Boot) }
+func (e Unreached) happens(s *State, now Instant)      { s.entry(e.Boot).unreached = now }
+func (e Reached) happens(s *State, _ Instant)          { s.entry(e.Boot).unreached = never }
+func (Leave) happens(s *State, _ Instant)              { s.leaving, s.renewed = true, never }
+func (Stay) happens(s *State, _ Instant) {
+	s.leaving, s.emptied, s.renewed = false, false, never
+}
+func (Recover) happens(s *State, now Instant)    { s.recover(now) }
+func (Closing) happens(s *State, _ Instant)      { s.closing() }
+func (Emptied) happens(s *State, _ Instant)      { s.emptied, s.renewed = true, never }
+func (e Fetched) happens(s *State, now Instant)  { s.conclude(now, e.Partition, true) }
+func (e Copying) happens(s *State, _ Instant)    { s.copying(e) }
+func (e Electorate) happens(s *State, _ Instant) { s.origin.elect = e }
+
+func (Suspended) happens(s *State, now Instant) {
+	if s.p.keeps(ruleSuspended) {
+		s.right.lose(now)
+		s.right.lost = never // by a clock that has not seen the stop
 	}
+	s.wasStopped(now)
 }
 
 // poll does what is due.
@@ -256,7 +245,7 @@ func (s *speaker) sendVoters(m Message) {
 	}
 }
 
-// receive hands a message to the part of the protocol that it is for.
+// receive takes in a message, one of an epoch only if it is this boot's.
 func (s *State) receive(now Instant, from Boot, m Message) {
 	if s.closed {
 		return
@@ -268,79 +257,63 @@ func (s *State) receive(now Instant, from Boot, m Message) {
 	if from != s.me.Boot {
 		s.entry(from).heard = now
 	}
-	switch m := m.(type) {
-	case Hello:
-		s.hello(now, from, m)
-	case Vote:
-		s.vote(now, from, m)
-	case Release:
-		s.released(from)
-	case Join:
-		s.joinAsked(now, from, m)
-	case Refuse:
-		if s.stage == StageCandidate {
-			s.end(NameInUse)
-		}
-	case Decided:
-		s.decided(now, from, m.Config)
-	case Missed:
-		if s.stage == StageCandidate || s.stage == StageJoined && m.Epoch == s.config.Epoch {
-			s.end(Outdated)
-		}
-	default:
-		if s.stage == StageJoined && s.inEpoch(now, from, m) {
-			s.receiveJoined(now, from, m)
-		}
+	if of, named := m.(ofEpoch); !named || s.stage == StageJoined && s.inEpoch(now, from, of) {
+		m.heard(s, now, from)
 	}
 }
 
-// receiveJoined handles what members of one epoch say to each other.
-func (s *State) receiveJoined(now Instant, from Boot, m Message) {
-	switch m := m.(type) {
-	case Renew:
-		s.renewAsked(now, from, m)
-	case RenewAck:
-		s.renewAcked(now, from, m)
-	case Farewell:
-		s.entry(from).line(lineLeft, now)
-	case Canvass:
-		s.send(from, Consent{m.Value, s.wouldAccept(now, m.Value)})
-	case Consent:
-		s.consented(now, from, m)
-	case Prepare:
-		s.prepare(now, from, m)
-	case Promise:
-		s.promised(from, m)
-	case Accept:
-		s.accept(now, m)
-	case Accepted:
-		s.accepted(from, m)
-	case Secede:
-		s.secede(now, from, m)
-	case Seceded:
-		s.fork.answer(from)
-	case Claim:
-		s.claimAsked(from, m)
-	case ClaimAnswer:
-		s.claimAnswered(now, from, m)
-	case Gift:
-		s.gift(from, m)
-	case Taken:
-		s.change(m.Partition, PartEvent{Kind: PartTaken, Boot: from, Epoch: m.Epoch.Number})
-	case CopyOf:
-		s.copyOf(now, from, m)
+func (m Hello) heard(s *State, now Instant, from Boot)   { s.hello(now, from, m) }
+func (m Vote) heard(s *State, now Instant, from Boot)    { s.vote(now, from, m) }
+func (Release) heard(s *State, _ Instant, from Boot)     { s.released(from) }
+func (m Join) heard(s *State, now Instant, from Boot)    { s.joinAsked(now, from, m) }
+func (m Decided) heard(s *State, now Instant, from Boot) { s.decided(now, from, m.Config) }
+func (m Relayed) heard(s *State, now Instant, from Boot) { s.relayed(now, from, m) }
+
+func (CopyKept) heard(*State, Instant, Boot) {} // a sign of life
+
+func (Refuse) heard(s *State, _ Instant, _ Boot) {
+	if s.stage == StageCandidate {
+		s.end(NameInUse)
 	}
 }
+
+func (m Missed) heard(s *State, _ Instant, _ Boot) {
+	if s.stage == StageCandidate || s.stage == StageJoined && m.Epoch == s.config.Epoch {
+		s.end(Outdated)
+	}
+}
+
+// What follows is what members of one epoch say to each other.
+
+func (m Renew) heard(s *State, now Instant, from Boot)    { s.renewAsked(now, from, m) }
+func (m RenewAck) heard(s *State, now Instant, from Boot) { s.renewAcked(now, from, m) }
+func (Farewell) heard(s *State, now Instant, from Boot)   { s.entry(from).line(lineLeft, now) }
+func (m Canvass) heard(s *State, now Instant, from Boot) {
+	s.send(from, Consent{m.Value, s.wouldAccept(now, m.Value)})
+}
+func (m Consent) heard(s *State, now Instant, from Boot)     { s.consented(now, from, m) }
+func (m Prepare) heard(s *State, now Instant, from Boot)     { s.prepare(now, from, m) }
+func (m Promise) heard(s *State, _ Instant, from Boot)       { s.promised(from, m) }
+func (m Accept) heard(s *State, now Instant, _ Boot)         { s.accept(now, m) }
+func (m Accepted) heard(s *State, _ Instant, from Boot)      { s.accepted(from, m) }
+func (m Secede) heard(s *State, now Instant, from Boot)      { s.secede(now, from, m) }
+func (Seceded) heard(s *State, _ Instant, from Boot)         { s.fork.answer(from) }
+func (Behind) heard(*State, Instant, Boot)                   {} // inEpoch has answered it
+func (m Claim) heard(s *State, _ Instant, from Boot)         { s.claimAsked(from, m) }
+func (m ClaimAnswer) heard(s *State, now Instant, from Boot) { s.claimAnswered(now, from, m) }
+func (m Gift) heard(s *State, _ Instant, from Boot)          { s.gift(from, m) }
+func (m Taken) heard(s *State, _ Instant, from Boot) {
+	s.change(m.Partition, PartEvent{Kind: PartTaken, Boot: from, Epoch: m.Epoch.Number})
+}
+func (m CopyOf) heard(s *State, now Instant, from Boot) { s.copyOf(now, from, m) }
 
 // inEpoch reports whether a message is of this boot's epoch. If it is older, its sender is told
 // what followed; if it is newer, it is asked; if it is of another lineage, both find out which one
 // wins.
-func (s *State) inEpoch(now Instant, from Boot, m Message) bool {
-	e, named := epochOf(m)
-	own := s.config.Epoch
-	switch {
-	case !named || e == own:
-		return named
+func (s *State) inEpoch(now Instant, from Boot, m ofEpoch) bool {
+	e, own := m.epoch(), s.config.Epoch
+	if e == own {
+		return true
 	}
 	s.out.Stirred = true
 	switch {
