@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -85,6 +86,7 @@ type run struct {
 	reloads  int
 	leaks    []string
 	once     sync.Once
+	enough   atomic.Bool // an interrupt asked for no more faults
 }
 
 type writer interface{ Write([]byte) (int, error) }
@@ -186,14 +188,14 @@ func (r *run) play() error {
 	r.measure()
 	var err error
 	end := time.Now().Add(time.Duration(r.options.seconds) * time.Second)
-	for time.Now().Before(end) && err == nil {
+	for time.Now().Before(end) && err == nil && !r.enough.Load() {
 		err = r.fault()
 		r.rest(500, 1500)
 	}
 	cancel()
 	asking.Wait()
 	if err != nil {
-		return err
+		return err // what was heard until then is judged
 	}
 	time.Sleep(2 * time.Second)
 	r.traffic.lookAtAll()

@@ -7,10 +7,11 @@
 //	cd bench && go run ./history -faults kill,stop  some kinds
 //	cd bench && go run ./history -judge FILE        judges a recorded history again
 //
-// The exit code is 1 if the history contradicts a promise, or if a node has leaked. The requests
-// that contradict each other are printed and written to a file, with the command that draws the
-// same faults again. Promises that docs/promises.md says not to hold yet are listed in known.go:
-// they are judged and reported like all others, and fail only with -strict.
+// An interrupt, or a cluster that cannot be brought together again, ends the faults; what was heard
+// until then is judged. The exit code is 1 if the history contradicts a promise, or if a node has
+// leaked. The requests that contradict each other are printed and written to a file, with the
+// command that draws the same faults again. Promises that docs/promises.md says not to hold yet are
+// listed in known.go: they are judged and reported like all others, and fail only with -strict.
 package main
 
 import (
@@ -138,21 +139,24 @@ func (o *options) play(out io.Writer) error {
 	signal.Notify(stop, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(stop)
 	go func() {
-		if _, asked := <-stop; asked {
-			r.close()
-			os.Exit(130)
-		}
+		<-stop
+		fmt.Fprintln(out, "no more faults: what was heard so far is judged; once more ends at once")
+		r.enough.Store(true)
+		<-stop
+		r.close()
+		os.Exit(130)
 	}()
-	if err := r.play(); err != nil {
-		return err
-	}
+	played := r.play()
 	history := r.recorder.history(o)
+	if len(history.Ops) == 0 {
+		return played
+	}
 	if o.out != "" {
 		if err := writeJSON(o.out, history); err != nil {
-			return err
+			return errors.Join(played, err)
 		}
 	}
-	return report(out, o, history, history.Judge(), r.leaks)
+	return errors.Join(played, report(out, o, history, history.Judge(), r.leaks))
 }
 
 func judgeFile(name string, strict bool, out io.Writer) error {
