@@ -3,11 +3,11 @@ package main
 import (
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
 	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
 )
 
 // configFile gives kong the values of serve's --config: a flat YAML file with the flags' names as
@@ -65,47 +65,65 @@ type configError struct{ error }
 
 func (e *configError) Error() string { return "--config: " + e.error.Error() }
 
-// parseConfig reads the text of the file at path, which may name any of flags.
+// parseConfig reads the text of the file at path, which may name any of flags. A value is what the
+// command line takes: the text as it is written, since a flag reads text (a name 0123 is not 83),
+// and commas between the words of a list.
 func parseConfig(path string, text []byte,
 	flags map[string]*kong.Flag,
 ) (values map[string]any, err error) {
-	if err := yaml.Unmarshal(text, &values); err != nil {
+	var fields map[string]configValue
+	if err := yaml.Unmarshal(text, &fields); err != nil {
 		return nil, fmt.Errorf("%s:\n%s", path, yaml.FormatError(err, false, true))
 	}
-	for name, value := range values {
+	values = make(map[string]any, len(fields))
+	for name, value := range fields {
 		if flags[name] == nil || name == "config" || name == "help" {
 			return nil,
 				fmt.Errorf("%s: %q is not a flag of serve; the fields of this file are the flags' "+
 					"names without the dashes", path, name)
 		}
-		list, ok := value.([]any)
-		if !ok {
-			list = []any{value}
-		}
-		if slices.ContainsFunc(list, isCollection) {
+		if value.nested {
 			return nil, fmt.Errorf("%s: %q has fields or a list in it; this file has plain values "+
 				"and lists of them, and a file with limits is for --limits", path, name)
 		}
-		if value != nil { // a flag reads text: of a number kong would take 2 for 2ns
-			values[name] = joinWords(list)
+		if value.words != nil {
+			values[name] = strings.Join(value.words, ",")
 		}
 	}
 	return values, nil
 }
 
-func isCollection(value any) bool {
-	switch value.(type) {
-	case []any, map[string]any:
-		return true
-	}
-	return false
+// configValue is a value of the file: the words of a list, or one word, or none (null).
+type configValue struct {
+	words  []string
+	nested bool // it has something else in it
 }
 
-// joinWords makes of a YAML list what the command line takes: words with commas between.
-func joinWords(list []any) string {
-	words := make([]string, len(list))
-	for i, w := range list {
-		words[i] = fmt.Sprint(w)
+// UnmarshalYAML reads what stands at a field.
+func (v *configValue) UnmarshalYAML(at ast.Node) error {
+	switch n := at.(type) {
+	case *ast.NullNode:
+	case *ast.SequenceNode:
+		v.words = []string{}
+		for _, word := range n.Values {
+			v.add(word)
+		}
+	default:
+		v.add(at)
 	}
-	return strings.Join(words, ",")
+	return nil
+}
+
+// add adds a word as it is written.
+func (v *configValue) add(at ast.Node) {
+	switch n := at.(type) {
+	case *ast.StringNode:
+		v.words = append(v.words, n.Value)
+	case *ast.LiteralNode:
+		v.words = append(v.words, n.Value.Value)
+	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
+		v.words = append(v.words, n.GetToken().Value)
+	default:
+		v.nested = true
+	}
 }

@@ -53,23 +53,45 @@ func (v *membersVerb) Run(sh shell) error {
 	return v.print(sh.out, list, list.write)
 }
 
-func (l memberList) write(w io.Writer) error {
-	zones := slices.ContainsFunc(l.Members, func(m admin.MemberJSON) bool { return m.Zone != "" })
-	rows := [][]string{{"NAME", "STATE", "ROLE", "GRPC", "HTTP", "PEER", "LIMITS", "VERSION"}}
-	if zones {
-		rows[0] = append(rows[0], "ZONE")
-	}
+// rows are the table. What all members have alike has no column: alike says it, so that the table
+// of most clusters is as wide as a terminal.
+func (l memberList) rows() (rows [][]string, alike string) {
+	rows = [][]string{{"NAME", "STATE", "ROLE", "GRPC", "HTTP", "PEER"}}
 	for _, m := range l.Members {
 		name := m.Name
 		if m.Self {
 			name += "*"
 		}
-		rows = append(rows,
-			[]string{name, m.State, m.Role, m.GRPC, m.HTTP, m.Peer, m.Limits, m.Version})
-		if zones {
-			rows[len(rows)-1] = append(rows[len(rows)-1], m.Zone)
+		rows = append(rows, []string{name, m.State, m.Role, m.GRPC, m.HTTP, m.Peer})
+	}
+	for _, c := range []struct {
+		name string
+		of   func(admin.MemberJSON) string
+	}{
+		{"LIMITS", func(m admin.MemberJSON) string { return m.Limits }},
+		{"VERSION", func(m admin.MemberJSON) string { return m.Version }},
+		{"ZONE", func(m admin.MemberJSON) string { return m.Zone }},
+	} {
+		column := []string{c.name}
+		for _, m := range l.Members {
+			column = append(column, c.of(m))
+		}
+		if values := slices.Compact(slices.Clone(column[1:])); len(values) > 1 {
+			for i := range rows {
+				rows[i] = append(rows[i], column[i])
+			}
+		} else if len(values) == 1 && values[0] != "" {
+			alike += ", " + strings.ToLower(c.name) + " " + values[0]
 		}
 	}
+	if alike != "" {
+		alike = "All have " + alike[2:] + ".\n"
+	}
+	return rows, alike
+}
+
+func (l memberList) write(w io.Writer) error {
+	rows, alike := l.rows()
 	colourOf := func(row, column int) string {
 		if row == 0 || rows[0][column] != "STATE" {
 			return ""
@@ -79,7 +101,7 @@ func (l memberList) write(w io.Writer) error {
 	if err := colouredColumns(w, rows, colourOf); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "\n%s%s", l.failed(),
+	_, err := fmt.Fprintf(w, "\n%s%s%s", l.failed(), alike,
 		"* has answered. Ring "+l.Ring+": nodes with the same agree on every owner.\n")
 	if err == nil && len(l.Disagreeing) > 0 {
 		_, err = fmt.Fprintf(

@@ -218,6 +218,15 @@ func TestConfigHasPlainValues(t *testing.T) {
 	_, v := parse(t, "serve", "--config", write(t, "name: 5\ncluster: 2026\nmemory: 1048576\n"+
 		"copies: 2\ntrust-refused: 0\ninsecure: true\ntrace-ratio: 0.5\nzone: 1\nlimits:\n"+
 		"join: [a:1, b:2]\n"))
+	for name, want := range map[string]string{
+		"0123": "0123", "1_000": "1_000", "0x1F": "0x1F", "1e3": "1e3", "1.50": "1.50",
+		"True": "True", "~x": "~x", "'05'": "05", "2026-11-27": "2026-11-27", ".inf": ".inf",
+	} {
+		_, v := parse(t, "serve", "--config", write(t, "name: "+name+"\n"))
+		if v.Serve.Name != want {
+			t.Errorf("name: %s is read as %q, want %q", name, v.Serve.Name, want)
+		}
+	}
 	s := &v.Serve.settings
 	if s.Name != "5" || s.Cluster != "2026" || s.Memory != 1<<20 || *s.Copies != 2 ||
 		s.TrustRefused || !s.Insecure || s.TraceRatio != 0.5 || *s.Zone != "1" || s.Limits != "" ||

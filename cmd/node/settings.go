@@ -219,12 +219,8 @@ func (s size) check() error {
 
 // check says what is wrong with s, before anything is opened.
 func (s *settings) check() (d doors, err error) {
-	if s.Name == "" || len(s.Name) > maxName || strings.ContainsAny(s.Name, "/ \t\r\n") {
-		return d, fmt.Errorf("--name %q: give 1 to %d bytes without blanks and slashes", s.Name,
-			maxName)
-	}
-	if s.Cluster == "" || len(s.Cluster) > maxName {
-		return d, fmt.Errorf("--cluster %q: give 1 to %d bytes", s.Cluster, maxName)
+	if err := s.checkNames(); err != nil {
+		return d, err
 	}
 	if err := s.Memory.check(); err != nil {
 		return d, err
@@ -316,9 +312,6 @@ func (s *settings) checkMembership(d doors) error {
 	}
 	return nil
 }
-
-// maxName bounds --name and --cluster: both travel in every gossip packet.
-const maxName = 128
 
 // checkFiles demands the halves of pairs.
 func (s *settings) checkFiles() error {

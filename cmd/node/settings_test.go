@@ -57,6 +57,15 @@ func TestSettingsCheck(t *testing.T) {
 			"long name", func(s *settings) { s.Name = strings.Repeat("x", 129) },
 			[]string{"--name", "128"},
 		},
+		{
+			"a name that is no UTF-8", func(s *settings) { s.Name = "a\xff" },
+			[]string{"--name", "UTF-8"},
+		},
+		{"a control in the name", func(s *settings) { s.Name = "a\x1b[m" }, []string{"--name"}},
+		{
+			"a cluster that is no UTF-8", func(s *settings) { s.Cluster = "a\xff" },
+			[]string{"--cluster", "UTF-8"},
+		},
 		{"slash in name", func(s *settings) { s.Name = "a/b" }, []string{"--name", "slash"}},
 		{
 			"a size without its unit", func(s *settings) { s.Memory = 256 },

@@ -340,6 +340,7 @@ func TestJSON(t *testing.T) {
 	} {
 		rw := post(door, "/json", c.body)
 		if rw.Code != c.code || !strings.Contains(rw.Body.String(), c.text) ||
+			strings.Contains(rw.Body.String(), "proto:") ||
 			rw.Header().Get("Content-Type") != "application/problem+json" {
 			t.Errorf("%.60s: status %d, %s", c.body, rw.Code, rw.Body)
 		}

@@ -2,7 +2,6 @@ package envoy
 
 import (
 	"errors"
-	"io"
 	"net/http"
 
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -26,10 +25,11 @@ func (a remote) String() string { return string(a) }
 // status 200, or 429 if it is over limit.
 func (d *Door) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	in := new(ratelimitv3.RateLimitRequest)
-	body, err := io.ReadAll(http.MaxBytesReader(rw, r.Body, maxBody))
+	body, err := page.ReadBody(rw, r, maxBody)
 	if err == nil {
 		if err = protojson.Unmarshal(body, in); err != nil {
-			err = door.Wrong("body", "is not a RateLimitRequest in JSON: %v", err)
+			err = door.Wrong("body", "is not a RateLimitRequest in JSON: %s",
+				page.ProtoJSONFault(err))
 		}
 	} else if large := new(http.MaxBytesError); errors.As(err, &large) {
 		err = door.Wrong("body", "has more than %d bytes", large.Limit)

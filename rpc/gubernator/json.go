@@ -1,10 +1,13 @@
 package gubernator
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"maps"
 	"net/http"
+	"slices"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -18,8 +21,9 @@ import (
 )
 
 // This file serves the protocol's JSON as Gubernator's own gateway does: field names of the .proto
-// file, and camelCase too; fields that are not known are passed over; all fields are written,
-// 64-bit numbers as strings; errors are google.rpc.Status.
+// file, and camelCase too; fields that are not known are passed over (names of algorithms and
+// behaviors that are not known are errors); all fields are written, 64-bit numbers as strings;
+// errors are google.rpc.Status.
 
 // maxBody is the most that a page reads, in bytes.
 const maxBody = 2 << 20
@@ -56,7 +60,7 @@ const maxObjects = 4 * cluster.MaxItems
 
 // readPage reads a body. An error is a gRPC status.
 func readPage(rw http.ResponseWriter, r *http.Request) (*pb.GetRateLimitsReq, error) {
-	b, err := io.ReadAll(http.MaxBytesReader(rw, r.Body, maxBody))
+	b, err := page.ReadBody(rw, r, maxBody)
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
@@ -68,10 +72,43 @@ func readPage(rw http.ResponseWriter, r *http.Request) (*pb.GetRateLimitsReq, er
 			"Requests.RateLimits list too large; max size is '%d'", cluster.MaxItems)
 	}
 	in := new(pb.GetRateLimitsReq)
-	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(b, in); err != nil {
-		return nil, status.Errorf(codes.InvalidArgument, "body: %v", err)
+	if protojson.Unmarshal(b, in) == nil {
+		return in, nil
 	}
-	return in, nil
+	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(b, in); err != nil {
+		return nil, status.Errorf(codes.InvalidArgument, "body: %s", page.ProtoJSONFault(err))
+	}
+	return in, unknownName(b)
+}
+
+// unknownName is an error about the first name of an algorithm or a behavior in b that is not
+// known. DiscardUnknown takes it for one that is left out: a request would be decided by another
+// algorithm than it asks for.
+func unknownName(b []byte) error {
+	var body struct {
+		Requests []struct{ Algorithm, Behavior any }
+	}
+	if err := json.Unmarshal(b, &body); err != nil {
+		return status.Errorf(codes.InvalidArgument, "body: %v", err)
+	}
+	for i, r := range body.Requests {
+		for _, f := range []struct {
+			field string
+			value any
+			known map[string]int32
+		}{
+			{"algorithm", r.Algorithm, pb.Algorithm_value},
+			{"behavior", r.Behavior, pb.Behavior_value},
+		} {
+			name, isText := f.value.(string)
+			if _, known := f.known[name]; isText && !known {
+				return status.Errorf(codes.InvalidArgument, "requests[%d].%s: %.60q is unknown; "+
+					"there is: %s", i, f.field, name,
+					strings.Join(slices.Sorted(maps.Keys(f.known)), ", "))
+			}
+		}
+	}
+	return nil
 }
 
 // objects is how many objects a JSON text has at most.

@@ -138,7 +138,7 @@ func TestInlineEnums(t *testing.T) {
 
 // TestInlineFieldsOfJSON holds the inline limits of POST /v1/check and limiter.Spec together.
 func TestInlineFieldsOfJSON(t *testing.T) {
-	base := notation.LimitJSON{Algorithm: "fixed_window", Per: "1m"}
+	base := notation.LimitJSON{Algorithm: "fixed_window", Limit: new(int64), Per: "1m"}
 	plain, err := base.Spec()
 	if err != nil {
 		t.Fatal(err)

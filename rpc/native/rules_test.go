@@ -248,15 +248,17 @@ func TestForwardAuthByRules(t *testing.T) {
 	for _, c := range []struct {
 		query, want string
 		header      []string
+		status      int
 	}{
-		{"?key=k", "key: is given without a limit", nil},
-		{"", "attributes.header:X-User: is missing", post[:4]},
+		{"?key=k", "key: is given without a limit", nil, 400},
+		{"", "attributes.header:X-User: is missing", post[:4], 400},
 		{
 			"", "X-Forwarded-Uri and X-Original-URI differ",
 			[]string{"X-Forwarded-Uri", "/a", "X-Original-URI", "/b"},
+			403,
 		},
 	} {
-		if rw := ask(c.query, c.header...); rw.Code != 400 ||
+		if rw := ask(c.query, c.header...); rw.Code != c.status ||
 			!strings.Contains(rw.Body.String(), c.want) {
 			t.Errorf("%s: %d %s", c.want, rw.Code, rw.Body)
 		}

@@ -14,7 +14,7 @@ import (
 type LimitJSON struct {
 	Name          string `json:"name"`
 	Algorithm     string `json:"algorithm"`
-	Limit         int64  `json:"limit"`
+	Limit         *int64 `json:"limit"`
 	Per           string `json:"per"`
 	Burst         *int64 `json:"burst,omitzero"`
 	Anchor        string `json:"anchor,omitzero"`
@@ -55,8 +55,10 @@ var inlineWords = map[string][]string{
 // Spec is in in the words of package limiter. Its errors are *limiter.SpecError.
 func (in *LimitJSON) Spec() (s limiter.Spec, err error) {
 	s = limiter.Spec{
-		Name: in.Name, Limit: in.Limit, Burst: orZero(in.Burst), CountRejected: in.CountRejected,
-		Refill: orZero(in.Refill), Strict: in.Strict, Drain: in.Drain, Buckets: orZero(in.Buckets),
+		Name: in.Name, Limit: orZero(in.Limit), Burst: orZero(in.Burst),
+		CountRejected: in.CountRejected,
+		Refill:        orZero(in.Refill), Strict: in.Strict, Drain: in.Drain,
+		Buckets: orZero(in.Buckets),
 		Lenient: in.Lenient, ClientTime: in.ClientTime, Sessions: in.Sessions,
 		TimeZone: in.TimeZone, MaxDebt: in.MaxDebt, DryRun: in.DryRun,
 	}
@@ -99,7 +101,10 @@ func (in *LimitJSON) Spec() (s limiter.Spec, err error) {
 		w.set(max(0, i))
 	}
 	s.Answers.Tag, s.Answers.Tier = in.Tag, orZero(in.Tier)
-	err = in.readTimes(&s)
+	if err = in.readTimes(&s); err == nil && in.Limit == nil {
+		err = &limiter.SpecError{Field: "limit", Reason: fmt.Sprintf("is missing; 1 to %d are "+
+			"accepted", int64(limiter.MaxLimit))}
+	}
 	return s, err
 }
 
@@ -166,7 +171,7 @@ func orNil[T int | int64](v T) *T {
 // NewLimitJSON is s as LimitJSON.Spec reads it.
 func NewLimitJSON(s *limiter.Spec) LimitJSON {
 	out := LimitJSON{
-		Name: s.Name, Algorithm: s.Algorithm.String(), Limit: s.Limit, Per: perText(s.Per),
+		Name: s.Name, Algorithm: s.Algorithm.String(), Limit: &s.Limit, Per: perText(s.Per),
 		Burst: orNil(s.Burst), CountRejected: s.CountRejected, Refill: orNil(s.Refill),
 		Strict: s.Strict, Drain: s.Drain, Buckets: orNil(s.Buckets), Lenient: s.Lenient,
 		ClientTime: s.ClientTime, Sessions: s.Sessions,

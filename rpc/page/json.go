@@ -2,9 +2,26 @@ package page
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
 	"strconv"
+	"strings"
 )
+
+// ReadBody reads the body of r, of at most most bytes; the error about a larger one is an
+// *http.MaxBytesError. One that says that it is larger is not waited for.
+func ReadBody(rw http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
+	if r.ContentLength > most {
+		return nil, &http.MaxBytesError{Limit: most}
+	}
+	return io.ReadAll(http.MaxBytesReader(rw, r.Body, most))
+}
+
+// ProtoJSONFault is what an error of package protojson says, without its "proto:" and the blank
+// after that, which is another one from build to build.
+func ProtoJSONFault(err error) string {
+	return strings.TrimLeft(strings.TrimPrefix(err.Error(), "proto:"), " \u00a0")
+}
 
 // JSON answers with v.
 func JSON(rw http.ResponseWriter, status int, v any) {

@@ -82,11 +82,12 @@ func (w *web) authItem(r *http.Request) (item cluster.Item, style answerStyle, e
 	return item, style, nil
 }
 
-// authStatus is the status of a question that cannot be answered. A header that is given twice is
-// the client's doing, so the client is refused, in a way that all proxies pass on; everything else
-// is the question's fault, of which nginx makes a 500.
+// authStatus is the status of a question that cannot be answered. A header that is given twice, or
+// beside the proxy's own, is the client's doing, so the client is refused, in a way that all
+// proxies pass on; everything else is the question's fault, of which nginx makes a 500.
 func authStatus(err error) int {
-	if twice := new(repeatedHeaderError); errors.As(err, &twice) {
+	twice, beside := new(repeatedHeaderError), new(contradictedProxyError)
+	if errors.As(err, &twice) || errors.As(err, &beside) {
 		return http.StatusForbidden
 	}
 	return http.StatusBadRequest
@@ -194,6 +195,14 @@ func (e *repeatedHeaderError) Error() string {
 		"once", e.header, e.n)
 }
 
+// contradictedProxyError says that two headers that proxies set say different things.
+type contradictedProxyError struct{ name, forwarded, original string }
+
+func (e *contradictedProxyError) Error() string {
+	return fmt.Sprintf("{%s}: %s and %s differ, or there are several, so one of them is the "+
+		"client's; let the proxy remove it", e.name, e.forwarded, e.original)
+}
+
 func (w *web) placeholder(name string, r *http.Request) (string, error) {
 	if header, ok := strings.CutPrefix(name, "header:"); ok {
 		return ofHeader(header, r)
@@ -231,8 +240,7 @@ func (w *web) placeholder(name string, r *http.Request) (string, error) {
 func ofProxy(r *http.Request, name, forwarded, original string) (said string, err error) {
 	for _, value := range append(r.Header.Values(forwarded), r.Header.Values(original)...) {
 		if said != "" && value != "" && value != said {
-			return "", fmt.Errorf("{%s}: %s and %s differ, or there are several, so one of them "+
-				"is the client's; let the proxy remove it", name, forwarded, original)
+			return "", &contradictedProxyError{name, forwarded, original}
 		}
 		said = cmp.Or(said, value)
 	}

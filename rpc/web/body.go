@@ -17,6 +17,7 @@ import (
 	"penstock/rpc/access"
 	"penstock/rpc/door"
 	"penstock/rpc/notation"
+	"penstock/rpc/page"
 )
 
 // itemJSON is an item of a body.
@@ -148,7 +149,7 @@ const bodyFields = "a body has items, atomic or the fields of one item, or attri
 
 // readJSON reads the body of r. has says what it may have, for the error about something else.
 func readJSON[T any](rw http.ResponseWriter, r *http.Request, has string) (body T, err error) {
-	b, err := io.ReadAll(http.MaxBytesReader(rw, r.Body, maxBody))
+	b, err := page.ReadBody(rw, r, maxBody)
 	if err != nil {
 		return body, err
 	}

@@ -61,8 +61,8 @@ func TestCandidateIsPutShownAndPromoted(t *testing.T) {
 		t.Fatal(err, text)
 	}
 	c := out.Limits[0].Candidate
-	if c.Limit != 2 || c.Per != "1h0m0s" || c.Allowed != 2 || c.Denied != 5 || c.NewlyDenied != 3 ||
-		c.NewlyAllowed != 0 {
+	if *c.Limit != 2 || c.Per != "1h0m0s" || c.Allowed != 2 || c.Denied != 5 ||
+		c.NewlyDenied != 3 || c.NewlyAllowed != 0 {
 		t.Errorf("%+v; want 2 allowed, 5 denied, 3 of them newly", c)
 	}
 	_, text = rpctest.Page(h, "GET", "/metrics", "")

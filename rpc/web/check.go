@@ -301,6 +301,18 @@ func refusal(status int, field, format string, a ...any) error {
 	return &door.Fault{Status: status, Field: field, Text: field + ": " + fmt.Sprintf(format, a...)}
 }
 
+// answeredBody is answered for a page that is asked by its body alone. What stands in its query
+// would not be read: a cost there would become 1.
+func answeredBody(h func(http.ResponseWriter, *http.Request) (any, error)) http.HandlerFunc {
+	return answered(func(rw http.ResponseWriter, r *http.Request) (any, error) {
+		if r.URL.RawQuery != "" {
+			return nil, queryFault("query", "%.40q is not read here; write it in the body",
+				r.URL.RawQuery)
+		}
+		return h(rw, r)
+	})
+}
+
 // countedQuery is readQuery for a query that may have a count.
 func countedQuery(
 	r *http.Request, usual int, names ...string,

@@ -304,3 +304,29 @@ func TestHTTPBodiesAreBounded(t *testing.T) {
 		t.Errorf("%d %s", answer.StatusCode, text)
 	}
 }
+
+// Promise: a client that sends a proxy's headers itself is refused, in a way that all proxies pass
+// on. (Of a 400 nginx makes a 500, which is said to be the operator's fault.)
+func TestHTTPAuthContradictedProxy(t *testing.T) {
+	node := rpctest.Alone(t, rpctest.Specs...)
+	h := New(Config{Node: node})
+	for _, c := range []struct {
+		placeholder string
+		header      http.Header
+	}{
+		{"{path}", http.Header{"X-Forwarded-Uri": {"/a"}, "X-Original-Uri": {"/b"}}},
+		{"{path}", http.Header{"X-Forwarded-Uri": {"/a", "/b"}}},
+		{"{method}", http.Header{"X-Forwarded-Method": {"GET"}, "X-Original-Method": {"PUT"}}},
+		{"{host}", http.Header{"X-Forwarded-Host": {"a.example", "b.example"}}},
+	} {
+		r := httptest.NewRequest("GET", "/v1/auth?limit=demo&key="+c.placeholder, nil)
+		r.Header = c.header
+		rw := httptest.NewRecorder()
+		if h.ServeHTTP(rw, r); rw.Code != 403 || !strings.Contains(rw.Body.String(), "differ") {
+			t.Errorf("%s of %v: %d %s", c.placeholder, c.header, rw.Code, rw.Body)
+		}
+	}
+	if n := node.Table().Stats().Keys; n != 0 {
+		t.Errorf("%d keys were charged", n)
+	}
+}

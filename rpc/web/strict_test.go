@@ -266,3 +266,25 @@ func FuzzHTTPKeysStayApart(f *testing.F) {
 		}
 	})
 }
+
+// unreadBody fails a test that reads it.
+type unreadBody struct{ t *testing.T }
+
+func (b unreadBody) Read([]byte) (int, error) {
+	b.t.Error("a body that is declared to be too large is read")
+	return 0, io.EOF
+}
+
+// Promise: a body that says that it is too large is refused before it comes.
+func TestHTTPLargeBodiesAreNotWaitedFor(t *testing.T) {
+	h := New(Config{Node: rpctest.Alone(t, rpctest.PerHour)})
+	for path, status := range map[string]int{"/v1/check": 413, "/v1/GetRateLimits": 400} {
+		r := httptest.NewRequest("POST", path, unreadBody{t})
+		r.ContentLength = maxBody + 1
+		rw := httptest.NewRecorder()
+		if h.ServeHTTP(rw, r); rw.Code != status ||
+			!strings.Contains(rw.Body.String(), "2097152 bytes") {
+			t.Errorf("%s: %d %s", path, rw.Code, rw.Body)
+		}
+	}
+}

@@ -123,11 +123,11 @@ func New(c Config) http.Handler {
 	w := newWeb(c)
 	m := w.mux()
 	m.handleCharge("GET /v1/check", w.timedCheck("check", w.checkQuery))
-	m.handle("POST /v1/check", w.timedCheck("check", answered(w.checkBody)))
+	m.handle("POST /v1/check", w.timedCheck("check", answeredBody(w.checkBody)))
 	m.handle("GET /v1/peek", answered(w.peekQuery))
-	m.handle("POST /v1/reserve", w.timed("reserve", answered(w.reserveBody)))
-	m.handle("POST /v1/settle", w.timed("settle", answered(w.settleBody)))
-	m.handle("POST /v1/extend", answered(w.extendBody))
+	m.handle("POST /v1/reserve", w.timed("reserve", answeredBody(w.reserveBody)))
+	m.handle("POST /v1/settle", w.timed("settle", answeredBody(w.settleBody)))
+	m.handle("POST /v1/extend", answeredBody(w.extendBody))
 	m.Handle("/v1/auth", w.timedCheck("auth", w.auth)) // proxies pass the client's method on
 	w.gubernatorPages(m)
 	for pattern, door := range c.Doors {
@@ -138,12 +138,15 @@ func New(c Config) http.Handler {
 	m.handle("GET /v1/ring", answered(w.ring))
 	if c.Admin {
 		w.adminPages(m)
+	} else {
+		m.elsewhere = newMux()
+		w.adminPages(m.elsewhere)
 	}
 	return w.screened(w.guarded(w.gated(w.bodies.bounded(m))))
 }
 
 func (w *web) adminPages(m *mux) {
-	m.handle("POST /v1/reset", answered(w.resetBody))
+	m.handle("POST /v1/reset", answeredBody(w.resetBody))
 	m.handle("GET /v1/status", answered(w.status))
 	m.handle("GET /v1/top", answered(w.top))
 	m.handle("GET /v1/holds", answered(w.holds))
@@ -182,12 +185,17 @@ func (w *web) adminPages(m *mux) {
 // mux says in its own words what it does not have.
 type mux struct {
 	*http.ServeMux
-	methods map[string]string // path → Allow
+	methods   map[string]string // path → Allow
+	elsewhere *mux              // pages that are served at --admin, or nil
+}
+
+func newMux() *mux {
+	return &mux{ServeMux: http.NewServeMux(), methods: make(map[string]string)}
 }
 
 // mux makes one with what every listener has.
 func (w *web) mux() *mux {
-	m := &mux{ServeMux: http.NewServeMux(), methods: make(map[string]string)}
+	m := newMux()
 	m.handle("GET /healthz", func(rw http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintln(rw, "ok")
 	})
@@ -196,10 +204,20 @@ func (w *web) mux() *mux {
 	m.HandleFunc("/", func(rw http.ResponseWriter, r *http.Request) {
 		page.WriteProblem(rw, &page.Problem{
 			Status: http.StatusNotFound, Title: "Not Found",
-			Detail: fmt.Sprintf("path: there is nothing at %.100q", r.URL.Path),
+			Detail: fmt.Sprintf("path: there is nothing at %.100q%s", r.URL.Path, m.hint(r)),
 		})
 	})
 	return m
+}
+
+// hint says where else the page is that r asks for.
+func (m *mux) hint(r *http.Request) string {
+	if m.elsewhere != nil {
+		if _, pattern := m.elsewhere.Handler(r); pattern != "" {
+			return "; it is served at --admin alone"
+		}
+	}
+	return ""
 }
 
 // handle adds "METHOD /path", and an answer to other methods of that path.

@@ -250,6 +250,12 @@ func TestHTTPBadInput(t *testing.T) {
 		{"GET", "/v1/check?limit=demo&key=k&cots=2", "", 400, "query"},
 		{"GET", "/v1/check?limit=demo&key=k&key=l", "", 400, "key"},
 		{"GET", "/v1/check?limit=demo&key=%zz", "", 400, "query"},
+		{"POST", "/v1/check?cost=2", `{"limit":"demo","key":"k"}`, 400, "query"},
+		{"POST", "/v1/check?limit=demo&key=k", "", 400, "query"},
+		{"POST", "/v1/reset?key=k", `{"limit":"demo","key":"k"}`, 400, "query"},
+		{"POST", "/v1/reserve?ttl_ms=9", `{"limit":"demo","key":"k","ttl_ms":900}`, 400, "query"},
+		{"POST", "/v1/settle?actual=1", `{"id":"x","actual":1}`, 400, "query"},
+		{"POST", "/v1/extend?ttl_ms=900", `{"id":"x","ttl_ms":900}`, 400, "query"},
 		{"POST", "/v1/check", "", 400, "body"},
 		{"POST", "/v1/check", "{", 400, "body"},
 		{"POST", "/v1/check", "nonsense", 400, "body"},
@@ -506,12 +512,19 @@ func TestHTTPRootLeadsToThePage(t *testing.T) {
 func TestHTTPAdminMayHaveItsOwnListener(t *testing.T) {
 	node := rpctest.Alone(t, rpctest.Specs...)
 	public, admin := New(Config{Node: node}), NewAdmin(Config{Node: node})
-	for _, path := range []string{"/metrics", "/v1/status", "/debug/pprof/"} {
-		a, _ := rpctest.Page(public, "GET", path, "")
+	const elsewhere = "is served at --admin alone"
+	for _, path := range []string{"/metrics", "/v1/status", "/debug/pprof/", "/v1/top", "/ui/"} {
+		a, text := rpctest.Page(public, "GET", path, "")
 		b, _ := rpctest.Page(admin, "GET", path, "")
-		if a.StatusCode != 404 || b.StatusCode != 200 {
-			t.Errorf("%s: %d at the public door, %d at the admin's", path, a.StatusCode,
-				b.StatusCode)
+		if a.StatusCode != 404 || b.StatusCode != 200 || !strings.Contains(text, elsewhere) {
+			t.Errorf("%s: %d at the public door, %d at the admin's: %s", path, a.StatusCode,
+				b.StatusCode, text)
+		}
+	}
+	for _, h := range []http.Handler{public, admin} {
+		if a, text := rpctest.Page(h, "GET", "/v1/nothing", ""); a.StatusCode != 404 ||
+			strings.Contains(text, elsewhere) {
+			t.Errorf("%d %s", a.StatusCode, text)
 		}
 	}
 	if a, _ := rpctest.Page(public, "POST", "/v1/reset",

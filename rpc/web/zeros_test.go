@@ -13,6 +13,7 @@ import (
 func TestZerosThatMeanNothingAreErrors(t *testing.T) {
 	h := New(Config{Node: rpctest.Alone(t, rpctest.Specs...), Admin: true})
 	for _, c := range []struct{ limit, field string }{
+		{`"algorithm":"gcra","limit":0,"per":"1m"`, "limit"},
 		{`"algorithm":"gcra","limit":5,"per":"1m","burst":0`, "burst"},
 		{`"algorithm":"stated_bucket","limit":5,"per":"1m","burst":0`, "burst"},
 		{`"algorithm":"token_bucket","limit":5,"per":"1m","refill":0`, "refill"},
@@ -56,7 +57,7 @@ func TestMissingFieldsOfALimit(t *testing.T) {
 	for fields, want := range map[string]string{
 		`"limit":5,"per":"1m"`:           "algorithm: is missing; there is: gcra, fixed_window",
 		`"algorithm":"gcra","limit":5`:   "per: is missing; write 10s, 5m",
-		`"algorithm":"gcra","per":"1m"`:  "limit: is 0; 1 to",
+		`"algorithm":"gcra","per":"1m"`:  "limit: is missing; 1 to 1099511627776 are",
 		`"algorithm":"CGRA","per":"1m"`:  "CGRA",
 		`"algorithm":"gcra","per":"one"`: "is not a period; write 10s",
 	} {
