@@ -40,10 +40,15 @@ func (j *convergedJudge) converged(last bool) bool {
 		return true
 	}
 	j.checked[agreed]++
-	places := placed(owners(first.stated.view))
+	return j.heldByOwners(first.stated.view, last)
+}
+
+// heldByOwners checks that each partition is held by the node that owns it by v, and by no other.
+func (j *convergedJudge) heldByOwners(v *cluster.View, last bool) bool {
+	places := placed(owners(v))
 	for k := range ring.Partitions {
 		owner := places.ownerOf(k)
-		for _, m := range w.machines {
+		for _, m := range j.world.machines {
 			if m.process != nil && m.process.stated.decidesFor(k) != (m.id == owner) {
 				return last && j.apart("partition %d is %s's, and it is %t that %s holds it", k,
 					owner, m.id != owner, m.id)

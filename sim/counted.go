@@ -132,11 +132,10 @@ func (j *countedJudge) counts(p *process, it *asked, got limiter.Decision) {
 	if w.plan.quiet() || a.held != nil || s.Unlimited {
 		return
 	}
-	c := a.count
-	if c == nil {
-		c = &keyCount{}
-		a.count = c
+	if a.count == nil {
+		a.count = &keyCount{}
 	}
+	c := a.count
 	j.parts()
 	if a.uncounted() {
 		j.notes(c, p, it)
@@ -146,12 +145,12 @@ func (j *countedJudge) counts(p *process, it *asked, got limiter.Decision) {
 	before := c.by
 	j.passes(c, p, s)
 	c.refills(now, s)
-	was, charged := c.whole, int64(0)
-	switch {
-	case it.op == cluster.OpReset:
+	if it.op == cluster.OpReset {
 		*c = keyCount{by: p, blind: c.blind, unseen: c.unseen, looked: w.now, changed: c.changed}
 		return
-	case it.op == cluster.OpTake && got.Allowed:
+	}
+	was, charged := c.whole, int64(0)
+	if it.op == cluster.OpTake && got.Allowed {
 		charged = it.cost
 		c.changed = w.now
 	}
@@ -166,13 +165,7 @@ func (j *countedJudge) counts(p *process, it *asked, got limiter.Decision) {
 		return
 	}
 	j.checked[lossless]++
-	later, over := c.later, c.beyond(now, it, got, had)
-	if over > 0 && c.older > 0 {
-		was = c.elder(was, now)
-		c.whole, c.later, c.older = was, later, 0
-		had = c.follows(now, it, got)
-		over = max(1, c.beyond(now, it, got, had))
-	}
+	was, had, over := c.exceeded(now, it, got, was, had)
 	c.noteOwed(p, a, had-got.Remaining)
 	if c.looked != w.now {
 		c.looked, c.lost, c.begun = w.now, 0, false

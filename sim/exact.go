@@ -40,8 +40,8 @@ func (j *exactJudge) judges(p *process, together bool) {
 	j.items, j.got = j.items[:0], j.got[:0]
 }
 
-// decides checks what p has just decided, as who decides for the keys of items, which stand or fall
-// together.
+// decides checks what p has just decided, as the node that decides for the keys of items, which
+// stand or fall together.
 func (j *exactJudge) decides(p *process, items []asked, together bool, got []limiter.Decision) {
 	for i := range items {
 		j.owner.mayDecide(p, items[i].account, items[i].doubt)
@@ -58,13 +58,26 @@ func (j *exactJudge) decides(p *process, items []asked, together bool, got []lim
 		return
 	}
 	fallen := together && falls(items, got)
+	j.comesTo(p, items, fallen, got)
+	if together && len(items) > 1 {
+		j.decidesAll(p, items, got)
+	} else {
+		j.decidesOne(p, &items[0], got[0])
+	}
+	if id != (cluster.ID{}) {
+		j.once.remember(p, known, items, got, !fallen && changes(items, got))
+	}
+}
+
+// comesTo counts what p shows that it has forgotten of the keys of items, and has the reference
+// forget that, before it is asked.
+func (j *exactJudge) comesTo(p *process, items []asked, fallen bool, got []limiter.Decision) {
 	for i := range items {
-		if x := items[i]; fallen { // it says what is left
+		x := items[i]
+		if fallen { // it says what is left
 			x.op, x.cost = cluster.OpPeek, 0
-			j.counted.counts(p, &x, got[i])
-		} else {
-			j.counted.counts(p, &items[i], got[i])
 		}
+		j.counted.counts(p, &x, got[i])
 	}
 	for i := range items {
 		j.carrier.bring(items[i].account, p)
@@ -77,22 +90,17 @@ func (j *exactJudge) decides(p *process, items []asked, together bool, got []lim
 			a.reference.loose = st
 		}
 	}
-	if together && len(items) > 1 {
-		j.decidesAll(p, items, got)
-	} else {
-		j.decidesOne(p, &items[0], got[0])
-	}
-	if id != (cluster.ID{}) {
-		charges := false
-		for i := range items {
-			charges = charges || got[i].Allowed && items[i].cost != 0 &&
-				items[i].op == cluster.OpTake || items[i].op == cluster.OpReset
+}
+
+// changes reports whether one of the items, which have not fallen, changes a state.
+func changes(items []asked, got []limiter.Decision) bool {
+	for i := range items {
+		it := &items[i]
+		if it.op == cluster.OpReset || it.op == cluster.OpTake && got[i].Allowed && it.cost != 0 {
+			return true
 		}
-		if together {
-			charges = charges && !falls(items, got)
-		}
-		j.once.remember(p, known, items, got, charges)
 	}
+	return false
 }
 
 func (j *exactJudge) decidesOne(p *process, it *asked, got limiter.Decision) {
@@ -118,7 +126,7 @@ func (j *exactJudge) decidesOne(p *process, it *asked, got limiter.Decision) {
 // decidesAll follows items that stand or fall together. Limits that only watch have no say in it:
 // they are charged if the others are.
 func (j *exactJudge) decidesAll(p *process, items []asked, got []limiter.Decision) {
-	now, exactly, blind, vague := p.now(), true, false, false
+	now := p.now()
 	if slices.ContainsFunc(items, func(it asked) bool { return it.account.held != nil }) {
 		fallen := falls(items, got)
 		for i := range items {
@@ -126,15 +134,7 @@ func (j *exactJudge) decidesAll(p *process, items []asked, got []limiter.Decisio
 		}
 		return
 	}
-	for i := range items {
-		r := &items[i].account.reference
-		r.settle(now, items[i].account.spec)
-		blind, vague = blind || r.isBlind(), vague || r.isVague(items[i].account.spec)
-		if r.strict == nil && (r.fresh() || r.isBlind()) {
-			r.loosen(now, items[i].account.spec)
-		}
-		exactly = exactly && r.strict == nil
-	}
+	exactly, blind, vague := settleAll(now, items)
 	if exactly {
 		j.decidesAllExactly(p, items, got)
 		return
@@ -150,21 +150,41 @@ func (j *exactJudge) decidesAll(p *process, items []asked, got []limiter.Decisio
 		return
 	}
 	for i := range items {
-		it := &items[i]
-		r := &it.account.reference
-		if r.strict == nil {
-			strict := r.loose
-			r.strict = &strict
-			// what was decided with others is known as well as they are
-			r.came = cmp.Or(r.came, j.world.now)
+		j.follows(p, &items[i], got[i])
+	}
+}
+
+// settleAll brings the references of items up to now. It reports whether each is known exactly, and
+// whether one is blind or vague.
+func settleAll(now limiter.Instant, items []asked) (exactly, blind, vague bool) {
+	exactly = true
+	for i := range items {
+		r, spec := &items[i].account.reference, items[i].account.spec
+		r.settle(now, spec)
+		blind, vague = blind || r.isBlind(), vague || r.isVague(spec)
+		if r.strict == nil && (r.fresh() || r.isBlind()) {
+			r.loosen(now, spec)
 		}
-		r.commit(now, it, got[i].Allowed)
-		if !r.isHeld() {
-			r.learn(now, it.account.spec, got[i])
-		}
-		if got[i].Allowed {
-			it.account.note(p, it.cost)
-		}
+		exactly = exactly && r.strict == nil
+	}
+	return exactly, blind, vague
+}
+
+// follows has the reference of an item follow what p decided on it together with others: it is
+// known no better than theirs.
+func (j *exactJudge) follows(p *process, it *asked, got limiter.Decision) {
+	now, r := p.now(), &it.account.reference
+	if r.strict == nil {
+		strict := r.loose
+		r.strict = &strict
+		r.came = cmp.Or(r.came, j.world.now)
+	}
+	r.commit(now, it, got.Allowed)
+	if !r.isHeld() {
+		r.learn(now, it.account.spec, got)
+	}
+	if got.Allowed {
+		it.account.note(p, it.cost)
 	}
 }
 

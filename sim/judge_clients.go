@@ -115,6 +115,11 @@ func (j *judge) closed(h *hearing, out []cluster.Decision, err error) {
 		j.trees.closed(h, out)
 		return
 	}
+	j.answered(h, out)
+}
+
+// answered checks the decisions that a client has got.
+func (j *judge) answered(h *hearing, out []cluster.Decision) {
 	yes := true
 	for i := range out {
 		yes = yes && out[i].Allowed
@@ -124,7 +129,7 @@ func (j *judge) closed(h *hearing, out []cluster.Decision, err error) {
 	}
 	j.available.available(h, out)
 	for i := range out {
-		j.heard(h, i, &out[i], !r.atomic || yes)
+		j.heard(h, i, &out[i], !h.request.atomic || yes)
 		if id := h.items[i].ID; id.Origin != clientOrigin && !h.spread {
 			j.answer.said.forget(id) // nobody else will ask for it
 		}

@@ -31,33 +31,39 @@ func (j *judge) delivered(from, p *process, a *cluster.Ask, deadline limiter.Ins
 	j.aside.settling(a, nil)
 	late := p.now() >= deadline
 	for i := range a.Items {
-		it, out := &a.Items[i], &answer.Items[i]
-		if a.Relay && (out.Status == cluster.StatusDone && out.Owner != "" ||
-			out.Status == cluster.StatusLost) {
-			continue // somebody else has decided, and was judged for it
+		if !a.Relay || !byAnother(&answer.Items[i]) {
+			j.deliveredItem(from, p, a, i, answer, late)
 		}
-		x := asked{j.account(it.Limit.Name, it.Key), it.Cost, it.Op, it.ID, out.Degraded}
-		j.answer.answered(p, &x, late, out)
-		j.deadline.answers(p, x.account, late, out)
-		if j.deliveredHold(from, p, a, i, answer) {
-			continue
-		}
-		if out.Status == cluster.StatusDone &&
-			(it.Op == cluster.OpReserve || it.Op == cluster.OpSettle) {
-			j.deliveredAside(p, &x, out)
-			continue
-		}
-		if out.Status != cluster.StatusDone {
-			continue
-		}
-		j.deliveredDebt(from, p, it, x.account, out.Decision.Allowed)
-		if it.Report {
-			continue
-		}
-		j.exact.hears(p, x, out.Decision, a.Atomic)
-		j.answer.says(p, &x, out.Decision)
 	}
 	j.exact.judges(p, true)
+}
+
+// byAnother reports whether another node than the one that passes this on has decided it, and was
+// judged for it.
+func byAnother(out *cluster.AnswerItem) bool {
+	return out.Status == cluster.StatusLost || out.Status == cluster.StatusDone && out.Owner != ""
+}
+
+// deliveredItem checks what p answered to the i-th item.
+func (j *judge) deliveredItem(from, p *process, a *cluster.Ask, i int, answer *cluster.Answer,
+	late bool,
+) {
+	it, out := &a.Items[i], &answer.Items[i]
+	x := asked{j.account(it.Limit.Name, it.Key), it.Cost, it.Op, it.ID, out.Degraded}
+	j.answer.answered(p, &x, late, out)
+	j.deadline.answers(p, x.account, late, out)
+	switch {
+	case j.deliveredHold(from, p, a, i, answer):
+	case out.Status != cluster.StatusDone:
+	case it.Op == cluster.OpReserve || it.Op == cluster.OpSettle:
+		j.deliveredAside(p, &x, out)
+	default:
+		j.deliveredDebt(from, p, it, x.account, out.Decision.Allowed)
+		if !it.Report {
+			j.exact.hears(p, x, out.Decision, a.Atomic)
+			j.answer.says(p, &x, out.Decision)
+		}
+	}
 }
 
 // deliveredDebt follows p, which decides on what from may have admitted by itself (reference.owes):

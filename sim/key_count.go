@@ -55,6 +55,21 @@ func (c *keyCount) beyond(
 	return max(0, got.Remaining-left, c.hidden(now, it.account.spec, it.op, got))
 }
 
+// exceeded is by how much a decision exceeds what c has left, and what c had and has left by the
+// copy that explains the decision: an older one, where c as it was does not.
+func (c *keyCount) exceeded(
+	now limiter.Instant, it *asked, got limiter.Decision, was naiveState, left int64,
+) (by naiveState, had, over int64) {
+	later, over := c.later, c.beyond(now, it, got, left)
+	if over == 0 || c.older <= 0 {
+		return was, left, over
+	}
+	was = c.elder(was, now)
+	c.whole, c.later, c.older = was, later, 0
+	left = c.follows(now, it, got)
+	return was, left, max(1, c.beyond(now, it, got, left))
+}
+
 // elder is st as an older copy has it. Where something is forgotten, the copy is from before the
 // charges that may be. Of a log each entry has an age of its own.
 func (c *keyCount) elder(st naiveState, now limiter.Instant) naiveState {

@@ -29,9 +29,7 @@ func (j *markedJudge) decideAlone(h *hearing, out []cluster.Decision) {
 	fallen := refused
 	for i := range out {
 		d := &out[i]
-		if d.Source != cluster.SourceFallback || d.Hold != limiter.HoldNone &&
-			h.items[i].Op > cluster.OpReserve {
-			// the latter charges nothing to the share: it speaks of what was charged before
+		if !decidedAlone(h.items[i].Op, d) {
 			continue
 		}
 		asked, a := h.items[i], &h.alone[i]
@@ -52,6 +50,13 @@ func (j *markedJudge) decideAlone(h *hearing, out []cluster.Decision) {
 			h.alone[i].Allowed = out[i].Allowed && !out[i].Shadow
 		}
 	}
+}
+
+// decidedAlone reports whether a node has decided without the owner. What settles a hold charges
+// nothing to a share: it speaks of what was charged before.
+func decidedAlone(op cluster.Op, d *cluster.Decision) bool {
+	return d.Source == cluster.SourceFallback &&
+		(d.Hold == limiter.HoldNone || op <= cluster.OpReserve)
 }
 
 // loneRule is what a node goes by that decides without an owner.

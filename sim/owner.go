@@ -33,22 +33,34 @@ func (j *ownerJudge) mayDecide(p *process, a *account, doubt bool) {
 	}
 	if j.holders[k] != p && j.holders[k] != nil {
 		j.claims[k] = j.world.now
-		// A node that has not begun to hold anything since it last held this has never stopped. Of
-		// two both may go on, until they have met again and know so, also if a third one has come
-		// meanwhile and has got it from one of them.
-		tied, was := j.tied[k]
-		if h, known := j.held[tenure{p, k}]; !known || h.begun != p.stated.begun {
-		} else if doubt || of <= 2 || was && j.world.now < tied+agreedWithin {
-			j.allowed.used[bothOfPair]++
-		} else {
-			j.fail(owned, "%s decides on %s, for which %s has decided since, and has not taken "+
-				"it over again", p.machine.id, keyText(a.key), j.holders[k].machine.id)
-		}
+		j.mayTakeOver(p, a, doubt || of <= 2)
 	}
 	j.holdsNow(k, p)
-	if !j.looksAround(p, a) {
+	if j.looksAround(p, a) {
+		j.isAlone(p, a, of)
+	}
+}
+
+// mayTakeOver checks that p has begun to hold a's key anew, if it held it before another node did.
+// One that has not begun to hold anything since has never stopped. Both of a pair may go on, until
+// they have met again and know so, also if a third one has come meanwhile and has got it from one
+// of them.
+func (j *ownerJudge) mayTakeOver(p *process, a *account, paired bool) {
+	k := j.world.plan.partition(a.hash)
+	h, known := j.held[tenure{p, k}]
+	if !known || h.begun != p.stated.begun {
 		return
 	}
+	if tied, was := j.tied[k]; paired || was && j.world.now < tied+agreedWithin {
+		j.allowed.used[bothOfPair]++
+		return
+	}
+	j.fail(owned, "%s decides on %s, for which %s has decided since, and has not taken it over "+
+		"again", p.machine.id, keyText(a.key), j.holders[k].machine.id)
+}
+
+// isAlone checks that no other node than p, one of so many members, decides for a's key.
+func (j *ownerJudge) isAlone(p *process, a *account, of int) {
 	for _, m := range j.world.machines {
 		if q := m.process; q == nil || q == p || m.frozen || !q.saysItDecides(a.hash) {
 			continue

@@ -66,17 +66,13 @@ func (j *diskJudge) unsaved(a *account, before, p *process) int64 {
 			f = q.restored
 		}
 	}
-	if f == nil || j.world.wentDown >= p.began || refusalsCount(a.spec) || r.cut >= f.written ||
-		r.cut != 0 && !f.of[a] || !j.owns(p, a) {
+	if f == nil || !j.fileTells(f, a, p) {
 		return capacityOf(a.spec)
 	}
 	var since int64
 	for _, x := range r.past {
-		switch {
-		case x.at >= f.written: // at the same instant, before or after
+		if x.at >= f.written { // at the same instant, before or after
 			since += max(0, x.cost)
-		case !f.of[a]:
-			return capacityOf(a.spec)
 		}
 	}
 	for _, x := range r.debts { // they are charged like all else, and no decision
@@ -86,6 +82,18 @@ func (j *diskJudge) unsaved(a *account, before, p *process) int64 {
 	}
 	since += r.ownDebts(before, f.written)
 	return min(since, capacityOf(a.spec))
+}
+
+// fileTells reports whether p can be short of no more than what was charged since it, or the node
+// that p must wait for, wrote f.
+func (j *diskJudge) fileTells(f *file, a *account, p *process) bool {
+	r := &a.reference
+	if j.world.wentDown >= p.began || refusalsCount(a.spec) || r.cut >= f.written || !j.owns(p, a) {
+		return false
+	}
+	return f.of[a] || r.cut == 0 && !slices.ContainsFunc(r.past, func(x charged) bool {
+		return x.at < f.written
+	})
 }
 
 // mayCountAgain reports whether what was given back since f was written may count again for a

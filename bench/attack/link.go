@@ -16,7 +16,7 @@ import (
 var linked = []attack{
 	{
 		"links",
-		"nodes with drawn names and boots send messages with every field at its extremes over links",
+		"nodes with drawn names and boots send messages with all fields at their extremes",
 		"http",
 		each(20, overLink(extremes)),
 	},
@@ -47,7 +47,7 @@ func linkMessage(kind byte, b []byte) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{kind}, uint32(len(b))), b...)
 }
 
-// begunLink is a link whose replies are read and thrown away; nil: there is none.
+// begunLink is a link, with its replies read and thrown away; nil: there is none.
 func begunLink(ctx context.Context, v *victim) net.Conn {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", v.peer)
 	if err != nil {

@@ -277,9 +277,9 @@ func TestFoundersInPlainWords(t *testing.T) {
 	}
 }
 
-// Promise: a member notes which boot asks to be admitted, and that its former boot is gone. It tells
-// one that is a member so, one that was evicted to take another boot, and, as a voter, one with the
-// name of a member that has renewed since that the name is in use.
+// Promise: a member notes which boot asks to be admitted, and that its former boot is gone. It
+// tells one that is a member so, one that was evicted to take another boot, and, as a voter, one
+// with the name of a member that has renewed since that the name is in use.
 func TestWhoAsksToBeAdmitted(t *testing.T) {
 	answers := map[string]int{}
 	for seed := range uint64(3000) {

@@ -354,7 +354,7 @@ func TestKeygenToken(t *testing.T) {
 		t.Fatalf("entry %q: %v, or it has the token in it", entry, err)
 	}
 	ticket := access.New(set).Token([]byte(token))
-	if ticket == nil || !strings.HasPrefix(ticket.Who(), "shop ") {
+	if ticket == nil || !strings.HasPrefix(ticket.Shown(), "shop ") {
 		t.Errorf("the token is that of %v", ticket)
 	}
 	out, code = runVerb(t, "keygen", "--token", "two words")
@@ -376,7 +376,7 @@ func TestKeygenToken(t *testing.T) {
 			continue
 		}
 		ticket := access.New(set).Token([]byte(token))
-		if ticket == nil || !strings.HasPrefix(ticket.Who(), name+" ") ||
+		if ticket == nil || !strings.HasPrefix(ticket.Shown(), name+" ") ||
 			ticket.May(access.Read) == nil {
 			t.Errorf("%q has become %s", name, entry)
 		}

@@ -155,7 +155,7 @@ func TestCertificates(t *testing.T) {
 		return s
 	}
 	if ticket := clients.Identify("", state(shop, true)); ticket == nil ||
-		ticket.Who() != "shop (certificate)" {
+		ticket.Shown() != "shop (certificate)" {
 		t.Errorf("ticket %v", ticket)
 	}
 	if ticket := clients.Identify("Bearer of nothing", state(shop, true)); ticket == nil {

@@ -211,8 +211,8 @@ func (t *Ticket) May(right Right) error {
 	return c.May(right)
 }
 
-// Who is the client's name and its credential for people, without a secret.
-func (t *Ticket) Who() string {
+// Shown is the client's name and its credential as people see them, without a secret.
+func (t *Ticket) Shown() string {
 	if t == nil {
 		return everybody.Name
 	}

@@ -55,14 +55,14 @@ func readVersion(field, text string) (catalog.Version, error) {
 // Put gives all nodes a limit.
 func (c Change) Put(l *limiter.Limit) (catalog.Outcome, error) {
 	return c.do("put limit", l.Name, func(v *catalog.Version) (catalog.Outcome, error) {
-		return c.catalog.Put(c.ctx, c.rec.Who.Who(), l, v)
+		return c.catalog.Put(c.ctx, c.rec.Who.Shown(), l, v)
 	})
 }
 
 // Remove takes a limit away that was put.
 func (c Change) Remove(name string) (catalog.Outcome, error) {
 	return c.do("delete limit", name, func(v *catalog.Version) (catalog.Outcome, error) {
-		return c.catalog.Delete(c.ctx, c.rec.Who.Who(), name, v)
+		return c.catalog.Delete(c.ctx, c.rec.Who.Shown(), name, v)
 	})
 }
 
@@ -73,7 +73,7 @@ func (c Change) Rollback(name, to string) (catalog.Outcome, error) {
 		return catalog.Outcome{}, err
 	}
 	return c.do("roll limit back", name, func(v *catalog.Version) (catalog.Outcome, error) {
-		return c.catalog.Rollback(c.ctx, c.rec.Who.Who(), name, version, v)
+		return c.catalog.Rollback(c.ctx, c.rec.Who.Shown(), name, version, v)
 	})
 }
 
@@ -88,7 +88,7 @@ func (c Change) Promote(name string) (catalog.Outcome, error) {
 		if v == nil {
 			v = &read
 		}
-		return c.catalog.Put(c.ctx, c.rec.Who.Who(), after, v)
+		return c.catalog.Put(c.ctx, c.rec.Who.Shown(), after, v)
 	})
 }
 

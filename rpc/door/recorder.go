@@ -39,7 +39,7 @@ func (r Recorder) Add(e audit.Entry) {
 	if r.Log == nil {
 		return
 	}
-	e.Time, e.Who, e.From = time.Now(), r.Who.Who(), r.From
+	e.Time, e.Who, e.From = time.Now(), r.Who.Shown(), r.From
 	r.Log.Add(e)
 }
 

@@ -904,9 +904,10 @@ func TestRepliesOfOtherReleases(t *testing.T) {
 // oldestFrame is a frame as the first release of protocol 1 writes it: a limit, an ask of two
 // items, and an ask that claims partition 7, copies an entry and gives partition 9. It must never
 // change: nodes of that release may be in the cluster.
-const oldestFrame = "0a130a0464656d6f100218052080b09dc2df0130011" +
-	"22e08011103000000000000001801288094ebdc03321012016118022905000000000000003006320712016218012001" +
-	"123808021801288094ebdc033a2c090b00000000000000110c000000000000001a026e32200d2a0107300e3a010942071201631a0208024a0109"
+const oldestFrame = "0a130a0464656d6f100218052080b09dc2df013001122e080111030000000000" +
+	"00001801288094ebdc0332101201611802290500000000000000300632071201621801200112380802180128" +
+	"8094ebdc033a2c090b00000000000000110c000000000000001a026e32200d2a0107300e3a01094207120163" +
+	"1a0208024a0109"
 
 // Promise: nodes of two releases understand each other, as long as they speak one protocol: what is
 // not known is skipped, what is missing is zero.
