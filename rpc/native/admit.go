@@ -95,12 +95,8 @@ func connectionState(ctx context.Context) *tls.ConnectionState {
 // complete reports whether everything that has been asked on the connection has come whole: most
 // requests come with their header, and need no timer.
 func complete(ctx context.Context) bool {
-	p, _ := peer.FromContext(ctx)
-	if p == nil {
-		return false
-	}
-	info, weighed := p.AuthInfo.(weighedInfo)
-	return weighed && !info.conn.unfinished()
+	conn := connOf(ctx)
+	return conn != nil && !conn.unfinished()
 }
 
 // undated is a context that ends in time and does not say so: a check without a deadline of its

@@ -1,7 +1,6 @@
 package native
 
 import (
-	"context"
 	"encoding/binary"
 	"log/slog"
 	"net"
@@ -18,6 +17,9 @@ import (
 const (
 	// streamWeight is what an open call takes: its goroutine and what gRPC keeps of it.
 	streamWeight = 12 << 10
+	// answerWeight is what a call takes of which the whole request has come, and not the whole
+	// answer has gone, beside what its answer weighs.
+	answerWeight = 4 << 10
 	// pieceWeight is what a frame of data takes beside its bytes.
 	pieceWeight = 256
 	// messageTimeout is how long a message may be on its way, from its first byte to its last. The
@@ -27,13 +29,14 @@ const (
 	intakeLogged = 10 * time.Second
 )
 
-// intake bounds the memory of calls that are not complete, at a gRPC door. gRPC makes a goroutine
-// for a call when its header comes, and takes in as much of its message as the client sends, up to
-// the largest size; a client that ends neither would have all of that a thousand times a
-// connection. Here each connection has a weight: of its calls with requests that are not complete,
-// and of the bytes of unfinished messages. When all together weigh more than there is room for, the
-// heaviest connection is closed, then the next one: an attacker's, since clients that finish what
-// they begin weigh next to nothing.
+// intake bounds the memory of calls that are not over, at a gRPC door. gRPC makes a goroutine for a
+// call when its header comes, takes in as much of its message as the client sends, up to the
+// largest size, and keeps the answer until the client has a window for it; a client that ends
+// nothing and reads nothing would have all of that a thousand times a connection. Here each
+// connection has a weight: of its calls, of the bytes of unfinished messages, and of answers that
+// were not sent yet (answers.go). When all together weigh more than there is room for, the heaviest
+// connection is closed, then the next one: an attacker's, since clients that finish what they begin
+// and read what they get weigh next to nothing.
 type intake struct {
 	room   int64
 	log    *slog.Logger
@@ -92,8 +95,8 @@ func (d *intake) dropHeaviestLocked() bool {
 	n := d.closed.Add(1)
 	if now := time.Now(); now.Sub(d.logged) >= intakeLogged {
 		d.logged = now
-		d.log.Warn("a connection is closed: the unfinished calls of all clients take more than "+
-			"there is room for, and its take most",
+		d.log.Warn("a connection is closed: the unfinished calls and unread answers of all "+
+			"clients take more than there is room for, and its take most",
 			"client", heaviest.RemoteAddr().String(), "bytes", most,
 			"room_bytes", d.room, "closed_in_all", n)
 	}
@@ -130,6 +133,7 @@ type weighedConn struct {
 
 	mu      sync.Mutex // guards what follows
 	calls   map[uint32]*openCall
+	whole   int       // calls of which the whole request has come
 	spare   *openCall // of a call that is complete, for the next one; nil: none
 	change  int64     // of the weight, since it was last added
 	partial int       // calls with a message of which a part has come
@@ -137,9 +141,10 @@ type weighedConn struct {
 	armed   bool // timer looks for messages that do not come to their end
 }
 
-// openCall is a call with a request that is not complete.
+// openCall is a call that is not over.
 type openCall struct {
 	weight int64
+	whole  bool      // its request is complete; the answer is not
 	prefix [5]byte   // of the message that is coming
 	have   int       // bytes of prefix
 	left   uint32    // bytes of the message that are to come; valid if have is 5
@@ -213,7 +218,7 @@ func (c *weighedConn) received(b []byte) {
 func (c *weighedConn) unfinished() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.calls) > 0
+	return len(c.calls) > c.whole
 }
 
 // settleLocked adds the change to the weights, and reports whether they grew.
@@ -264,11 +269,28 @@ func (c *weighedConn) endLocked(stream uint32) {
 		if u.coming() {
 			c.partial--
 		}
+		if u.whole {
+			c.whole--
+		}
 		c.change -= u.weight
 		delete(c.calls, stream)
 		*u = openCall{}
 		c.spare = u
 	}
+}
+
+// completeLocked takes note that nothing more comes of a call.
+func (c *weighedConn) completeLocked(stream uint32) {
+	u := c.calls[stream]
+	if u == nil || u.whole {
+		return
+	}
+	if u.coming() {
+		c.partial--
+	}
+	c.change += answerWeight - u.weight
+	*u = openCall{weight: answerWeight, whole: true}
+	c.whole++
 }
 
 // requests are the frames of the client.
@@ -284,7 +306,7 @@ func (c requests) begun(f frameHead) {
 		c.calls[f.stream] = u
 		c.change += streamWeight
 	}
-	if u := c.calls[f.stream]; u != nil && f.kind == frameData {
+	if u := c.calls[f.stream]; u != nil && !u.whole && f.kind == frameData {
 		u.weight += pieceWeight
 		c.change += pieceWeight
 	}
@@ -294,7 +316,7 @@ func (c requests) begun(f frameHead) {
 // what one that does is taken for is at worst heavier than it is.
 func (c requests) data(f frameHead, b []byte) {
 	u := c.calls[f.stream]
-	if u == nil {
+	if u == nil || u.whole {
 		return
 	}
 	u.weight += int64(len(b))
@@ -332,8 +354,11 @@ func (u *openCall) take(b []byte) []byte {
 }
 
 func (c requests) ended(f frameHead) {
-	if f.ends() {
+	switch {
+	case f.kind == frameReset:
 		c.endLocked(f.stream)
+	case f.ends():
+		c.completeLocked(f.stream)
 	}
 }
 
@@ -346,42 +371,4 @@ func (c answers) ended(f frameHead) {
 	if f.ends() {
 		c.endLocked(f.stream)
 	}
-}
-
-// weighing are credentials that weigh their connections.
-type weighing struct {
-	credentials.TransportCredentials
-	door *intake
-}
-
-func (w weighing) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	conn, info, err := w.TransportCredentials.ServerHandshake(raw)
-	if err != nil {
-		return nil, nil, err
-	}
-	c := newWeighedConn(conn, raw, w.door)
-	return readyConn(c), weighedInfo{info, c}, nil
-}
-
-// weighedInfo is what a handshake has found out, with the connection.
-type weighedInfo struct {
-	credentials.AuthInfo
-	conn *weighedConn
-}
-
-func (w weighedInfo) Handshake() credentials.AuthInfo { return w.AuthInfo }
-
-func (w weighedInfo) Origin() string { return w.conn.origin(w.AuthInfo) }
-
-func (w weighedInfo) Line() *fair.Line { return w.conn.line }
-
-func (w weighing) Clone() credentials.TransportCredentials {
-	return weighing{w.TransportCredentials.Clone(), w.door}
-}
-
-// ClientHandshake is not for a door.
-func (w weighing) ClientHandshake(ctx context.Context, name string,
-	raw net.Conn,
-) (net.Conn, credentials.AuthInfo, error) {
-	return w.TransportCredentials.ClientHandshake(ctx, name, raw)
 }

@@ -3,6 +3,7 @@ package native
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"log/slog"
@@ -18,6 +19,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
+	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 
 	penstockv1 "penstock/proto/penstock/v1"
@@ -158,6 +160,49 @@ func TestUnfinishedCallsAreBounded(t *testing.T) {
 		rpctest.Eventually(t, kind.name+": there is room",
 			func() bool { return door.used.Load() <= room })
 		check()
+	}
+}
+
+// Promise: answers that clients do not read take no more memory than there is room for, and a
+// client that reads its answers is not the one to pay for it.
+func TestUnreadAnswersAreBounded(t *testing.T) {
+	const room = 4 << 20
+	address, door := newOpenDoor(t,
+		Config{Unfinished: room, Logger: slog.New(slog.DiscardHandler)})
+	honest := rpctest.Dial(t, address)
+	for _, kind := range []struct {
+		name         string
+		items, calls int
+	}{{"long answers", 500, 100}, {"short answers", 1, 1000}} {
+		before := door.closed.Load()
+		in := &penstockv1.PeekRequest{}
+		for i := range kind.items {
+			in.Items = append(in.Items, rpctest.Item("demo", fmt.Sprint(i), 1))
+		}
+		b, err := proto.Marshal(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		message := append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(b))), b...)
+		for range 4 {
+			c := newRawClient(t, address)
+			go io.Copy(io.Discard, c.Conn)
+			c.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
+			c.WriteWindowUpdate(0, 1<<30)
+			for range kind.calls {
+				stream, err := c.open("/penstock.v1.RateLimiter/Peek")
+				if err != nil || c.WriteData(stream, true, message) != nil {
+					break // it is closed
+				}
+			}
+		}
+		rpctest.Eventually(t, kind.name+": connections are closed",
+			func() bool { return door.closed.Load() > before })
+		rpctest.Eventually(t, kind.name+": there is room",
+			func() bool { return door.used.Load() <= room })
+		if _, err := honest.Peek(rpctest.Patience(t), in, grpc.WaitForReady(true)); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

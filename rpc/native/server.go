@@ -61,7 +61,8 @@ type Config struct {
 	// Gate refuses requests while there are too many, shared by the doors of a node. nil: it lets
 	// in all.
 	Gate *fair.Gate
-	// Unfinished is how many bytes calls with incomplete requests may take, of all clients.
+	// Unfinished is how many bytes calls may take that are incomplete or have unread answers, of
+	// all clients.
 	// Default: 128 MiB.
 	Unfinished int64
 	Logger     *slog.Logger  // default: slog's
@@ -112,7 +113,9 @@ func newServer(c Config) (*door.Server, *intake) {
 	s := grpc.NewServer(append(door.ServerOptions(c.TLS),
 		grpc.Creds(weighing{door.Credentials(c.TLS), weighed}),
 		grpc.InTapHandle(calls.handle),
-		grpc.ForceServerCodecV2(wire.NewCodec()),
+		grpc.ForceServerCodecV2(weighingCodec{wire.NewCodec()}),
+		grpc.UnaryInterceptor(weighAnswer),
+		grpc.StreamInterceptor(weighAnswers),
 		//lint:ignore SA1019 a registered one holds for all of the program
 		grpc.RPCDecompressor(newUnpacker()),
 		grpc.NumStreamWorkers(streamWorkers),
