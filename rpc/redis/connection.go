@@ -235,7 +235,9 @@ func (c *connection) write() bool {
 		c.writeBy = c.now.Add(writeTimeout + writeTimeout/2)
 		c.conn.SetWriteDeadline(c.writeBy)
 	}
+	c.door.unread.begin(c, cap(r.out))
 	_, err := c.conn.Write(r.out)
+	c.door.unread.end(c)
 	if r.out = r.out[:0]; cap(r.out) > 4*repliesGathered {
 		r.out = nil
 	}

@@ -242,6 +242,45 @@ func TestRedisSlowReader(t *testing.T) {
 	})
 }
 
+// Promise: replies that clients do not read take a bounded memory over all connections, and a
+// client that reads its replies is not the one to pay for it.
+func TestUnreadRepliesAreBounded(t *testing.T) {
+	node := loneNode(t)
+	synctest.Test(t, func(t *testing.T) {
+		d := New(Config{Node: node})
+		begin := time.Now()
+		rounds := 2 * mostUnread / roundSize // each of these waits for its client
+		talk := func() net.Conn {
+			client, server := net.Pipe() // without a buffer: what is not read is not written
+			t.Cleanup(func() { client.Close() })
+			go newConnection(d, server, 1).serve()
+			return client
+		}
+		honest := talk()
+		for range rounds {
+			client := talk()
+			if _, err := io.WriteString(client, rpctest.Command("PING")); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			io.WriteString(honest, rpctest.Command("PING"))
+			reply := make([]byte, len("+PONG\r\n"))
+			if _, err := io.ReadFull(honest, reply); err != nil || string(reply) != "+PONG\r\n" {
+				t.Fatalf("the client that reads: %q, %v", reply, err)
+			}
+		}
+		if time.Since(begin) > 0 {
+			t.Fatal("a deadline has closed connections")
+		}
+		d.unread.mu.Lock()
+		defer d.unread.mu.Unlock()
+		if waiting := int64(len(d.unread.writers)); waiting*roundSize > mostUnread ||
+			waiting < rounds/4 {
+			t.Errorf("%d rounds of %d bytes wait to be read", waiting, roundSize)
+		}
+	})
+}
+
 func TestRedisTooManyConnections(t *testing.T) {
 	s := rpctest.Joined(t, 1)[0]
 	d, address := redisAt(t, s, Config{})

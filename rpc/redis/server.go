@@ -65,6 +65,7 @@ type Server struct {
 	seconds prometheus.Observer // of batches
 	checks  prometheus.Observer // of batches with checks
 	most    int                 // connections at a time
+	unread  unread
 
 	mu       sync.Mutex // guards conns and listener
 	conns    map[*connection]struct{}
