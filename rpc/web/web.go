@@ -104,6 +104,8 @@ type web struct {
 	inlines *door.Inlines
 	bodies  bodies
 	streams *streams
+
+	operating, profiles *operating
 }
 
 func newWeb(c Config) *web {
@@ -115,6 +117,7 @@ func newWeb(c Config) *web {
 		Config: c, clients: door.ClientsOf(c.Clients, c.AuthToken),
 		inlines: door.OrNew(c.Inlines, c.Node),
 		bodies:  bodies{room: maxBodies}, streams: new(streams),
+		operating: newOperating(mostOperating), profiles: newOperating(mostProfiles),
 	}
 }
 
@@ -147,7 +150,7 @@ func New(c Config) http.Handler {
 
 func (w *web) adminPages(m *mux) {
 	m.handle("POST /v1/reset", answeredBody(w.resetBody))
-	m.handle("GET /v1/status", answered(w.status))
+	m.handle("GET /v1/status", w.operating.bounded(answered(w.status)))
 	m.handle("GET /v1/top", answered(w.top))
 	m.handle("GET /v1/holds", answered(w.holds))
 	m.handle("GET /v1/limits", answered(w.limits))
@@ -173,13 +176,13 @@ func (w *web) adminPages(m *mux) {
 	w.overviewPages(m)
 	m.handle("GET /ui/", ui.Handler("/ui/").ServeHTTP)
 	m.HandleFunc("GET /{$}", http.RedirectHandler("/ui/", http.StatusFound).ServeHTTP)
-	m.handle("GET /metrics", promhttp.HandlerFor(w.Metrics.Registry,
-		promhttp.HandlerOpts{}).ServeHTTP)
-	m.HandleFunc("GET /debug/pprof/", pprof.Index)
+	m.handle("GET /metrics", w.operating.bounded(promhttp.HandlerFor(w.Metrics.Registry,
+		promhttp.HandlerOpts{}).ServeHTTP))
+	m.HandleFunc("GET /debug/pprof/", w.profiles.bounded(pprof.Index))
 	m.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
-	m.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	m.HandleFunc("GET /debug/pprof/profile", w.profiles.bounded(pprof.Profile))
 	m.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
-	m.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	m.HandleFunc("GET /debug/pprof/trace", w.profiles.bounded(pprof.Trace))
 }
 
 // mux says in its own words what it does not have.
