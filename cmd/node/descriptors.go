@@ -8,8 +8,26 @@ import (
 	"penstock/rpc/web"
 )
 
-// Doors keep so many connections at a time, at most. An idle one takes 10 to 60 KiB.
+// Doors keep so many connections at a time, at most.
 const mostConnections = 10_000
+
+const (
+	// connectionsRoom is how many bytes connections of clients may take together, beside the
+	// budget of the table, which a node that has so many seldom needs whole.
+	connectionsRoom = 40 << 20
+	// connectionSize is what a connection takes that has asked something and is idle, by gRPC;
+	// others take less. securedSize is the same with TLS.
+	connectionSize = 20 << 10
+	securedSize    = 32 << 10
+)
+
+// connectionsIn is how many connections of clients there is memory for.
+func connectionsIn(memory size, secured bool) int {
+	if secured {
+		return int((int64(memory) + connectionsRoom) / securedSize)
+	}
+	return int((int64(memory) + connectionsRoom) / connectionSize)
+}
 
 // descriptors are how many files and sockets a node may have open, and the share of each use. A
 // process without free ones can accept no connection, reach no peer and save nothing. So clients
@@ -24,11 +42,11 @@ type descriptors struct {
 // descriptorsUnknown is taken for the limit where the system does not say it.
 const descriptorsUnknown = 65_536
 
-// share divides limit among that many doors for clients.
-func share(limit, doors int) (d descriptors) {
+// share divides limit among that many doors for clients, which may have so many connections.
+func share(limit, doors, connections int) (d descriptors) {
 	d.kept = min(max(24, limit/4), 16_384)
 	d.peers = max(4, d.kept/3)
-	clients := max(2*doors, limit-d.kept)
+	clients := max(2*doors, min(limit-d.kept, connections))
 	d.own = min(clients/(2*max(1, doors)), mostConnections)
 	d.common = clients - d.own*doors
 	return d
@@ -42,7 +60,8 @@ func (r *running) keepDoors() {
 			clients++
 		}
 	}
-	d := share(descriptorLimit()/max(1, r.settings.nodes), clients)
+	d := share(descriptorLimit()/max(1, r.settings.nodes), clients,
+		connectionsIn(r.settings.Memory, r.settings.TLSCert != ""))
 	room := door.NewCommonRoom(d.common)
 	for _, o := range r.doors {
 		c := door.KeeperConfig{
