@@ -27,7 +27,7 @@ func (p pipes) Accept() (net.Conn, error) {
 func (p pipes) Close() error   { close(p); return nil }
 func (p pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} }
 
-// Promise: answers for the operator that nobody reads are few, whoever asks for them, and an
+// Promise: answers for the operator that nobody reads are few, and an
 // operator that reads gets one meanwhile.
 func TestUnreadMetricsAreBounded(t *testing.T) {
 	node := rpctest.Alone(t, rpctest.PerHour)
