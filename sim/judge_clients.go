@@ -33,6 +33,7 @@ type alone struct {
 	full    bool // all of it is known, and not only whether it is a yes
 	due     bool // the limit has it so
 	charged bool // to the node's share
+	cutOff  bool // the node must have noticed that it is, so no owner may answer
 }
 
 // posed begins to follow a request, before its first visit.

@@ -33,6 +33,7 @@ func (j *markedJudge) decideAlone(h *hearing, out []cluster.Decision) {
 			continue
 		}
 		asked, a := h.items[i], &h.alone[i]
+		a.cutOff = !by.onError
 		if asked.ID == (cluster.ID{}) {
 			asked.ID = d.ID // as the node has named it
 		}
@@ -188,9 +189,10 @@ func (j *markedJudge) fellBack(h *hearing, i int, d *cluster.Decision, got limit
 	// Keys that had one owner when they were asked for together may have several by now: nobody can
 	// decide on them together.
 	spread := h.request.atomic && !oneKey(h.request) && len(j.world.plan.faults) > 0
-	if j.world.plan.sky == calm {
+	switch {
+	case j.world.plan.sky == calm:
 		j.allowed.used[hastyShare]++
-	} else {
+	case !want.cutOff: // else that is what on_partition demands
 		j.allowed.used[ownShare]++
 	}
 	if !want.due || !d.Degraded || got.Allowed != want.Allowed || j.world.plan.sky == calm &&

@@ -25,6 +25,7 @@ type reference struct {
 	last   time.Duration // when
 	came   time.Duration // when it was last carried from one node to another
 	fences uint64        // how often that process had let go of all that it held
+	begun  uint64        // how often it had begun to hold something
 	unseen time.Duration // until when charges may come that nobody sees
 	blind  time.Duration // until when they may count
 	// until when something may be set aside of it, and charged a little later than is known here
@@ -152,6 +153,8 @@ type hindsight struct {
 	past  []charged     // by decisions
 	debts []charged     // charged afterwards, for what was admitted without the node that decides
 	cut   time.Duration // when the last was charged that past has no more
+	// when the last was charged that past has no more though it may count
+	trimmed time.Duration
 }
 
 // forgets is how long a charge counts under s at most.
@@ -383,6 +386,7 @@ func (a *account) note(p *process, cost int64) {
 	r.past = append(r.past, charged{w.now, p.now(), max(cost, -everything)})
 	if n := len(r.past); n > 1000 && n == cap(r.past) { // before it grows
 		r.cut = r.past[n/2-1].at
+		r.trimmed = r.cut
 		r.past = slices.Clone(r.past[n/2:])
 	}
 }

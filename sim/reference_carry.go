@@ -32,12 +32,11 @@ func (j *carrier) bring(a *account, p *process) {
 		p.stated.fenced == r.fences:
 	default:
 		j.allowed.of[anyMove]++
-		st, lost, counted := j.counted.found(a, p, j.disk.unsaved(a, before, p))
-		if !counted {
-			lost = j.lost(a, before, p)
-		}
+		st, lost, own := j.knows(a, before, p)
 		j.keep(a, before)
-		j.carry(a, before, p)
+		if laid := j.carry(a, before, p); !own {
+			j.carryLoose(a, before, p, laid)
+		}
 		j.merge(a, p)
 		if refunds := j.givenBack(a); refunds > 0 {
 			r.strict.charge(p.now(), a.spec, refunds)
@@ -46,8 +45,8 @@ func (j *carrier) bring(a *account, p *process) {
 			}
 		}
 		r.forget(p.now(), a, lost)
-		if counted {
-			r.loose = st
+		if st != nil {
+			r.loose = *st
 		}
 		if lost > 0 {
 			r.cut = now // what past has no more p may have nevertheless, and tell (learn)
@@ -61,11 +60,25 @@ func (j *carrier) bring(a *account, p *process) {
 			r.goBlind(p, now, forgets(a.spec))
 		}
 	}
-	r.last, r.fences = now, p.stated.fenced
+	r.last, r.fences, r.begun = now, p.stated.fenced, p.stated.begun
 }
 
-// carry lays the reference on the clock of p.
-func (j *carrier) carry(a *account, from, p *process) {
+// knows is what p counts at least, which goes on after before, on its clock; nil if nobody can
+// tell. lost is how much is forgotten. own says that p has held the key all along, and counts what
+// it has charged itself.
+func (j *carrier) knows(a *account, before, p *process) (st *naiveState, lost int64, own bool) {
+	if st, lost, counted := j.counted.found(a, p, j.disk.unsaved(a, before, p)); counted {
+		return &st, lost, false
+	}
+	if x := a.reference.ownOf(p); x != nil {
+		return &x.loose, a.reference.chargedSince(x.at), true
+	}
+	return nil, j.lost(a, before, p), false
+}
+
+// carry lays the strict reference on the clock of p. laid says that others may have had the key in
+// between, on their clocks.
+func (j *carrier) carry(a *account, from, p *process) (laid bool) {
 	r, s, at := &a.reference, a.spec, p.now()
 	r.came = j.world.now
 	apart := time.Duration(at - from.now())
@@ -76,7 +89,7 @@ func (j *carrier) carry(a *account, from, p *process) {
 	}
 	// Others may have held it in between, and decided nothing: then it was laid on their clocks as
 	// well, whichever process goes on.
-	laid := j.laid[j.world.plan.partition(a.hash)].beside(from, p) >= r.last
+	laid = j.laid[j.world.plan.partition(a.hash)].beside(from, p) >= r.last
 	late := j.carriage()
 	if onTheClock(s) && (s.Calendar == 0 && apart != 0 || laid) {
 		late += s.Per // windows come to lie on a boundary of another clock
@@ -91,12 +104,18 @@ func (j *carrier) carry(a *account, from, p *process) {
 	if onTheClock(s) && s.Algorithm != limiter.TokenBucket && apart.Abs() > inStep {
 		r.outlive(s, p)
 	}
-	if !onTheClock(s) {
-		r.loose.shift(apart-drift, at)
+	return laid
+}
+
+// carryLoose lays the loose reference on the clock of p.
+func (j *carrier) carryLoose(a *account, from, p *process, laid bool) {
+	if s := a.spec; !onTheClock(s) {
+		drift := (j.world.now-a.reference.last)/1000 + 1
+		a.reference.loose.shift(time.Duration(p.now()-from.now())-drift, p.now())
 		return
 	}
+	a.heard.forgive(a.charged(j.world.now) * a.supply.unit) // it may be admitted in a window anew
 	j.carryWindows(a, from, p, laid)
-	a.heard.forgive(s.Limit * a.supply.unit)
 }
 
 // onTheClock reports whether time passes for s in steps of the wall clock.
@@ -174,7 +193,7 @@ func (st *naiveState) lay(s *limiter.Spec, now limiter.Instant) {
 // part before. What may be admitted once more is a capacity nevertheless. A bucket's refills come
 // no later for it.
 func (r *reference) forget(now limiter.Instant, a *account, lost int64) {
-	s := a.spec
+	s, charged := a.spec, a.charged(r.by.machine.world.now)
 	switch {
 	case lost <= 0:
 		return
@@ -190,7 +209,7 @@ func (r *reference) forget(now limiter.Instant, a *account, lost int64) {
 		r.drop(everything)
 	}
 	if !s.Sync { // what nobody has confirmed no client has heard of
-		a.heard.forgive(min(lost, capacityOf(a.spec)) * a.supply.unit)
+		a.heard.forgive(min(lost, charged) * a.supply.unit)
 	}
 }
 
@@ -215,12 +234,40 @@ func (j *carrier) lost(a *account, before, p *process) int64 {
 		j.counted.firm(a, before, p) || r.isOver(before, a.spec) {
 		return 0
 	}
+	most, lost := a.mostLost(before), min(j.unheard(a, before), j.disk.unsaved(a, before, p))
+	if most == 0 || lost <= 0 {
+		return 0
+	}
 	j.allowed.used[uncounted]++
-	lost := min(j.unheard(a, before), j.disk.unsaved(a, before, p))
-	if lost >= capacityOf(a.spec) {
+	if min(lost, most) >= capacityOf(a.spec) {
 		j.allowed.used[wholeLimit]++
 	}
-	return lost
+	if lost < most {
+		return lost
+	}
+	return capacityOf(a.spec)
+}
+
+// mostLost is the most that can be forgotten of a, on which p decided last: what counts there by
+// p's clock, or may count by another one. Of what is set aside nobody knows.
+func (a *account) mostLost(p *process) int64 {
+	r, s := &a.reference, a.spec
+	if r.isHeld() || r.unphased || a.held != nil {
+		return capacityOf(s)
+	}
+	left := r.loose.peek(p.now(), s, 0).Remaining
+	return min(capacityOf(s), max(capacityOf(s)-left, a.charged(p.machine.world.now)))
+}
+
+// charged is how much was charged, and not forgotten, that may count still; a capacity if nobody
+// knows.
+func (a *account) charged(now time.Duration) int64 {
+	r := &a.reference
+	if since := now - forgets(a.spec)*501/500; !r.isHeld() && a.held == nil &&
+		(r.trimmed == 0 || r.trimmed <= since) {
+		return min(capacityOf(a.spec), r.chargedSince(since))
+	}
+	return capacityOf(a.spec)
 }
 
 // isOver reports whether all that p, the last to decide, may have counted has run out by its clock:

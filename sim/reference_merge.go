@@ -15,8 +15,32 @@ import (
 
 // ownCount is what a process may have that has decided for a key, when another one goes on.
 type ownCount struct {
-	process *process
-	strict  naiveState // on its clock
+	process       *process
+	strict, loose naiveState    // on its clock
+	at            time.Duration // when it decided last
+	begun         uint64        // how often it had begun to hold something
+}
+
+// ownOf is what p had when it last decided, if it has never stopped to hold the key since: it has
+// that still, whatever others have decided meanwhile. Both of a pair that has parted go on so.
+func (r *reference) ownOf(p *process) *ownCount {
+	for i := range r.others {
+		if x := &r.others[i]; x.process == p && x.begun == p.stated.begun {
+			own := *x
+			return &own
+		}
+	}
+	return nil
+}
+
+// chargedSince is what was charged since then.
+func (r *reference) chargedSince(since time.Duration) (units int64) {
+	for _, x := range r.past {
+		if x.at > since {
+			units += max(0, x.cost)
+		}
+	}
+	return units
 }
 
 // keep notes what the last to decide has, unless it has just given it away.
@@ -37,7 +61,7 @@ func (j *carrier) keep(a *account, before *process) {
 		st = *st.copy()
 		st.charge(before.now(), a.spec, back)
 	}
-	r.others = append(r.others, ownCount{before, st})
+	r.others = append(r.others, ownCount{before, st, r.loose, r.last, r.begun})
 }
 
 // gaveBack is how much the last to decide has given back since trouble began. A message that nobody

@@ -19,7 +19,8 @@
 // Worlds come under three skies. Under a calm one messages may be slow, doubled and overtaken, but
 // nothing fails, and every promise holds without exception. In lossy ones messages vanish, in
 // outages machines do; there, decisions without the owner must be marked and keep to their bound,
-// and everything else still holds. After a crash the judge still grants a whole limit once more.
+// and everything else still holds. Where nobody can count what a crash has lost, the judge grants
+// once more what may have been.
 //
 // A world can be written down as well (scenario.go): penstock sim run reads nodes, limits, traffic,
 // logs and faults from a file and reports what became of each limit over time (course.go, plot.go).

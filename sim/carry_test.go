@@ -1,0 +1,60 @@
+package sim
+
+import (
+	"testing"
+	"time"
+
+	"penstock/limiter"
+)
+
+// Promise: where nobody can count what was forgotten, the judge forgives what may be, and no whole
+// limit: what was charged that counts still. Of what has run out nothing is forgiven.
+func TestNoMoreIsForgivenThanCounts(t *testing.T) {
+	w := &world{plan: &plan{sky: outage}}
+	p := &process{machine: &machine{world: w}}
+	a := &account{spec: &limiter.Spec{
+		Algorithm: limiter.SlidingLog, Limit: 50, Per: time.Second, CountRejected: true,
+	}, supply: curve{unit: 1}, heard: newWindow()}
+	a.reference.by, w.now = p, 10*time.Second
+	a.reference.loose.charge(p.now(), a.spec, 3)
+	a.note(p, 3)
+	for _, x := range []struct{ after, want time.Duration }{
+		{0, 3}, {900 * time.Millisecond, 3}, {1010 * time.Millisecond, 0}, {time.Minute, 0},
+	} {
+		w.now = 10*time.Second + x.after
+		if got := a.mostLost(p); got != int64(x.want) {
+			t.Errorf("%v after 3 of 50 were charged for 1 s, %d can be lost, want %d", x.after, got,
+				x.want)
+		}
+	}
+	w.now = 10*time.Second + 1
+	a.reference.forget(p.now(), a, capacityOf(a.spec))
+	if got := a.heard.begun; got != 3 {
+		t.Errorf("3 of 50 were charged, and clients may be granted %d once more", got)
+	}
+	if left := a.reference.loose.peek(p.now(), a.spec, 0).Remaining; left != 50 {
+		t.Errorf("all that was charged may be lost, and %d of 50 are left", left)
+	}
+}
+
+// Promise: a process that holds a key all along has what it had counted, whatever another one has
+// decided meanwhile, as both of a pair that has parted do. One that has begun anew may be short.
+func TestWhoNeverStopsKnowsWhatItHasCharged(t *testing.T) {
+	p, q := &process{}, &process{}
+	p.stated.begun, q.stated.begun = 7, 7
+	r := &reference{others: []ownCount{
+		{process: q, loose: naiveState{count: 1}, begun: 7},
+		{process: p, loose: naiveState{count: 9}, begun: 7, at: time.Second},
+	}}
+	r.past = []charged{{at: time.Second, cost: 9}, {at: 2 * time.Second, cost: 4}}
+	switch own := r.ownOf(p); {
+	case own == nil:
+		t.Error("what a process has charged, that has never stopped, is said to be forgotten")
+	case own.loose.count != 9 || r.chargedSince(own.at) != 4:
+		t.Errorf("it counts %d, and others %d since; want 9 and 4", own.loose.count,
+			r.chargedSince(own.at))
+	}
+	if p.stated.begun = 8; r.ownOf(p) != nil {
+		t.Error("it has begun anew, and is held to what it had before")
+	}
+}
