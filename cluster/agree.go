@@ -358,16 +358,15 @@ func (a *agreement) noteRight(cutOff bool) {
 	}
 }
 
-// isGone tells the agreement that the process of a peer exists no more.
-func (a *agreement) isGone(p *peer) {
-	r := a.roll.Load()
-	m, found := r.member(p.id)
-	if a.trust.DoubtRefused || !found || !SameProcess(m.Boot, p.boot) {
+// isGone tells the agreement that the process of a member, or of a rival, exists no more.
+func (a *agreement) isGone(id string, process uint64) {
+	m, found := a.roll.Load().known(id, process)
+	if a.trust.DoubtRefused || !found {
 		return
 	}
 	a.mu.Lock()
 	known := a.ended[m.Boot]
-	_, lives := a.lines[p.boot]
+	_, lives := a.lines[process]
 	a.ended[m.Boot] = known || !lives
 	a.mu.Unlock()
 	if known || lives {

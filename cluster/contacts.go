@@ -143,7 +143,7 @@ func (ct *contacts) note(sent, now limiter.Instant, p *peer, c *Call) {
 			ct.claims.tendLocked()
 			ct.parts.mu.Unlock()
 		}
-		ct.agreed.isGone(p)
+		ct.agreed.isGone(p.id, p.boot)
 		p.Trip(now)
 	case errors.Is(c.Err, ErrBroken):
 		p.ignored(sent)

@@ -46,7 +46,7 @@ func TestStreamsThatWereGivenUp(t *testing.T) {
 			w.now = w.now.Add(time.Second)
 			row.do(func() func() { return n.Membership().LineUp(uint64(b.Boot)) })
 			r := n.agreed.view.Load()
-			n.agreed.isGone(r.peers[r.Find("b")])
+			n.agreed.isGone("b", r.peers[r.Find("b")].boot)
 			// a pair goes on as one as soon as it knows
 			if gone := !n.Agreed().Has(b.Boot); gone != row.gone {
 				t.Errorf("b, whose address refuses, is gone: %v; want %v", gone, row.gone)

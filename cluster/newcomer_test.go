@@ -315,6 +315,38 @@ func TestWhoComesToARivalWaits(t *testing.T) {
 	}
 }
 
+// Promise: of a cluster of two that is cut both mark what they decide, until the other one is back,
+// or its process is gone. It is seen to be gone also after gossip has given it up. From then on
+// nothing is marked, and whoever comes is admitted.
+func TestRivalIsSeenToBeGone(t *testing.T) {
+	for name, gossipKnows := range map[string]bool{
+		"gossip knows it": true, "gossip has given it up": false,
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 2, five)
+			ms := w.members(3)
+			w.pass(time.Second)
+			w.freeze("n2")
+			w.pass(4 * time.Second)
+			w.wantMarked("n2 is silent", true, "n1")
+			if !gossipKnows {
+				w.show(ms[:1], 0, "n1")
+			}
+			w.thaw("n2")
+			w.kill("n2")
+			w.pass(5 * time.Second)
+			w.wantMarked("n2 is gone", false, "n1")
+			w.start("n3", 3)
+			w.show([]Member{ms[0], ms[2]}, 0, "n1", "n3")
+			w.pass(3 * time.Second)
+			w.wantMarked("n3 has come", false, "n1", "n3")
+			if w.nodes["n3"].parts.Held() == 0 {
+				t.Error("who has come holds nothing")
+			}
+		})
+	}
+}
+
 // wantMarked demands that what ids answer is less than the full promise, or that nothing is.
 func (w *world) wantMarked(when string, want bool, ids ...string) {
 	w.t.Helper()

@@ -100,6 +100,22 @@ func (r *roll) member(id string) (m ownership.Member, found bool) {
 	return m, found
 }
 
+// known is the member or the rival of an id with that process.
+func (r *roll) known(id string, process uint64) (m ownership.Member, found bool) {
+	if m, found = r.member(id); found && SameProcess(m.Boot, process) {
+		return m, true
+	}
+	if r == nil || r.config == nil {
+		return m, false
+	}
+	for _, m := range r.config.Rivals {
+		if m.ID == id && SameProcess(m.Boot, process) {
+			return m, true
+		}
+	}
+	return m, false
+}
+
 // has reports whether the process of some id and boot is a member.
 func (r *roll) has(id string, process uint64) bool {
 	m, found := r.member(id)

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -156,15 +157,22 @@ func (a *agreement) say(m Member, to ownership.Boot, said []ownership.Message) {
 	}
 }
 
-// noteWords has the peer's record, if there is one, learn from a call.
+// noteWords has the peer's record learn from a call. A rival of which gossip says nothing any more
+// has none.
 func (a *agreement) noteWords(sent limiter.Instant, c *Call) {
-	if r := a.view.Load(); r != nil {
-		if i := r.Find(c.To.ID); i >= 0 && r.peers[i].boot == c.To.Boot {
-			a.contacts.note(sent, a.clock.Now(), r.peers[i], c)
-			if c.Err == nil {
-				r.peers[i].spoke.Store(int64(sent))
-			}
+	r := a.view.Load()
+	if r == nil {
+		return
+	}
+	i := r.Find(c.To.ID)
+	switch {
+	case i >= 0 && r.peers[i].boot == c.To.Boot:
+		a.contacts.note(sent, a.clock.Now(), r.peers[i], c)
+		if c.Err == nil {
+			r.peers[i].spoke.Store(int64(sent))
 		}
+	case errors.Is(c.Err, ErrGone):
+		a.isGone(c.To.ID, c.To.Boot)
 	}
 }
 
