@@ -55,6 +55,7 @@ type copier struct {
 
 	outboxes []*peer // of the View: those that something was ever to be said to, by id
 	moves    uint64  // sequence of the last message about copies
+	met      *route  // whose peers hear what is charged to replicated limits
 	// partitions of which others are being told that denials end: they are not given away before
 	// that
 	parting map[uint16]int
@@ -127,7 +128,7 @@ func (cp *copier) copyAnewLocked(p *peer) {
 // they came from a file.
 func (cp *copier) forgetWaitingLocked() {
 	for _, p := range cp.outboxes {
-		*p.out = outbox{busy: p.out.busy, due: true, charges: p.out.charges, doubled: p.out.doubled}
+		*p.out = outbox{busy: p.out.busy, due: true, spread: p.out.spread, doubled: p.out.doubled}
 	}
 }
 
@@ -158,7 +159,7 @@ func (cp *copier) push(p *peer) {
 			m = cp.composeLocked(now, r, p)
 		}
 		if m == nil {
-			looking := p.out.looking && r.has(p) && !cp.stopped.Load()
+			looking := (p.out.looking || p.out.telling) && r.has(p) && !cp.stopped.Load()
 			p.out.busy = looking
 			cp.parts.mu.Unlock()
 			if !looking {
@@ -276,7 +277,7 @@ func (cp *copier) composeLocked(now limiter.Instant, r *route, p *peer) *Move {
 	o.dropEnded(m.End, cp.partition)
 	o.at = now
 	if o.back = m.addTaken(now, o.back); len(o.back) == 0 {
-		m.Entries = o.takeEntries(now)
+		m.Entries, o.pending = takeEntries(now, o.pending)
 	}
 	o.settled = m.addHolds(o.at, o.settled)
 	if len(o.back)+len(o.pending)+len(o.settled) == 0 {
@@ -293,9 +294,8 @@ func (cp *copier) composeLocked(now limiter.Instant, r *route, p *peer) *Move {
 	if whole {
 		m.Lent, m.Whole, o.lent, o.whole = o.lent, o.whole, nil, nil
 	}
-	most := min(len(o.charges), copiesAtOnce)
 	m.Pass = cp.parts.passes
-	m.Charges, o.charges = o.charges[:most:most], o.charges[most:]
+	m.Charges = cp.holder.tell(now, &o.spread)
 	copies := len(m.Begin) + len(m.End) + len(m.Lent) + len(m.Whole) + len(m.Entries) + len(m.Holds)
 	if copies+len(m.Charges)+len(m.Taken)+len(m.Gift) == 0 {
 		return nil

@@ -280,6 +280,7 @@ func (m *Move) Clone() *Move {
 	}
 	for i := range c.Charges {
 		c.Charges[i].Key = strings.Clone(c.Charges[i].Key)
+		c.Charges[i].State = strings.Clone(c.Charges[i].State)
 	}
 	return &c
 }

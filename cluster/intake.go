@@ -187,7 +187,7 @@ func (ik *intake) applyLocked(r *route, now limiter.Instant, m *Move, a *MoveAns
 	}
 	in.heard, in.sequence, in.refused, in.whole = now, m.Sequence, nil, nil
 	ik.stats.Copied.Add(uint64(len(m.Entries) + len(m.Charges)))
-	ik.holder.chargedElsewhere(now, m.Charges)
+	ik.holder.chargedElsewhere(now, m)
 	if ik.parts.list == nil {
 		return
 	}

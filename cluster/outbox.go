@@ -24,7 +24,7 @@ type outbox struct {
 	opened  []limiter.Hold // holds that have not: they travel after the last
 	news
 	look
-	charges []Charge                   // to replicated limits (replica.go)
+	spread
 	gift    []uint16                   // not held any more; to be sent when all else has been
 	taken   []waitingMemory            // of the gift, to be sent before it
 	term    uint64                     // of the gift
@@ -43,6 +43,14 @@ type look struct {
 	part    int  // of the table: those before it have been looked through
 	looking bool // it is not over
 	lends   bool // the peer claims some of what is copied
+}
+
+// spread is what is to be said of replicated limits (replica.go).
+type spread struct {
+	charges []Charge
+	known   []waitingEntry // to a peer that has just come
+	told    int            // parts of the table that were looked through for that
+	telling bool           // there are more
 }
 
 // news are partitions to be named by the next messages to a peer.
@@ -142,8 +150,9 @@ func (o *outbox) addHold(h limiter.Hold) {
 
 // waits reports whether there is something to be said, or an answer to come.
 func (o *outbox) waits() bool {
-	return o.due || len(o.ended) > 0 || len(o.charges) > 0 || len(o.back)+len(o.pending) > 0 ||
-		len(o.gift) > 0 || o.last != nil || len(o.settled)+len(o.opened) > 0
+	return o.due || len(o.ended) > 0 || o.telling || len(o.known)+len(o.charges) > 0 ||
+		len(o.back)+len(o.pending) > 0 || len(o.gift) > 0 || o.last != nil ||
+		len(o.settled)+len(o.opened) > 0
 }
 
 // begin announces copies of partitions. That they were ended may wait to be said still, to a peer
@@ -192,28 +201,28 @@ func (o *outbox) waited(sent, now, deadline limiter.Instant, err error) {
 	}
 }
 
-// takeEntries takes as many entries off what is pending as travel well at once, as old as they are
-// by now. Mostly that is all, and the room is used again.
-func (o *outbox) takeEntries(now limiter.Instant) []limiter.Entry {
-	if len(o.pending) == 0 {
-		return nil
+// takeEntries takes as many entries off a list as travel well at once, as old as they are by now.
+// Mostly that is all, and the room is used again.
+func takeEntries(
+	now limiter.Instant, list []waitingEntry,
+) (taken []limiter.Entry, rest []waitingEntry) {
+	if len(list) == 0 {
+		return nil, list
 	}
 	n, size := 0, 0
-	for ; n < len(o.pending) && n < copiesAtOnce && size < copyBytes; n++ {
-		size += len(o.pending[n].Key) + len(o.pending[n].State)
+	for ; n < len(list) && n < copiesAtOnce && size < copyBytes; n++ {
+		size += len(list[n].Key) + len(list[n].State)
 	}
-	taken := make([]limiter.Entry, n)
+	taken = make([]limiter.Entry, n)
 	for i := range taken {
-		taken[i] = o.pending[i].Entry
-		taken[i].Age = time.Duration(now - o.pending[i].at)
+		taken[i] = list[i].Entry
+		taken[i].Age = time.Duration(now - list[i].at)
 	}
-	if n == len(o.pending) && cap(o.pending) <= 4*copiesAtOnce {
-		clear(o.pending)
-		o.pending = o.pending[:0]
-	} else {
-		o.pending = o.pending[n:]
+	if n == len(list) && cap(list) <= 4*copiesAtOnce {
+		clear(list)
+		return taken, list[:0]
 	}
-	return taken
+	return taken, list[n:]
 }
 
 // slot is where a copy of a partition goes.

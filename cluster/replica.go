@@ -18,6 +18,9 @@ import (
 // before the take, or is asked for one before it has heard of the take, counts it as charged still:
 // too little is admitted then, never too much.
 //
+// A node that comes is told all that is known, by each member that meets it, and merges that with
+// what it has heard: more consumed wins. So what was charged outlives every node that charged it.
+//
 // What others have admitted and this node has not heard of is extra: at most (N-1) × what is
 // offered in a tick and the time under way, and never more than their whole limits. That is the
 // bound that a decision states.
@@ -62,6 +65,7 @@ func (hd *holder) charge(it *flight, d *limiter.Decision) {
 
 // spreadLocked has all other nodes told what was charged.
 func (cp *copier) spreadLocked(r *route) {
+	cp.meetLocked(r)
 	list := cp.holder.charges.Tell()
 	if len(list) == 0 {
 		return
@@ -78,11 +82,57 @@ func (cp *copier) spreadLocked(r *route) {
 	}
 }
 
+// meetLocked has those that the View has not named before told what is known. Agents tell nobody:
+// there are many of them, and members know as much.
+func (cp *copier) meetLocked(r *route) {
+	before := cp.met
+	cp.met = r
+	if r == before || r.Me().Role == RoleAgent || !cp.holder.table.HasReplicas() {
+		return
+	}
+	for i, p := range r.peers {
+		if i != r.Self && (before == nil || !before.has(p)) {
+			o := cp.outboxLocked(p)
+			o.told, o.telling = 0, true
+		}
+	}
+}
+
+// tell takes as many charges off s as travel well at once, and first what is known.
+func (hd *holder) tell(now limiter.Instant, s *spread) (list []Charge) {
+	for range partsAtOnce {
+		if s.telling = s.telling && s.told < hd.table.Parts(); !s.telling ||
+			len(s.known) >= copiesAtOnce {
+			break
+		}
+		hd.table.Replicas(now, s.told, func(e limiter.Entry) {
+			s.known = append(s.known, waitingEntry{e, now})
+		})
+		s.told++
+	}
+	var known []limiter.Entry
+	known, s.known = takeEntries(now, s.known)
+	for _, e := range known {
+		list = append(list, Charge{
+			Limit: e.Limit, Key: e.Key, State: string(e.State), Age: e.Age,
+		})
+	}
+	most := min(len(s.charges), copiesAtOnce)
+	list = append(list, s.charges[:most]...)
+	s.charges = s.charges[most:]
+	return list
+}
+
 // chargedElsewhere charges what another node has admitted.
-func (hd *holder) chargedElsewhere(now limiter.Instant, list []Charge) {
-	for i := range list {
-		c := &list[i]
+func (hd *holder) chargedElsewhere(now limiter.Instant, m *Move) {
+	for i := range m.Charges {
+		c := &m.Charges[i]
 		hash := limiter.Hash(c.Key)
+		if len(c.State) > 0 {
+			hd.table.Import(now, &limiter.Entry{
+				Limit: c.Limit, Key: c.Key, State: []byte(c.State), Age: c.Age + m.Age,
+			}, false)
+		}
 		if c.Reset {
 			hd.table.Reset(now, c.Limit, c.Key, hash)
 		}

@@ -271,3 +271,47 @@ func TestAgentsThatAreGoneAreForgotten(t *testing.T) {
 		t.Error("a member that is there is forgotten")
 	}
 }
+
+// Promise: joins, leaves and restarts lose no count. What was charged to a replicated limit is known
+// to nodes that come, members and agents, so a restart of all, one after the other, forgets nothing.
+func TestReplicatedOutlivesRestarts(t *testing.T) {
+	for _, spec := range []limiter.Spec{
+		{Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 30},
+		{Algorithm: limiter.GCRA, Limit: 30},
+		{Algorithm: limiter.SlidingLog, Limit: 30},
+	} {
+		t.Run(spec.Algorithm.String(), func(t *testing.T) {
+			spec.Name, spec.Per, spec.Consistency = "l", 100*time.Hour, limiter.Replicated
+			w := newWorld(t, 3, spec)
+			w.pass(time.Second)
+			const keys = 40
+			for i := range keys {
+				w.check(fmt.Sprintf("n%d", i%3+1), Item{Limit: "l", Key: fmt.Sprint("k", i), Cost: 20})
+			}
+			w.pass(time.Second)
+			ms := w.members(3)
+			for i, id := range []string{"n1", "n2", "n3"} {
+				w.kill(id)
+				ms[i].Boot += 10
+				w.start(id, ms[i].Boot)
+				w.show(ms, 100*time.Millisecond, "n1", "n2", "n3")
+				w.pass(3 * time.Second)
+			}
+			ms = append(ms, Member{ID: "a", Boot: 77, Role: RoleAgent, State: StateActive})
+			w.start("a", 77)
+			w.show(ms, 0, "n1", "n2", "n3", "a")
+			w.pass(time.Second)
+			for _, id := range []string{"n1", "n2", "n3", "a"} {
+				wrong := 0
+				for i := range keys {
+					if w.remaining(id, "l", fmt.Sprint("k", i)) != 10 {
+						wrong++
+					}
+				}
+				if wrong > 0 {
+					t.Errorf("%s does not know of what was charged to %d of %d keys", id, wrong, keys)
+				}
+			}
+		})
+	}
+}

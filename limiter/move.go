@@ -62,6 +62,32 @@ func (t *Table) cells(now Instant, i int) []Entry {
 	return t.place.sketches[i].copyCells(within(now), i, len(t.shards))
 }
 
+// HasReplicas reports whether there may be entries of replicated limits.
+func (t *Table) HasReplicas() bool {
+	for r := range t.rules.index.Load().all {
+		if r.limit.Load().Consistency == Replicated {
+			return true
+		}
+	}
+	return false
+}
+
+// Replicas calls fn with what part i of Parts has of replicated limits, as Scan does of others.
+func (t *Table) Replicas(now Instant, i int, fn func(e Entry)) {
+	if i >= len(t.shards) {
+		return
+	}
+	s := &t.shards[i]
+	s.mu.Lock()
+	entries := s.copyEntries(within(now), func(l *Limit, _ uint64) bool {
+		return l.Consistency == Replicated && !l.isShare()
+	})
+	s.mu.Unlock()
+	for _, e := range entries {
+		fn(e)
+	}
+}
+
 // Save is a copy of all that part i of Parts knows and that outlives the process: the entries of
 // replicated limits as well, no shares, and nothing of what is not kept (see Guard).
 func (t *Table) Save(now Instant, i int) []Entry {

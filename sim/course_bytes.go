@@ -39,7 +39,7 @@ func moveBytes(m *cluster.Move) int {
 		n += perEntry + len(m.Entries[i].Key) + len(m.Entries[i].State)
 	}
 	for i := range m.Charges {
-		n += perCharge + len(m.Charges[i].Key)
+		n += perCharge + len(m.Charges[i].Key) + len(m.Charges[i].State)
 	}
 	return n
 }

@@ -4,17 +4,20 @@ package charges
 import (
 	"strings"
 	"sync"
+	"time"
 
 	"penstock/limiter"
 )
 
 // A Charge is what a node has charged to a key of a replicated limit since it last said so;
-// negative: given back.
+// negative: given back. Or it is all that the node knows of the key, for one that has just come.
 type Charge struct {
 	Limit *limiter.Limit
 	Key   string
 	Units int64
-	Reset bool // the key was reset before
+	Reset bool          // the key was reset before
+	State string        // all that is known, as a limiter.Entry has it; empty: Units are told
+	Age   time.Duration // of State, when the message was made
 }
 
 type chargeKey struct {

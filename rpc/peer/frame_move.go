@@ -23,7 +23,7 @@ const (
 
 	entryLimit, entryKey, entryState, entryAge = 1, 2, 3, 4
 
-	chargeLimit, chargeKey, chargeUnits, chargeReset = 1, 2, 3, 4
+	chargeLimit, chargeKey, chargeUnits, chargeReset, chargeState, chargeAge = 1, 2, 3, 4, 5, 6
 
 	memoryOrigin, memorySequence, memoryPartition, memoryAge, memoryDecisions = 1, 2, 3, 4, 5
 	memoryGivesBack                                                           = 6
@@ -80,6 +80,8 @@ func (w *frameWriter) appendMove(b []byte, m *cluster.Move) []byte {
 		b = wire.AppendString(b, chargeKey, c.Key)
 		b = wire.AppendUint(b, chargeUnits, units)
 		b = wire.AppendBool(b, chargeReset, c.Reset)
+		b = wire.AppendString(b, chargeState, c.State)
+		b = wire.AppendUint(b, chargeAge, uint64(max(0, c.Age)))
 	}
 	for i := range m.Holds {
 		b = w.appendHoldCopy(b, &m.Holds[i])
@@ -227,6 +229,10 @@ func (r *frameReader) readCharge(b []byte) (c cluster.Charge, err error) {
 			c.Units = protowire.DecodeZigZag(f.Value)
 		case chargeReset:
 			c.Reset = f.Value != 0
+		case chargeState:
+			c.State = wire.Borrow(f.Bytes)
+		case chargeAge:
+			c.Age = time.Duration(min(f.Value, math.MaxInt64))
 		}
 	}
 	if f.Err == nil {

@@ -101,7 +101,8 @@ func entrySize(e *limiter.Entry, limit int) int {
 
 func chargeSize(c *cluster.Charge, limit int) int {
 	return wire.SizeUint(uint64(limit)) + wire.SizeString(c.Key) +
-		wire.SizeUint(protowire.EncodeZigZag(c.Units)) + wire.SizeBool(c.Reset)
+		wire.SizeUint(protowire.EncodeZigZag(c.Units)) + wire.SizeBool(c.Reset) +
+		wire.SizeString(c.State) + wire.SizeUint(uint64(max(0, c.Age)))
 }
 
 func holdCopySize(h *cluster.HoldCopy, limit int) int {

@@ -244,6 +244,8 @@ func drawMove(t *rapid.T, limits []*limiter.Limit) *cluster.Move {
 			Limit: rapid.SampledFrom(limits).Draw(t, "of"), Key: string(rapid.SliceOfN(rapid.Byte(),
 				1, 40).Draw(t, "key")),
 			Units: rapid.Int64().Draw(t, "units"), Reset: rapid.Bool().Draw(t, "reset"),
+			State: string(rapid.SliceOfN(rapid.Byte(), 1, 20).Draw(t, "state")),
+			Age:   time.Duration(rapid.Int64Min(0).Draw(t, "age")),
 		})
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "holds") {
@@ -486,6 +488,7 @@ func compareAsk(t *rapid.T, now limiter.Instant, want *readAsk, frame *peerv1.Fr
 		for i, c := range m.Charges {
 			x := w.Charges[i]
 			if string(c.Key) != x.Key || c.Units != x.Units || c.WasReset != x.Reset ||
+				string(c.State) != x.State || c.AgeNs != int64(x.Age) ||
 				string(frame.Limits[c.Limit].Name) != x.Limit.Name {
 				t.Fatalf("generated code reads the charge %v, want %+v", c, x)
 			}

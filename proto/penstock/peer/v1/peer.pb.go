@@ -1601,7 +1601,11 @@ type Charge struct {
 	// Negative: given back.
 	Units int64 `protobuf:"zigzag64,3,opt,name=units,proto3" json:"units,omitempty"`
 	// The key was reset before.
-	WasReset      bool `protobuf:"varint,4,opt,name=was_reset,json=wasReset,proto3" json:"was_reset,omitempty"`
+	WasReset bool `protobuf:"varint,4,opt,name=was_reset,json=wasReset,proto3" json:"was_reset,omitempty"`
+	// A State (see package limiter): all that the sender knows of the key, for a receiver that has just come. It is merged.
+	State []byte `protobuf:"bytes,5,opt,name=state,proto3" json:"state,omitempty"`
+	// How long ago it was so, when the move was made.
+	AgeNs         int64 `protobuf:"varint,6,opt,name=age_ns,json=ageNs,proto3" json:"age_ns,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1662,6 +1666,20 @@ func (x *Charge) GetWasReset() bool {
 		return x.WasReset
 	}
 	return false
+}
+
+func (x *Charge) GetState() []byte {
+	if x != nil {
+		return x.State
+	}
+	return nil
+}
+
+func (x *Charge) GetAgeNs() int64 {
+	if x != nil {
+		return x.AgeNs
+	}
+	return 0
 }
 
 // Entry is a copy of the state of one key.
@@ -2724,12 +2742,14 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\x04used\x18\t \x01(\x03R\x04used\x12\x16\n" +
 	"\x06charge\x18\v \x01(\bR\x06charge\x12\x16\n" +
 	"\x06client\x18\f \x01(\x06R\x06clientJ\x04\b\n" +
-	"\x10\v\"c\n" +
+	"\x10\v\"\x90\x01\n" +
 	"\x06Charge\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\rR\x05limit\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\fR\x03key\x12\x14\n" +
 	"\x05units\x18\x03 \x01(\x12R\x05units\x12\x1b\n" +
-	"\twas_reset\x18\x04 \x01(\bR\bwasReset\"\\\n" +
+	"\twas_reset\x18\x04 \x01(\bR\bwasReset\x12\x14\n" +
+	"\x05state\x18\x05 \x01(\fR\x05state\x12\x15\n" +
+	"\x06age_ns\x18\x06 \x01(\x03R\x05ageNs\"\\\n" +
 	"\x05Entry\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\rR\x05limit\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\fR\x03key\x12\x14\n" +
