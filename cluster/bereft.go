@@ -101,9 +101,11 @@ func (h *holdings) hearLacking(now limiter.Instant, m *Move) {
 			h.bereftAt[p].Store(0)
 		}
 	}
+	began := now.Add(-max(0, m.Lack.Age))
 	for _, p := range m.Lack.Of {
-		if int(p) < len(h.held) && !h.held[p].Load() {
-			h.lack(int(p), now.Add(-max(0, m.Lack.Age)))
+		// of several that lend, each knows what it has forgotten itself
+		if int(p) < len(h.held) && !h.held[p].Load() && h.bereftAt[p].Load() < int64(began) {
+			h.lack(int(p), began)
 		}
 	}
 }

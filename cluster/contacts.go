@@ -61,6 +61,9 @@ func (n *Node) fenceLocked() {
 	if n.parts.Held() == 0 {
 		return
 	}
+	for _, p := range n.copier.outboxes {
+		n.copier.takeBackLocked(p)
+	}
 	for p := range n.parts.list {
 		n.parts.dropLocked(p)
 		n.copier.dueLocked(&n.parts.list[p])

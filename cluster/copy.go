@@ -123,6 +123,32 @@ func (cp *copier) copyAnewLocked(p *peer) {
 	}
 }
 
+// takeBackLocked has no copies begin at p that p is not known to have heard of: this node is about
+// to hold nothing. Said later, they would come in the place of those of the next holder.
+func (cp *copier) takeBackLocked(p *peer) {
+	o, last := p.out, new(Move)
+	if o.last != nil {
+		*last = *o.last // p may be reading that
+	}
+	begun := memberOf(slices.Concat(last.Begin, o.begun))
+	for i := range cp.parts.list {
+		pt := &cp.parts.list[i]
+		if s := pt.slotOf(p, true); s != nil && pt.state == partHeld && begun(uint16(i)) {
+			*s = slot{}
+		}
+	}
+	of := func(e *limiter.Entry) bool { return begun(uint16(cp.partition(limiter.Hash(e.Key)))) }
+	o.begun, o.whole = nil, slices.DeleteFunc(o.whole, begun)
+	o.pending = slices.DeleteFunc(o.pending, func(e waitingEntry) bool { return of(&e.Entry) })
+	if o.last == nil {
+		return
+	}
+	last.Begin, last.Whole = nil, slices.DeleteFunc(slices.Clone(last.Whole), begun)
+	last.Entries = slices.DeleteFunc(slices.Clone(last.Entries),
+		func(e limiter.Entry) bool { return of(&e) })
+	o.last = last
+}
+
 // forgetWaitingLocked drops what waits for other members under the secret of before, where it names
 // partitions that have other keys now. The entries themselves are here, and are given back as if
 // they came from a file.

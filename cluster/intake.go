@@ -39,7 +39,7 @@ func (ik *intake) hear(now limiter.Instant, r *route, m *Move) *MoveAnswer {
 		ik.claimedLocked(now, r, sender, m, a)
 	}
 	// A node that has stopped has written its file: what comes now would be lost with it.
-	takes := sender != nil && !ik.stopped.Load() && m.placedBy(r.Secret)
+	takes := sender != nil && !ik.stopped.Load() && m.placedBy(r.Secret) && ik.mayBegin(m)
 	switch {
 	case m.Sequence != 0:
 		if !takes || ik.parts.list == nil && len(m.Charges) == 0 {
@@ -152,6 +152,13 @@ func (m *Move) plausible() bool {
 // lie: it would forget them when it learns that, and their sender would not know. Copies that it
 // has not taken in are sent again.
 func (m *Move) placedBy(s Secret) bool { return m.Secret == s || !m.ForMembers() }
+
+// mayBegin reports whether the sender of m can hold the partitions that it begins to copy: one that
+// was evicted may not have heard so yet, and another member has held them since.
+func (ik *intake) mayBegin(m *Move) bool {
+	on := ik.right.roll.Load()
+	return len(m.Begin) == 0 || !on.joined() || on.has(m.ID, m.From)
+}
 
 // ForMembers reports whether m has anything that only an owner of keys may say: agents send signs
 // of life and charges.

@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"slices"
+
 	"penstock/limiter"
 )
 
@@ -21,7 +23,8 @@ func (cp *copier) lookLocked(now limiter.Instant, p *peer) {
 			}
 		}
 		o.begin(begun)
-		if o.looking {
+		if o.looking { // of what is lent as well: said now, an end would have the peer forget it
+			o.ended = slices.DeleteFunc(o.ended, memberOf(looked))
 			cp.holder.recent.GivenBack(now, memberOf(looked),
 				func(x Memory) { o.back = append(o.back, waitingMemory{x, now}) })
 		}
