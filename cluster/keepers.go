@@ -260,6 +260,7 @@ func (cp *copier) eachCopy(p int, f func(*outbox)) {
 // retargetLocked decides anew which members get copies of what this node holds: the member that
 // should hold the partition, or, of what it should hold itself, the heir.
 func (cp *copier) retargetLocked(now limiter.Instant, r *route) {
+	on := cp.right.roll.Load()
 	for p := range cp.parts.list {
 		pt := &cp.parts.list[p]
 		if pt.second.to != nil && !r.has(pt.second.to) {
@@ -268,9 +269,10 @@ func (cp *copier) retargetLocked(now limiter.Instant, r *route) {
 		if pt.former != nil && !r.has(pt.former) {
 			pt.former = nil
 		}
-		if pt.to != nil && !r.has(pt.to) {
+		if giving := pt.state == partGiving; pt.to != nil &&
+			(!r.has(pt.to) || giving && on.joined() && !on.has(pt.to.id, pt.to.boot)) {
 			pt.to = nil
-			if pt.state == partGiving { // it may have arrived or not: claim it again
+			if giving { // it may have arrived or not: claim it again
 				cp.parts.enterLocked(p, partCopied)
 				pt.copyOf = cp.boot
 				cp.parts.unsettled = true

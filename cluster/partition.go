@@ -267,7 +267,7 @@ func (ps *partitions) emptied() bool {
 	for p := range ps.list {
 		pt := &ps.list[p]
 		if pt.copyOf != 0 && pt.copyOf != ps.boot &&
-			(pt.lentTo == 0 || roll.hasProcess(pt.copyOf)) {
+			(roll.hasProcess(pt.copyOf) || !roll.hasProcess(pt.lentTo)) {
 			return false
 		}
 	}

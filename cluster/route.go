@@ -98,15 +98,6 @@ func (r *route) should(p int) bool {
 	return owner == r.Self || r.peers[owner].gone() && r.heir(p) == r.Self
 }
 
-// inherits reports whether p takes a partition over if the boot of its owner is gone.
-func (r *route) inherits(p *peer, owner uint64, partition int) bool {
-	if r.Ring == nil || p == nil || r.Members[r.owner(partition)].Boot != owner {
-		return false
-	}
-	h := r.heir(partition)
-	return h >= 0 && r.peers[h] == p
-}
-
 // ownerBoot is the boot of the owner of the key with this hash, or 0 if no owner is there.
 func (r *route) ownerBoot(hash uint64) uint64 {
 	o := r.Owner(hash)

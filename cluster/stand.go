@@ -68,15 +68,13 @@ func (cl *claimer) standOneLocked(c *claim, p uint16) Standing {
 // not got the copy that is here. If the holder is gone the copy is lent.
 func (cl *claimer) standAsCopyLocked(c *claim, p uint16) Standing {
 	pt := &cl.parts.list[p]
-	if !pt.restored && c.lives(pt.copyOf) {
+	if c.lives(pt.copyOf) {
 		// The holder is asked as well, and says whether it still is. Its counters are newer than
 		// the copy here; without those that this node may have had before, it has decided all the
-		// time. If it is none any more, no other node may ever say so here.
+		// time. If it is none any more, no other node may ever say so here. What is from a file
+		// goes to the next holder (restore.go), which takes it in when it is one.
 		pt.term = c.Term
 		return cl.parts.free()
-	}
-	if pt.lentTo == c.From || c.lives(pt.copyOf) && !c.view.inherits(c.claimer, pt.copyOf, int(p)) {
-		return StandingBusy // the holder will give it, and has more than what is copied here
 	}
 	if c.claimer != nil && pt.to != c.claimer {
 		if pt.to != nil {

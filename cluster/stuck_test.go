@@ -1,0 +1,89 @@
+package cluster
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"penstock/limiter"
+)
+
+// Promise: a machine that falls silent is replaced within seconds, also if it was about to be given
+// partitions, and however long gossip goes on naming it.
+func TestGiftToWhoIsEvicted(t *testing.T) {
+	w := newWorld(t, 3, five)
+	const keys = 300
+	w.spend(keys, "n1", "n2", "n3")
+	w.pass(time.Second)
+	w.meet = func(c *Call, deliver func() *Answer) {
+		if m := c.Ask.Move; m != nil && c.To.ID == "n4" && len(m.Gift) > 0 {
+			w.freeze("n4")
+			c.Err = errSilent
+			return
+		}
+		c.Answer = deliver()
+	}
+	w.start("n4", 4)
+	w.show(w.members(4), 0, "n1", "n2", "n3", "n4")
+	w.pass(3 * time.Second)
+	if !w.frozen["n4"] || len(w.nodes["n1"].Membership().Voters()) != 3 {
+		t.Fatal("n4 was given nothing, or is a member still")
+	}
+	if none, many := w.holders(); none+many > 0 {
+		t.Errorf("%d partitions are held by nobody, %d by several", none, many)
+	}
+	w.wantRemaining("without n4", keys, 3, "n1", "n2", "n3")
+	w.thaw("n4")
+	w.meet = nil
+	w.pass(5 * time.Second)
+	w.wantOneHolderEach("after n4 has gone on")
+	w.wantRemaining("after n4 has gone on", keys, 3, "n1", "n2", "n3", "n4")
+}
+
+// Promise: every partition has a holder again. A member that has read a file, and has a copy of the
+// same partition besides, does not wait for the holder of before, which lives and holds nothing.
+func TestFileBesideTheCopyOfALivingMember(t *testing.T) {
+	w := newWorld(t, 3, five)
+	w.pass(time.Second)
+	n1, n3 := w.nodes["n1"], w.nodes["n3"]
+	p := n3.partition(limiter.Hash(w.key("n3", 0)))
+	n1.parts.mu.Lock()
+	n1.restorer.adoptOneLocked(p, true)
+	n1.parts.list[p].copyOf = w.nodes["n2"].boot
+	n1.parts.mu.Unlock()
+	n3.parts.mu.Lock()
+	n3.parts.dropLocked(p)
+	n3.claims.tendLocked()
+	n3.parts.mu.Unlock()
+	w.pass(2 * time.Second)
+	w.wantOneHolderEach("two seconds later")
+	if n1.parts.list[p].restored {
+		t.Error("the holder has not got what was in the file")
+	}
+}
+
+// Promise: a node that leaves takes no count along. A copy that was lent to a member which has died
+// since is still needed by the next one that claims the partition.
+func TestWhoLeavesKeepsWhatItLentToTheDead(t *testing.T) {
+	for _, c := range []struct {
+		of, lentTo uint64
+		want       bool
+	}{
+		{99, 0, false}, {99, 98, false}, {99, 3, true}, {3, 0, false}, {3, 2, false}, {1, 0, true},
+	} {
+		t.Run(fmt.Sprintf("of %d, lent to %d", c.of, c.lentTo), func(t *testing.T) {
+			w := newWorld(t, 3, five)
+			n := w.nodes["n1"]
+			n.parts.mu.Lock()
+			for p := range n.parts.list {
+				n.parts.dropLocked(p)
+				n.parts.list[p].copyOf = 0
+			}
+			n.parts.list[7].copyOf, n.parts.list[7].lentTo = c.of, c.lentTo
+			n.parts.mu.Unlock()
+			if got := n.parts.emptied(); got != c.want {
+				t.Errorf("it may leave %t, want %t", got, c.want)
+			}
+		})
+	}
+}
