@@ -153,9 +153,6 @@ func TestOneRequestRenewsADenial(t *testing.T) {
 	w.check("n1", Item{Limit: "five", Key: key, Cost: 5})
 	w.denying("five", key)
 	w.pass(denial.Lasts - denial.Renew + 10*time.Millisecond)
-	if d := w.check("n1", Item{Limit: "five", Key: key, Cost: 2})[0]; d.Source != SourceDenied {
-		t.Errorf("a larger cost says nothing of the smaller one: %+v", d)
-	}
 	asked, inside := 0, sources{}
 	w.meet = func(c *Call, deliver func() *Answer) {
 		if len(c.Ask.Items) > 0 && c.To.ID == "n2" {
@@ -424,34 +421,40 @@ func TestLostWordIsSaidAgain(t *testing.T) {
 	}
 }
 
-// Promise: less than what was denied is asked for, and then known; more is not, unless it is more
-// than the limit.
-func TestSmallerCostIsAskedFor(t *testing.T) {
-	w := newWorld(t, 3, five)
+// Promise: an answer says the smallest wait after which that cost is admitted, whichever node gives
+// it. So a node that remembers the denial of one cost asks for another one: less may be admitted,
+// and more waits longer.
+func TestOtherCostIsAskedFor(t *testing.T) {
+	const wait = 12 * time.Second // for a unit
+	w := newWorld(t, 3, limiter.Spec{
+		Name: "rate", Algorithm: limiter.GCRA, Limit: 5, Per: 5 * wait, Burst: 5,
+	})
 	key := w.key("n2", 0)
-	w.check("n1", Item{Limit: "five", Key: key, Cost: 3})
 	ask := func(cost int64) Decision {
-		return w.check("n1",
-			Item{Limit: "five", Key: key, Cost: cost})[0]
+		return w.check("n1", Item{Limit: "rate", Key: key, Cost: cost})[0]
 	}
+	ask(3)
 	ask(4)
 	for _, row := range []struct {
 		cost    int64
 		allowed bool
 		source  Source
 		left    int64
+		retry   time.Duration
 	}{
-		{4, false, SourceForwarded, 2},
-		{4, false, SourceDenied, 2},
-		{5, false, SourceDenied, 2},
-		{6, false, SourceForwarded, 2}, // never
-		{1, true, SourceForwarded, 1},
-		{3, false, SourceForwarded, 1},
-		{3, false, SourceDenied, 1},
-		{4, false, SourceDenied, 1},
+		{4, false, SourceForwarded, 2, 2 * wait},
+		{4, false, SourceDenied, 2, 2 * wait},
+		{5, false, SourceForwarded, 2, 3 * wait},
+		{5, false, SourceForwarded, 2, 3 * wait}, // one cost is remembered, and that the smallest
+		{4, false, SourceDenied, 2, 2 * wait},
+		{6, false, SourceForwarded, 2, limiter.Never},
+		{1, true, SourceForwarded, 1, limiter.Never},
+		{3, false, SourceForwarded, 1, 2 * wait},
+		{3, false, SourceDenied, 1, 2 * wait},
+		{4, false, SourceForwarded, 1, 3 * wait},
 	} {
 		if d := ask(row.cost); d.Allowed != row.allowed || d.Source != row.source ||
-			d.Remaining != row.left {
+			d.Remaining != row.left || d.RetryAfter != row.retry {
 			t.Errorf("cost %d: %+v, want %+v", row.cost, d, row)
 		}
 	}

@@ -25,7 +25,7 @@ type Lease struct {
 	remaining   int64 // as was said last, without what is lent
 	resetAt     Instant
 	deniedUntil Instant
-	deniedCost  int64   // that much or more
+	deniedCost  int64
 	retryAt     Instant // what its RetryAfter said
 }
 
@@ -75,7 +75,7 @@ func (l *Lease) Decide(now Instant, cost, capacity int64, d *Decision) (decided,
 // request now and then is asked for, in case something was given back; the others need not all
 // follow it.
 func (l *Lease) denies(now Instant, cost int64) bool {
-	if now >= l.retryAt || cost < l.deniedCost {
+	if now >= l.retryAt || cost != l.deniedCost { // another cost has another RetryAfter
 		return false
 	}
 	if now < l.deniedUntil {

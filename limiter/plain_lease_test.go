@@ -19,8 +19,8 @@ type plainLease struct {
 	denied       *plainDenial
 }
 
-// plainDenial is a denial because of what others have reserved: of a cost and more, until another
-// one is let through to ask, and at the latest until what was said.
+// plainDenial is a denial because of what others have reserved: of a cost, until another request is
+// let through to ask, and at the latest until what was said.
 type plainDenial struct {
 	cost        int64
 	until, ends Instant
@@ -43,7 +43,7 @@ func (p *plainLease) decide(now Instant, cost, capacity int64) (d Decision, deci
 		d.Allowed, d.Remaining = true, min(capacity, p.remaining+p.left)
 		return d, true, now >= p.quiet && p.left*100 <= p.size*20
 	}
-	if p.denied != nil && now < p.denied.ends && cost >= p.denied.cost {
+	if p.denied != nil && now < p.denied.ends && cost == p.denied.cost {
 		if now < p.denied.until {
 			d.Remaining = min(p.remaining, cost-1)
 			d.RetryAfter = max(1, time.Duration(p.denied.ends-now))

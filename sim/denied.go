@@ -9,8 +9,8 @@ import (
 
 // Denials that a node remembers (cluster/local.go). A denial by the node itself is held to this:
 //
-//   - It was told: the owner has denied that much or less and has promised to say when that ends;
-//     the denial was asked for no more than a second ago, and is not over.
+//   - It was told: the owner has denied that cost (another one has another wait) and has promised
+//     to say when that ends; the denial was asked for no more than a second ago, and is not over.
 //   - A take that was granted is not denied when it is asked for again, within the time in which
 //     its owner would know.
 //   - One limiter that follows all decisions would deny now. Only while something is being given
@@ -64,7 +64,7 @@ func (j *deniedJudge) hearsTold(l *letter) {
 // ended.
 func (j *deniedJudge) wasTold(p *process, a *account, cost int64) bool {
 	return slices.ContainsFunc(a.told[p], func(x toldDenial) bool {
-		return x.cost <= cost && j.world.now <= min(x.until, x.sent+rememberedFor)
+		return x.cost == cost && j.world.now <= min(x.until, x.sent+rememberedFor)
 	})
 }
 

@@ -1,10 +1,10 @@
 // Package denial remembers what the owners of keys have denied, so that a key which is asked for
 // again and again costs one message a second and not one a request.
 //
-// A denial says until when: the same cost, or a larger one, is refused until the instant of the
-// next token, whatever else is asked meanwhile (limiter.Limit.KeepsDenials). So a node that the
-// owner has denied need not ask again before that, unless something is given back. The owner
-// announces that:
+// A denial says until when: the same cost is refused until the instant of the next token, whatever
+// else is asked meanwhile (limiter.Limit.KeepsDenials). So a node that the owner has denied need
+// not ask again before that, unless something is given back. (A larger cost is refused as well, but
+// for how much longer the owner alone knows.) The owner announces that:
 //
 //   - Denied: the node notes until when, and by which owner ([Cache.Note]).
 //   - Asked again: it asks the owner once more, and to be told. The owner denies, notes the node
@@ -133,9 +133,8 @@ func (c *Cache) Find(
 	}
 	v.Known = true
 	v.Tell = now < e.over.Add(Lasts) // also if a token has come in between
-	v.Denied = now < e.until && cost >= e.cost && cost <= k.Limit.Capacity() &&
-		(!named || now >= e.since.Add(remembered))
-	if v.Denied && now >= e.renew && cost == e.cost {
+	v.Denied = now < e.until && cost == e.cost && (!named || now >= e.since.Add(remembered))
+	if v.Denied && now >= e.renew {
 		e.renew = now.Add(again)
 		v.Denied = false
 	}
@@ -171,7 +170,7 @@ func (c *Cache) Note(now limiter.Instant, k Key, a *Answer) {
 	old := s.findLocked(k)
 	switch {
 	case old != nil && now < old.until && (fresh.until == 0 || old.cost < fresh.cost):
-		return // the old one says more
+		return // it stays, or two costs would take turns, and each be asked for
 	case old != nil:
 		if a.Sent <= old.told && old.cost <= fresh.cost {
 			fresh.since = old.since

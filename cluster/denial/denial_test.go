@@ -50,7 +50,7 @@ func TestFind(t *testing.T) {
 		want  bool
 	}{
 		{"the same cost", 1, alice, 2, false, true},
-		{"a larger one", 1, alice, 3, false, true},
+		{"a larger one waits longer", 1, alice, 3, false, false},
 		{"a smaller one may fit", 1, alice, 1, false, false},
 		{"more than the limit has another answer", 1, alice, 6, false, false},
 		{"another key", 1, key(l, "bob"), 2, false, false},
@@ -58,8 +58,7 @@ func TestFind(t *testing.T) {
 		{"another limit", 1, key(other, "alice"), 2, false, false},
 		{"an id that may be a repeat", 1, alice, 2, true, false},
 		{"time to renew", Lasts - Renew, alice, 2, false, false},
-		{"a larger cost renews nothing", Lasts - Renew, alice, 3, false, true},
-		{"too old", Lasts, alice, 3, false, false},
+		{"too old", Lasts, alice, 2, false, false},
 	} {
 		var c Cache
 		c.Note(start, alice, no(start, 2))

@@ -76,11 +76,11 @@ func (n *naive) find(
 	}
 	v := Verdict{Known: true, Tell: now < s.over().Add(Lasts)}
 	switch {
-	case now >= s.until(), cost < s.Cost, cost > k.Limit.Capacity():
+	case now >= s.until(), cost != s.Cost: // another cost has another answer
 		return v
 	case named && now < s.since.Add(remembered): // it may be a repeat
 		return v
-	case cost == s.Cost && now >= s.asks:
+	case now >= s.asks:
 		s.asks = now.Add(again)
 		return v
 	}

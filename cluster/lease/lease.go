@@ -15,7 +15,7 @@
 //   - Node gone: it runs out at the key's holder, and is charged in full.
 //
 // A request that is denied because of what others have reserved is denied here for a moment as
-// well, unless it costs less; a refund or reset that passes this node ends that. Package denial
+// well, if it costs the same; a refund or reset that passes this node ends that. Package denial
 // remembers what the key itself refuses.
 //
 // [Leases] owns its state and its locks, and sends nothing: it returns what is to be said to the
@@ -111,7 +111,7 @@ func (ls *Leases) find(k Key) (s *shard, l *lease) {
 func (ls *Leases) Len() int { return int(ls.keys.Load()) }
 
 // Spend decides on a take of cost units, at least 1, into d, and reports whether it can: from what
-// is lent, or because the holder has just denied that much. ask, if there is one, is to be sent to
+// is lent, or because the holder has just denied that. ask, if there is one, is to be sent to
 // the holder of the key.
 func (ls *Leases) Spend(
 	now limiter.Instant, k Key, cost int64, d *limiter.Decision,
