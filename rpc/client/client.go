@@ -59,9 +59,13 @@ import (
 // DefaultTimeout bounds a call if its context has no deadline.
 const DefaultTimeout = 2 * time.Second
 
-// repeatWithin is how long after it was sent a take may be repeated. Its owner remembers it for two
-// seconds.
-const repeatWithin = 1500 * time.Millisecond
+const (
+	// repeatWithin is how long after it was sent a take may be repeated. Its owner remembers it for
+	// two seconds.
+	repeatWithin = 1500 * time.Millisecond
+	// repeatedBy is when a repeat that still waits, for a connection or at a node, is given up.
+	repeatedBy = repeatWithin + 400*time.Millisecond
+)
 
 // maxAnswer is the longest answer that is read. MaxAll denials, each with the longest body that a
 // limit may have, are less than half of it.
@@ -262,9 +266,15 @@ func (c *Client) twice(ctx context.Context, call func(context.Context) error) er
 	return c.once(ctx, func(ctx context.Context) error {
 		sent := time.Now()
 		err := call(ctx)
-		if status.Code(err) == codes.Unavailable && time.Since(sent) < repeatWithin {
-			err = call(ctx)
+		if status.Code(err) != codes.Unavailable || time.Since(sent) >= repeatWithin {
+			return err
 		}
-		return err
+		again, cancel := context.WithDeadline(ctx, sent.Add(repeatedBy))
+		defer cancel()
+		second := call(again)
+		if status.Code(second) == codes.DeadlineExceeded && ctx.Err() == nil {
+			return err // it was too late to ask again
+		}
+		return second
 	})
 }

@@ -101,8 +101,7 @@ func waitDelay(ctx context.Context, l Limiter, r *Request, delay time.Duration) 
 		return nil
 	}
 	if deadline, limited := ctx.Deadline(); limited && time.Until(deadline) < delay {
-		// if this fails, the units stay charged, which over-admits nothing
-		_, _ = l.Take(ctx, r.Limit, r.Key, -r.Cost)
+		giveBack(context.WithoutCancel(ctx), l, r, delay)
 		return fmt.Errorf("limit %q, key %q: admitted in %v: %w", r.Limit, r.Key, delay, ErrTooLate)
 	}
 	began := time.Now()
@@ -114,7 +113,8 @@ func waitDelay(ctx context.Context, l Limiter, r *Request, delay time.Duration) 
 }
 
 // giveBack gives back the cost of r when its turn has come, in that time: before, a limit with
-// on_deny: delay takes nothing back. It does not wait for that.
+// on_deny: delay takes nothing back. It does not wait for that. If it fails, the units stay
+// charged, which over-admits nothing.
 func giveBack(ctx context.Context, l Limiter, r *Request, turn time.Duration) {
 	time.AfterFunc(turn, func() {
 		ctx, cancel := context.WithTimeout(ctx, DefaultTimeout)

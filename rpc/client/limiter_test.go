@@ -102,11 +102,11 @@ func TestWaitForAnOwner(t *testing.T) {
 	})
 }
 
-// Promise: what a limit that shapes admits with a delay is waited for, and given back where there
+// Promise: what a limit that shapes admits with a delay is waited for, and not charged where there
 // is no time for it.
 func TestWaitForAQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := counting(t, limiter.Spec{
+		f := bounding(t, limiter.Spec{
 			Name: "queue", Algorithm: limiter.LeakyBucket, Limit: 1,
 			Per: time.Second, Burst: 3,
 		})
@@ -128,7 +128,7 @@ func TestWaitForAQueue(t *testing.T) {
 		}
 		if err := client.Wait(t.Context(), f, "queue", "k", 1); err != nil ||
 			time.Since(now) != time.Second {
-			t.Errorf("places that were given back are taken: %v after %v", err, time.Since(now))
+			t.Errorf("places that nobody has are taken: %v after %v", err, time.Since(now))
 		}
 	})
 }
@@ -263,6 +263,32 @@ func TestMiddlewareWaitsForADelay(t *testing.T) {
 			t.Errorf("its units have not come back: %+v", d)
 		}
 	})
+}
+
+// Promise: the units of a caller that cannot wait for its turn come back when that has come, also
+// if the limiter knows of no bound: before, they would be lost.
+func TestUnitsOfADelayComeBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := boundless{bounding(t, delaying)}
+		f.Take(t.Context(), "later", "k", 1)
+		f.Take(t.Context(), "later", "k", 1)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := client.Wait(ctx, f, "later", "k", 1); !errors.Is(err, client.ErrTooLate) {
+			t.Errorf("%v, want ErrTooLate", err)
+		}
+		time.Sleep(2*time.Second + time.Millisecond) // until the turn of the one that was too late
+		if d, _ := f.Peek(t.Context(), "later", "k", 1); d.Delay != 0 {
+			t.Errorf("the next one waits for %v: a unit is lost", d.Delay)
+		}
+	})
+}
+
+// boundless is a limiter that knows of no bound.
+type boundless struct{ *boundingFake }
+
+func (f boundless) Do(ctx context.Context, r client.Request) (client.Decision, error) {
+	return f.Take(ctx, r.Limit, r.Key, r.Cost)
 }
 
 func TestAllow(t *testing.T) {

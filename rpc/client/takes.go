@@ -45,7 +45,11 @@ const (
 	expireEvery = 5 * time.Millisecond
 )
 
-var errClosed = status.Error(codes.Canceled, "client: it is closed")
+var (
+	errClosed = status.Error(codes.Canceled, "client: it is closed")
+	errBroke  = status.Error(codes.Unavailable,
+		"client: the connection broke, and it was too late to ask again")
+)
 
 func newTakes(c penstockv1.RateLimiterClient, to *targets) *takes {
 	t := &takes{
@@ -211,11 +215,13 @@ func (t *takes) write(ctx context.Context, stream penstockv1.RateLimiter_CheckSt
 	}
 }
 
-// join makes one request of the waiting takes; nil if there are none.
+// join makes one request of the waiting takes; nil if there are none. A take that was sent before
+// may have waited for a stream until its owner has forgotten its id: it is not sent again.
 func (t *takes) join() []byte {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	joined := make([]*take, 0, min(len(t.waiting), maxJoined))
+	now := time.Now()
 	var latest time.Time
 	n := 0
 	for ; n < len(t.waiting) && len(joined) < maxJoined; n++ {
@@ -224,6 +230,10 @@ func (t *takes) join() []byte {
 			break
 		}
 		if one.gone.Load() {
+			continue
+		}
+		if one.again && now.Sub(one.sent) > repeatWithin {
+			one.finish(Decision{}, errBroke)
 			continue
 		}
 		if one.deadline.After(latest) {
@@ -244,7 +254,6 @@ func (t *takes) join() []byte {
 	t.tag++
 	t.sent[t.tag] = joined
 	t.targets.begin()
-	now := time.Now()
 	for _, one := range joined {
 		one.sent = now
 	}
