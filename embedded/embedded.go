@@ -176,12 +176,12 @@ func (n *Node) SetRules(list []rules.Rule) error {
 func (n *Node) CheckRules(
 	ctx context.Context, attributes map[string]string, cost int64,
 ) (client.Verdict, error) {
-	if err := ctx.Err(); err != nil {
+	if err := n.refuses(ctx); err != nil {
 		return client.Verdict{}, err
 	}
 	request, m, err := n.node.Match(attributes, cost)
 	if err != nil {
-		return client.Verdict{}, err
+		return client.Verdict{}, told(err)
 	}
 	if t, limited := ctx.Deadline(); limited {
 		request.Deadline = n.clock.At(t)
@@ -191,7 +191,7 @@ func (n *Node) CheckRules(
 		err = n.node.Check(request, out)
 	}
 	if err != nil {
-		return client.Verdict{}, err
+		return client.Verdict{}, told(err)
 	}
 	sum := cluster.VerdictOf(out)
 	v := client.Verdict{
@@ -231,10 +231,10 @@ func (n *Node) Do(ctx context.Context, r client.Request) (client.Decision, error
 	if !r.At.IsZero() {
 		ms := r.At.UnixMilli()
 		if ms < 0 {
-			return client.Decision{}, &cluster.InputError{
+			return client.Decision{}, told(&cluster.InputError{
 				Field:  "At",
 				Reason: fmt.Sprintf("is %v; it cannot be before 1970", r.At),
-			}
+			})
 		}
 		terms.Timed, terms.At = true, limiter.Millis(ms)
 	}
@@ -259,7 +259,7 @@ func (n *Node) ask(ctx context.Context, item cluster.Item) (client.Decision, err
 
 // check decides on the item, and sets its id if it gets one.
 func (n *Node) check(ctx context.Context, item *cluster.Item) (cluster.Decision, error) {
-	if err := ctx.Err(); err != nil {
+	if err := n.refuses(ctx); err != nil {
 		return cluster.Decision{}, err
 	}
 	request := cluster.Request{Items: []cluster.Item{*item}}
@@ -268,10 +268,11 @@ func (n *Node) check(ctx context.Context, item *cluster.Item) (cluster.Decision,
 	}
 	var out [1]cluster.Decision
 	err := n.node.Check(&request, out[:])
-	if err == nil {
-		item.ID = out[0].ID
+	if err != nil {
+		return out[0], told(err)
 	}
-	return out[0], err
+	item.ID = out[0].ID
+	return out[0], nil
 }
 
 func answer(d *cluster.Decision) client.Decision {

@@ -5,15 +5,19 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"penstock/cluster/gossip"
 	"penstock/embedded"
 	"penstock/limiter"
 )
 
-// Promise: to Close a node again changes nothing.
+// Promise: to Close a node again changes nothing. A closed node admits nothing: what its cluster
+// has counted it does not know any more.
 func TestCloseTwice(t *testing.T) {
 	for _, c := range []embedded.Config{{}, {Gossip: "127.0.0.1:0"}} {
-		c.Name, c.Memory = "n1", 1<<20
+		c.Name, c.Memory, c.Limits = "n1", 1<<20, []limiter.Spec{login}
 		n := start(t, c)
 		first, again := n.Close(patience(t)), make(chan error, 1)
 		go func() { again <- n.Close(patience(t)) }()
@@ -24,6 +28,10 @@ func TestCloseTwice(t *testing.T) {
 			}
 		case <-patience(t).Done():
 			t.Fatal("the second Close does not return")
+		}
+		if d, err := n.Take(patience(t), "login", "alice", 1); status.Code(
+			err) != codes.Canceled {
+			t.Errorf("after Close: %+v, %v", d, err)
 		}
 	}
 }

@@ -100,7 +100,8 @@ func (n *Node) fail(err error) {
 
 // Close takes the node out of its cluster: other nodes take over its counters and receive its open
 // settlements, then it stops. ctx bounds that. Counters not taken over by then continue from
-// copies; leases not settled are charged in full. To Close it again changes nothing.
+// copies; leases not settled are charged in full. A closed node answers CANCELED. To Close it again
+// changes nothing.
 func (n *Node) Close(ctx context.Context) error {
 	n.once.Do(func() { n.closed = n.close(ctx) })
 	return n.closed
