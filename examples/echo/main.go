@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"flag"
 	"log"
 	"net/http"
@@ -29,7 +30,9 @@ func main() {
 	e.Use(echo.WrapMiddleware(client.HTTPMiddleware{
 		Limiter: limits,
 		Limit:   client.FixedLimit("api"),
-		Key:     func(r *http.Request) string { return r.Header.Get("X-User") },
+		Key: func(r *http.Request) string { // a key is never empty
+			return cmp.Or(r.Header.Get("X-User"), "anonymous")
+		},
 	}.Wrap))
 	e.GET("/", func(c echo.Context) error {
 		return c.String(http.StatusOK, "hello, "+c.Request().Header.Get("X-User")+"\n")

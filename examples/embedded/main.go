@@ -3,11 +3,16 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"flag"
 	"log"
 	"net/http"
+	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	"time"
 
 	"penstock/embedded"
@@ -32,17 +37,33 @@ func main() {
 	if *join != "" {
 		c.Join = strings.Split(*join, ",")
 	}
-	node, err := embedded.Start(context.Background(), c)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	node, err := embedded.Start(ctx, c)
 	if err != nil {
 		log.Fatal(err)
 	}
 	limited := client.HTTPMiddleware{
 		Limiter: node,
 		Limit:   client.FixedLimit("api"),
-		Key:     func(r *http.Request) string { return r.Header.Get("X-User") },
+		Key: func(r *http.Request) string { // a key is never empty
+			return cmp.Or(r.Header.Get("X-User"), "anonymous")
+		},
 	}
 	http.Handle("/", limited.Wrap(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		rw.Write([]byte("hello, " + r.Header.Get("X-User") + "\n"))
 	})))
-	log.Fatal(http.ListenAndServe(*listen, nil))
+	server, served := &http.Server{Addr: *listen}, make(chan error, 1)
+	go func() { served <- server.ListenAndServe() }()
+	select {
+	case <-ctx.Done(): // a signal
+	case err = <-node.Failed():
+	case err = <-served:
+	}
+	// Requests under way end, and the other servers take over what this one has counted.
+	leave, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := errors.Join(err, server.Shutdown(leave), node.Close(leave)); err != nil {
+		log.Fatal(err)
+	}
 }

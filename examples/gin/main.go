@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"flag"
 	"log"
 	"net/http"
@@ -30,7 +31,9 @@ func main() {
 	r.Use(limited(client.HTTPMiddleware{
 		Limiter: limits,
 		Limit:   client.FixedLimit("api"),
-		Key:     func(r *http.Request) string { return r.Header.Get("X-User") },
+		Key: func(r *http.Request) string { // a key is never empty
+			return cmp.Or(r.Header.Get("X-User"), "anonymous")
+		},
 	}))
 	r.GET("/", func(c *gin.Context) {
 		c.String(http.StatusOK, "hello, %s\n", c.GetHeader("X-User"))

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -45,7 +46,7 @@ func main() {
 		Limit:   func(context.Context, string) string { return "api" },
 		Key: func(ctx context.Context, _ string) string {
 			md, _ := metadata.FromIncomingContext(ctx)
-			return strings.Join(md.Get("user"), ",")
+			return cmp.Or(strings.Join(md.Get("user"), ","), "anonymous") // a key is never empty
 		},
 	}
 	s := grpc.NewServer(grpc.ChainUnaryInterceptor(limited.Unary()),

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"log"
@@ -27,7 +28,9 @@ func main() {
 	limited := client.HTTPMiddleware{
 		Limiter: limits,
 		Limit:   client.FixedLimit("api"),
-		Key:     func(r *http.Request) string { return r.Header.Get("X-User") },
+		Key: func(r *http.Request) string { // a key is never empty
+			return cmp.Or(r.Header.Get("X-User"), "anonymous")
+		},
 	}
 	http.Handle("/", limited.Wrap(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		fmt.Fprintln(rw, "hello,", r.Header.Get("X-User"))
