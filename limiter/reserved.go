@@ -132,12 +132,17 @@ func (l *Limit) admitsBeside(w []int64, now Instant, r *Request, n int64, d *Dec
 	if more.Cost += n; more.Cost < 0 {
 		more.Cost = math.MaxInt64
 	}
+	var alone Decision
+	never := r.Cost <= l.Capacity() && more.Cost > l.Capacity() // as long as n units are reserved
+	if never {
+		l.answer(slices.Clone(w), now, r, &alone)
+	}
 	l.answer(w, now, &more, d)
 	if d.Allowed || n == 0 {
 		return d.Allowed
 	}
-	if r.Cost <= l.Capacity() && more.Cost > l.Capacity() {
-		d.RetryAfter = min(l.Per, reservedRetry)
+	if never {
+		d.RetryAfter = max(alone.RetryAfter, min(l.Per, reservedRetry))
 	}
 	d.Remaining, d.Drained, d.Hold = max(0, d.Remaining-n), 0, HoldInTheWay
 	return false

@@ -60,3 +60,37 @@ func TestTakesBesideHolds(t *testing.T) {
 		t.Errorf("%v are counted, and nothing is open", book.count)
 	}
 }
+
+// A request that no window holds beside what is reserved is asked to try again soon, for a hold may
+// be settled at any time; but no sooner than what was taken allows it without the hold.
+func TestRetryAfterBesideAHold(t *testing.T) {
+	l, err := New(Spec{Name: "window", Algorithm: FixedWindow, Limit: 10, Per: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		taken, reserved, cost int64
+		most, least           time.Duration
+	}{
+		{0, 3, 8, reservedRetry, reservedRetry},       // the hold alone is in the way
+		{7, 3, 8, 45 * time.Minute, 45 * time.Minute}, // what was taken is as well
+		{7, 3, 4, 45 * time.Minute, 45 * time.Minute},
+	} {
+		table := NewTable(TableConfig{Bytes: 1 << 20})
+		book, now, hash := NewLedger(table, nil), Instant(time.Hour), Hash("key")
+		if c.taken > 0 {
+			table.Take(now, l, "key", hash, c.taken)
+		}
+		r := HoldRequest{
+			ID: HoldID{1, 1}, Limit: l, Key: "key", Hash: hash, Units: c.reserved, TTL: time.Minute,
+		}
+		if !book.Open(now, []HoldRequest{r}, make([]Decision, 1)) {
+			t.Fatal("refused")
+		}
+		now += Instant(15 * time.Minute)
+		d := table.Take(now, l, "key", hash, c.cost)
+		if d.Allowed || d.Hold != HoldInTheWay || d.RetryAfter < c.least || d.RetryAfter > c.most {
+			t.Errorf("%+v: %+v", c, d)
+		}
+	}
+}

@@ -88,6 +88,9 @@ func TestRedisAuth(t *testing.T) {
 		c.Says("AUTH guess", wrong)
 		c.Says("AUTH admin "+token, wrong)
 		c.Says("HELLO 3 AUTH default guess", wrong)
+		c.Says("HELLO 3 AUTH default "+token+" NONSENSE", "-ERR Syntax error in HELLO option")
+		c.In.ReadString('\n')
+		c.Says(asked, who) // what is refused changes nothing
 		c.Says("RESET", "+RESET\r\n")
 		c.Says(asked, who)
 		c.Says(way.line, way.want)

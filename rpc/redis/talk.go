@@ -138,6 +138,7 @@ func (c *connection) failAccess(err error) {
 // hello is HELLO [version [AUTH user token] [SETNAME name]].
 func (c *connection) hello(words [][]byte) {
 	version, name := c.version, c.name
+	var user, token []byte
 	if len(words) > 1 {
 		n, ok := cellInt(words[1])
 		if !ok {
@@ -153,10 +154,7 @@ func (c *connection) hello(words [][]byte) {
 	for i := 2; i < len(words); {
 		switch left := len(words) - i; {
 		case isWord(words[i], "AUTH") && left >= 3:
-			if fault := c.identify(words[i+1], words[i+2]); fault != "" {
-				c.fail(fault)
-				return
-			}
+			user, token = words[i+1], words[i+2]
 			i += 3
 		case isWord(words[i], "SETNAME") && left >= 2:
 			if !isClientName(words[i+1]) {
@@ -167,6 +165,12 @@ func (c *connection) hello(words [][]byte) {
 			i += 2
 		default:
 			c.fail(fmt.Sprintf("ERR Syntax error in HELLO option '%.128s'", words[i]))
+			return
+		}
+	}
+	if token != nil { // when all of the command is right: an error changes nothing
+		if fault := c.identify(user, token); fault != "" {
+			c.fail(fault)
 			return
 		}
 	}
