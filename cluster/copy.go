@@ -55,7 +55,7 @@ type copier struct {
 
 	outboxes []*peer // of the View: those that something was ever to be said to, by id
 	moves    uint64  // sequence of the last message about copies
-	met      *route  // whose peers hear what is charged to replicated limits
+	met      *route  // its peers hear what is charged to replicated limits
 	// partitions of which others are being told that denials end: they are not given away before
 	// that
 	parting map[uint16]int

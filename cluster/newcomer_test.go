@@ -317,7 +317,7 @@ func TestWhoComesToARivalWaits(t *testing.T) {
 
 // Promise: of a cluster of two that is cut both mark what they decide, until the other one is back,
 // or its process is gone. It is seen to be gone also after gossip has given it up. From then on
-// nothing is marked, and whoever comes is admitted.
+// nothing is marked, and newcomers are admitted.
 func TestRivalIsSeenToBeGone(t *testing.T) {
 	for name, gossipKnows := range map[string]bool{
 		"gossip knows it": true, "gossip has given it up": false,

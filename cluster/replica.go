@@ -19,7 +19,9 @@ import (
 // too little is admitted then, never too much.
 //
 // A node that comes is told all that is known, by each member that meets it, and merges that with
-// what it has heard: more consumed wins. So what was charged outlives every node that charged it.
+// what it has heard: more consumed wins. So what was charged outlives every node that charged it. What
+// is charged at that moment may be told twice, as a charge and in what a third node knows: too little
+// is admitted there then.
 //
 // What others have admitted and this node has not heard of is extra: at most (N-1) × what is
 // offered in a tick and the time under way, and never more than their whole limits. That is the

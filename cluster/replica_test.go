@@ -272,8 +272,9 @@ func TestAgentsThatAreGoneAreForgotten(t *testing.T) {
 	}
 }
 
-// Promise: joins, leaves and restarts lose no count. What was charged to a replicated limit is known
-// to nodes that come, members and agents, so a restart of all, one after the other, forgets nothing.
+// Promise: joins, leaves and restarts lose no count. What was charged to a replicated limit is
+// known to nodes that come, members and agents, so a restart of all, one after the other, forgets
+// nothing.
 func TestReplicatedOutlivesRestarts(t *testing.T) {
 	for _, spec := range []limiter.Spec{
 		{Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit, Limit: 30},
@@ -286,7 +287,8 @@ func TestReplicatedOutlivesRestarts(t *testing.T) {
 			w.pass(time.Second)
 			const keys = 40
 			for i := range keys {
-				w.check(fmt.Sprintf("n%d", i%3+1), Item{Limit: "l", Key: fmt.Sprint("k", i), Cost: 20})
+				w.check(fmt.Sprintf("n%d", i%3+1),
+					Item{Limit: "l", Key: fmt.Sprint("k", i), Cost: 20})
 			}
 			w.pass(time.Second)
 			ms := w.members(3)
@@ -309,7 +311,8 @@ func TestReplicatedOutlivesRestarts(t *testing.T) {
 					}
 				}
 				if wrong > 0 {
-					t.Errorf("%s does not know of what was charged to %d of %d keys", id, wrong, keys)
+					t.Errorf("%s does not know of what was charged to %d of %d keys", id, wrong,
+						keys)
 				}
 			}
 		})

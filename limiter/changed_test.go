@@ -49,7 +49,7 @@ func settleAfterAChange(t *rapid.T, a Algorithm) {
 	// what is left by a limit, beside nothing that is reserved
 	left := func(l *Limit) int64 {
 		s, x := table.shard(l, "k", hash)
-		x.rule = table.ruleOf(l)
+		x.rule = table.rules.of(l)
 		var d Decision
 		w, _, _ := s.read(now, &x)
 		l.debtor.decide(w, now, 0, &d)

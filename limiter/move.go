@@ -43,7 +43,7 @@ func (t *Table) Scan(
 			return !l.isLocal() && wanted(hash)
 		})
 		s.mu.Unlock()
-	} else if cells := t.cells(now, i); len(cells) > 0 {
+	} else if cells := t.place.cells(now, i, len(t.shards)); len(cells) > 0 {
 		if label, ok := anyKey(wanted); ok {
 			for _, e := range cells {
 				e.Key = label
@@ -56,10 +56,10 @@ func (t *Table) Scan(
 	}
 }
 
-// cells are those of part i, one of the later half.
-func (t *Table) cells(now Instant, i int) []Entry {
-	i -= len(t.shards)
-	return t.place.sketches[i].copyCells(within(now), i, len(t.shards))
+// cells are those of part i, one of the later half of the parts of a table with so many shards.
+func (p *placement) cells(now Instant, i, shards int) []Entry {
+	i -= shards
+	return p.sketches[i].copyCells(within(now), i, shards)
 }
 
 // HasReplicas reports whether there may be entries of replicated limits.
@@ -92,7 +92,7 @@ func (t *Table) Replicas(now Instant, i int, fn func(e Entry)) {
 // replicated limits as well, no shares, and nothing of what is not kept (see Guard).
 func (t *Table) Save(now Instant, i int) []Entry {
 	if i >= len(t.shards) {
-		cells := t.cells(now, i)
+		cells := t.place.cells(now, i, len(t.shards))
 		for j := range cells {
 			cells[j].Key = "cell"
 		}
@@ -172,7 +172,7 @@ func (s *shard) entry(now Instant, l *Limit, e *slot, bytes []byte) (Entry, []by
 // Entry is a copy of the key's state under l, also if that is in the sketch.
 func (t *Table) Entry(now Instant, l *Limit, key string, hash uint64) Entry {
 	s, x := t.shard(l, key, hash)
-	x.rule = t.ruleOf(l)
+	x.rule = t.rules.of(l)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w, _, _ := s.read(within(now), &x)

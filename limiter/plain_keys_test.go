@@ -267,7 +267,7 @@ func (p *keysPair) step() {
 		}
 		p.same(it, got, want)
 		s, x := p.table.shard(it.Limit, it.Key, it.Hash)
-		if x.rule = p.table.ruleOf(it.Limit); it.Cost == 0 || got.Hold != HoldNone {
+		if x.rule = p.table.rules.of(it.Limit); it.Cost == 0 || got.Hold != HoldNone {
 			return
 		}
 		if i := s.find(&x); i >= 0 && s.entries.slots[i].rule() != x.rule.id {

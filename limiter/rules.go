@@ -93,6 +93,14 @@ func (rs *rules) partLocked(r *rule) {
 	}
 }
 
+// of is a rule by which the entries of l can be found, or nil.
+func (rs *rules) of(l *Limit) *rule {
+	if r := rs.index.Load().find(l); r != nil {
+		return r
+	}
+	return rs.related(l)
+}
+
 // related is a rule for l, which has none, that only finds what others have: those of its family,
 // and its namesakes. It is nil if there are none.
 func (rs *rules) related(l *Limit) *rule {

@@ -216,14 +216,6 @@ func (t *Table) PeekRequest(
 	return d
 }
 
-// ruleOf is a rule by which the entries of l can be found, or nil.
-func (t *Table) ruleOf(l *Limit) *rule {
-	if r := t.rules.index.Load().find(l); r != nil {
-		return r
-	}
-	return t.rules.related(l)
-}
-
 func (t *Table) peek(now Instant, l *Limit, key string, hash uint64, r *Request, d *Decision) {
 	if l.Unlimited {
 		*d = without(l)
@@ -231,7 +223,7 @@ func (t *Table) peek(now Instant, l *Limit, key string, hash uint64, r *Request,
 	}
 	place := t.place.of(key, hash)
 	s := &t.shards[place>>t.place.shift]
-	rule := t.ruleOf(l)
+	rule := t.rules.of(l)
 	s.mu.Lock()
 	if t.closed(now, l, hash) {
 		*d = Decision{Closed: true}
@@ -247,7 +239,7 @@ func (t *Table) Reset(now Instant, l *Limit, key string, hash uint64) (d Decisio
 		return without(l)
 	}
 	s, x := t.shard(l, key, hash)
-	x.rule = t.ruleOf(l)
+	x.rule = t.rules.of(l)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if t.closed(now, l, hash) {
