@@ -321,6 +321,9 @@ func (cp *copier) composeLocked(now limiter.Instant, r *route, p *peer) *Move {
 		m.Lent, m.Whole, o.lent, o.whole = o.lent, o.whole, nil, nil
 	}
 	m.Pass = cp.parts.passes
+	if o.telling && o.told == 0 {
+		cp.spreadLocked(r) // what is charged so far is in what will be known, and is not told twice
+	}
 	m.Charges = cp.holder.tell(now, &o.spread)
 	copies := len(m.Begin) + len(m.End) + len(m.Lent) + len(m.Whole) + len(m.Entries) + len(m.Holds)
 	if copies+len(m.Charges)+len(m.Taken)+len(m.Gift) == 0 {

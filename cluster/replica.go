@@ -19,9 +19,9 @@ import (
 // too little is admitted then, never too much.
 //
 // A node that comes is told all that is known, by each member that meets it, and merges that with
-// what it has heard: more consumed wins. So what was charged outlives every node that charged it. What
-// is charged at that moment may be told twice, as a charge and in what a third node knows: too little
-// is admitted there then.
+// what it has heard: more consumed wins. So what was charged outlives every node that charged it.
+// What is charged at that moment may be told twice, as a charge and in what a third node knows: too
+// little is admitted there then.
 //
 // What others have admitted and this node has not heard of is extra: at most (N-1) × what is
 // offered in a tick and the time under way, and never more than their whole limits. That is the
@@ -77,6 +77,9 @@ func (cp *copier) spreadLocked(r *route) {
 			continue
 		}
 		o := cp.outboxLocked(p)
+		if o.telling && o.told == 0 {
+			continue // these are in what will be known when that is read
+		}
 		o.charges = append(o.charges, list...)
 		if over := len(o.charges) - chargesWaiting; over > 0 {
 			o.charges = o.charges[over:]
