@@ -78,6 +78,8 @@ func TestTakeIsNotRepeatedTooLate(t *testing.T) {
 			case <-one.done:
 			case <-time.After(10 * time.Second):
 			}
+			all.close() // and so what writes
+			to.close()
 			for i, at := range lines.sent {
 				if late := at.Sub(lines.sent[0]); late >= remembered {
 					t.Errorf("sent for the %d-th time %v after the first", i+1, late)
@@ -88,8 +90,6 @@ func TestTakeIsNotRepeatedTooLate(t *testing.T) {
 				t.Errorf("a stream opens after %v: sent %d times; %v", opens, len(lines.sent),
 					one.err)
 			}
-			all.close()
-			to.close()
 		})
 	}
 }
