@@ -44,15 +44,16 @@ func TestWhoNeverStopsKnowsWhatItHasCharged(t *testing.T) {
 	p.stated.begun, q.stated.begun = 7, 7
 	r := &reference{others: []ownCount{
 		{process: q, loose: naiveState{count: 1}, begun: 7},
-		{process: p, loose: naiveState{count: 9}, begun: 7, at: time.Second},
+		{process: p, loose: naiveState{count: 9}, begun: 7, noted: 1},
 	}}
-	r.past = []charged{{at: time.Second, cost: 9}, {at: 2 * time.Second, cost: 4}}
+	// both at one instant
+	r.past = []charged{{at: time.Second, cost: 9, nth: 1}, {at: time.Second, cost: 4, nth: 2}}
 	switch own := r.ownOf(p); {
 	case own == nil:
 		t.Error("what a process has charged, that has never stopped, is said to be forgotten")
-	case own.loose.count != 9 || r.chargedSince(own.at) != 4:
+	case own.loose.count != 9 || r.chargedAfter(own.noted) != 4:
 		t.Errorf("it counts %d, and others %d since; want 9 and 4", own.loose.count,
-			r.chargedSince(own.at))
+			r.chargedAfter(own.noted))
 	}
 	if p.stated.begun = 8; r.ownOf(p) != nil {
 		t.Error("it has begun anew, and is held to what it had before")

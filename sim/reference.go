@@ -49,6 +49,7 @@ type charged struct {
 	at   time.Duration
 	own  limiter.Instant // at, by the clock of the process that charged it
 	cost int64
+	nth  uint64 // of the decisions on the key that charged something, of one instant as well
 }
 
 // carriage is how much later a state may think it is for having travelled. What gets lost is sent
@@ -151,6 +152,7 @@ func (r *reference) fresh() bool { return r.came != 0 && r.last-r.came < 3*carri
 // hindsight is what was charged lately, where a world may have to look back.
 type hindsight struct {
 	past  []charged     // by decisions
+	noted uint64        // how many of them there were
 	debts []charged     // charged afterwards, for what was admitted without the node that decides
 	cut   time.Duration // when the last was charged that past has no more
 	// when the last was charged that past has no more though it may count
@@ -383,7 +385,8 @@ func (a *account) note(p *process, cost int64) {
 	if w.plan.quiet() || cost == 0 {
 		return
 	}
-	r.past = append(r.past, charged{w.now, p.now(), max(cost, -everything)})
+	r.noted++
+	r.past = append(r.past, charged{w.now, p.now(), max(cost, -everything), r.noted})
 	if n := len(r.past); n > 1000 && n == cap(r.past) { // before it grows
 		r.cut = r.past[n/2-1].at
 		r.trimmed = r.cut

@@ -71,7 +71,7 @@ func (j *carrier) knows(a *account, before, p *process) (st *naiveState, lost in
 		return &st, lost, false
 	}
 	if x := a.reference.ownOf(p); x != nil {
-		return &x.loose, a.reference.chargedSince(x.at), true
+		return &x.loose, a.reference.chargedAfter(x.noted), true
 	}
 	return nil, j.lost(a, before, p), false
 }

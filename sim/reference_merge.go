@@ -16,9 +16,9 @@ import (
 // ownCount is what a process may have that has decided for a key, when another one goes on.
 type ownCount struct {
 	process       *process
-	strict, loose naiveState    // on its clock
-	at            time.Duration // when it decided last
-	begun         uint64        // how often it had begun to hold something
+	strict, loose naiveState // on its clock
+	begun         uint64     // how often it had begun to hold something
+	noted         uint64     // how many decisions had charged something
 }
 
 // ownOf is what p had when it last decided, if it has never stopped to hold the key since: it has
@@ -31,6 +31,16 @@ func (r *reference) ownOf(p *process) *ownCount {
 		}
 	}
 	return nil
+}
+
+// chargedAfter is what was charged after so many decisions that charged something.
+func (r *reference) chargedAfter(noted uint64) (units int64) {
+	for _, x := range r.past {
+		if x.nth > noted {
+			units += max(0, x.cost)
+		}
+	}
+	return units
 }
 
 // chargedSince is what was charged since then.
@@ -61,7 +71,7 @@ func (j *carrier) keep(a *account, before *process) {
 		st = *st.copy()
 		st.charge(before.now(), a.spec, back)
 	}
-	r.others = append(r.others, ownCount{before, st, r.loose, r.last, r.begun})
+	r.others = append(r.others, ownCount{before, st, r.loose, r.begun, r.noted})
 }
 
 // gaveBack is how much the last to decide has given back since trouble began. A message that nobody

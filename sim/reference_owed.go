@@ -92,7 +92,7 @@ func (r *reference) paid(a *account, p, by *process, id cluster.ID, cost int64) 
 	now := p.machine.world.now
 	if _, known := r.owed[x]; known {
 		r.debts = append(r.debts[max(0, len(r.debts)-mostDebts):],
-			charged{now, p.now(), max(0, cost)})
+			charged{at: now, own: p.now(), cost: max(0, cost)})
 	}
 	d := r.owed[x]
 	if d.until <= now || p != r.by {

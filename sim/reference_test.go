@@ -165,7 +165,7 @@ func TestNothingIsForgivenThatWasCopied(t *testing.T) {
 		a, before, p := w.judge.account("a", "one"), w.machines[0].process, w.machines[1].process
 		a.count = &keyCount{charges: []perishable{{x.charged, before, 3, false}}}
 		r := &a.reference
-		r.by, r.last, r.past = before, x.charged, []charged{{x.charged, 0, 3}}
+		r.by, r.last, r.past = before, x.charged, []charged{{at: x.charged, cost: 3}}
 		r.loose.charge(before.time.at(x.charged), a.spec, 3)
 		before.fading = []fading{{crash - replicationInterval, crash}}
 		w.now = crash + 100*time.Millisecond
