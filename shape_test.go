@@ -470,9 +470,9 @@ var modules = map[string]struct{ rooms, reason string }{
 	},
 	"google.golang.org/grpc": {
 		rooms: "rpc rpc/web rpc/native rpc/admin rpc/hold rpc/door rpc/gubernator rpc/peer " +
-			"rpc/trace rpc/wire rpc/rpctest rpc/client rpc/envoy proto embedded",
+			"rpc/trace rpc/wire rpc/rpctest rpc/client rpc/envoy proto",
 		reason: "the transport is a hand of the node: what stands below rpc runs without it in " +
-			"the simulator; embedded says errors as the client of a node does",
+			"the simulator",
 	},
 	"google.golang.org/protobuf": {
 		rooms: "rpc rpc/native rpc/hold rpc/gubernator rpc/peer rpc/wire rpc/rpctest " +

@@ -27,8 +27,8 @@ func TestCloseTwice(t *testing.T) {
 			t.Fatal("the second Close does not return")
 		}
 		d, err := n.Take(patience(t), "login", "alice", 1)
-		if err == nil || !strings.Contains(err.Error(), "the node is closed") {
-			t.Errorf("after Close: %+v, %v", d, err)
+		if codeOf(err) != "Canceled" || !strings.Contains(err.Error(), "the node is closed") {
+			t.Errorf("after Close: %+v, %v, of code %s", d, err, codeOf(err))
 		}
 	}
 }

@@ -65,7 +65,8 @@ func (p *plainKeys) beside(l *Limit, w []int64, n int64, r Request) (d Decision,
 	if d.Remaining, d.Hold = max(0, d.Remaining-n), HoldInTheWay; r.Cost <= l.Capacity() &&
 		with.Cost > l.Capacity() {
 		var alone Decision
-		l.answer(slices.Clone(w), p.now, &r, &alone)
+		with.Cost = r.Cost
+		l.answer(slices.Clone(w), p.now, &with, &alone)
 		d.RetryAfter = max(alone.RetryAfter, min(l.Per, 100*time.Millisecond))
 	}
 	d.Drained = 0

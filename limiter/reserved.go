@@ -135,7 +135,9 @@ func (l *Limit) admitsBeside(w []int64, now Instant, r *Request, n int64, d *Dec
 	var alone Decision
 	never := r.Cost <= l.Capacity() && more.Cost > l.Capacity() // as long as n units are reserved
 	if never {
-		l.answer(slices.Clone(w), now, r, &alone)
+		waits := more
+		waits.Cost = r.Cost
+		l.answer(slices.Clone(w), now, &waits, &alone)
 	}
 	l.answer(w, now, &more, d)
 	if d.Allowed || n == 0 {

@@ -64,18 +64,22 @@ func TestTakesBesideHolds(t *testing.T) {
 // A request that no window holds beside what is reserved is asked to try again soon, for a hold may
 // be settled at any time; but no sooner than what was taken allows it without the hold.
 func TestRetryAfterBesideAHold(t *testing.T) {
-	l, err := New(Spec{Name: "window", Algorithm: FixedWindow, Limit: 10, Per: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, c := range []struct {
+		algorithm             Algorithm
 		taken, reserved, cost int64
-		most, least           time.Duration
+		drain                 bool
+		wait                  time.Duration
 	}{
-		{0, 3, 8, reservedRetry, reservedRetry},       // the hold alone is in the way
-		{7, 3, 8, 45 * time.Minute, 45 * time.Minute}, // what was taken is as well
-		{7, 3, 4, 45 * time.Minute, 45 * time.Minute},
+		{FixedWindow, 0, 3, 8, false, reservedRetry},    // the hold alone is in the way
+		{FixedWindow, 7, 3, 8, false, 45 * time.Minute}, // what was taken is as well
+		{FixedWindow, 7, 3, 4, false, 45 * time.Minute},
+		{GCRA, 7, 3, 8, false, 15 * time.Minute},
+		{GCRA, 7, 3, 8, true, 15 * time.Minute}, // nothing is drained beside a hold
 	} {
+		l, err := New(Spec{Name: "limit", Algorithm: c.algorithm, Limit: 10, Per: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
 		table := NewTable(TableConfig{Bytes: 1 << 20})
 		book, now, hash := NewLedger(table, nil), Instant(time.Hour), Hash("key")
 		if c.taken > 0 {
@@ -88,8 +92,8 @@ func TestRetryAfterBesideAHold(t *testing.T) {
 			t.Fatal("refused")
 		}
 		now += Instant(15 * time.Minute)
-		d := table.Take(now, l, "key", hash, c.cost)
-		if d.Allowed || d.Hold != HoldInTheWay || d.RetryAfter < c.least || d.RetryAfter > c.most {
+		d := table.Do(now, l, "key", hash, Request{Cost: c.cost, Drain: c.drain})
+		if d.Allowed || d.Hold != HoldInTheWay || d.RetryAfter != c.wait || d.Drained != 0 {
 			t.Errorf("%+v: %+v", c, d)
 		}
 	}

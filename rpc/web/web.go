@@ -217,7 +217,7 @@ func (w *web) mux() *mux {
 func (m *mux) hint(r *http.Request) string {
 	if m.elsewhere != nil {
 		if _, pattern := m.elsewhere.Handler(r); pattern != "" {
-			return "; it is served at --admin alone"
+			return "; it is served at --admin alone, if that is not off"
 		}
 	}
 	return ""
