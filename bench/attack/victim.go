@@ -270,6 +270,7 @@ var refused = []struct{ metric, name string }{
 	{"penstock_redis_errors_total", "Redis commands"},
 	{"penstock_grpc_overweight_total", "heavy connections"},
 	{"penstock_grpc_overdue_total", "overdue messages"},
+	{"penstock_gossip_refused_total", "of gossip"},
 }
 
 func refusals(before, after map[string]float64) string {

@@ -48,6 +48,8 @@ type Config struct {
 	// Allow are the networks from which gossip is heard, and in which members may be. Without any,
 	// all are.
 	Allow []netip.Prefix
+	// Refused counts what is not read. Default: nobody sees it.
+	Refused *Refused
 	// Join lists the seeds: "host:port", "dns+name:port" (every A and AAAA record is one),
 	// "dnssrv+name" (every SRV record is one). Empty: this is the first node.
 	Join []string
@@ -75,7 +77,8 @@ type Config struct {
 
 	Timing Timing
 
-	transport memberlist.Transport // of tests; nil = TCP and UDP
+	// transport is what the door lies over, and then the door. nil: TCP and UDP; tests have others.
+	transport memberlist.NodeAwareTransport
 }
 
 // Timing is how often things happen. Zero fields take the value of Balanced.
@@ -156,7 +159,6 @@ func (g *Gossip) listConfig(ctx context.Context) (*memberlist.Config, error) {
 	c := memberlist.DefaultLANConfig()
 	c.Name = g.roster.name
 	c.Label = g.config.Cluster
-	c.Transport = g.config.transport
 	if err := g.setAddresses(ctx, c); err != nil {
 		return nil, err
 	}

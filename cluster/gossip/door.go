@@ -3,23 +3,28 @@ package gossip
 import (
 	"errors"
 	"fmt"
+	"log"
 	"net"
 	"net/netip"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/hashicorp/memberlist"
 )
 
-// door is the library's transport, to and from allowed addresses alone. The library compares the
-// addresses that nodes claim with its own list of networks; it would read packets and streams of
-// anybody.
+// door lies between the network and the library, which would read packets and streams of anybody,
+// make room for whatever they announce, and unpack what no node packs. It passes on what comes from
+// allowed addresses and what a node may have sent, and bounds what all streams take (stream.go).
 type door struct {
-	*memberlist.NetTransport
+	memberlist.NodeAwareTransport
 	allow   []netip.Prefix
+	refused *Refused
+	log     *log.Logger
+	room    *room
 	packets chan *memberlist.Packet
 	streams chan net.Conn
 	done    chan struct{} // closed by Shutdown
@@ -27,80 +32,115 @@ type door struct {
 	passing sync.WaitGroup
 }
 
-// create opens the door and makes the library listen there. The library makes a transport itself
-// where all addresses are allowed, or a test has given one.
-func create(c *memberlist.Config, allow []netip.Prefix) (*memberlist.Memberlist, error) {
-	if len(allow) == 0 || c.Transport != nil {
-		return memberlist.Create(c)
+// Refused counts what a node did not read of what came to its gossip address.
+type Refused struct {
+	Network atomic.Uint64 // from an address outside of Config.Allow
+	Message atomic.Uint64 // no node sends such messages: packed ones, of users, too long ones
+	Room    atomic.Uint64 // streams that would have taken more memory than there is for them
+}
+
+// longestPacket is how many bytes a packet may have. Nodes send less than 2,000: the library fills
+// packets up to 1,400, and one message, a label or a nonce may come on top. The library may keep
+// 2,048 packets until it reads them.
+const longestPacket = 4 << 10
+
+// create opens the door and makes the library listen there.
+func (g *Gossip) create(c *memberlist.Config) error {
+	var err error
+	under := g.config.transport
+	if under == nil {
+		if under, err = openTransport(c); err != nil {
+			return err
+		}
 	}
-	d, err := openDoor(c, allow)
-	if err != nil {
-		return nil, err
-	}
+	d := openDoor(under, g.config, c.Logger)
 	c.Transport = d
-	list, err := memberlist.Create(c)
-	if err != nil {
+	if g.list, err = memberlist.Create(c); err != nil {
 		_ = d.Shutdown()
 	}
-	return list, err
+	g.config.transport = d
+	return err
 }
 
 // portTries is how often a free port is looked for: one that TCP takes may be taken for UDP.
 const portTries = 10
 
-// openDoor listens where c says, and writes the port into c.
-func openDoor(c *memberlist.Config, allow []netip.Prefix) (*door, error) {
-	d := &door{
-		allow: allow, done: make(chan struct{}),
-		packets: make(chan *memberlist.Packet), streams: make(chan net.Conn),
-	}
-	var err error
+// openTransport listens where c says, and writes the port into c.
+func openTransport(c *memberlist.Config) (t *memberlist.NetTransport, err error) {
 	for range portTries {
-		d.NetTransport, err = memberlist.NewNetTransport(&memberlist.NetTransportConfig{
+		t, err = memberlist.NewNetTransport(&memberlist.NetTransportConfig{
 			BindAddrs: []string{c.BindAddr}, BindPort: c.BindPort, Logger: c.Logger,
 		})
 		if err == nil || c.BindPort != 0 || !errors.Is(err, syscall.EADDRINUSE) && !isInUse(err) {
 			break
 		}
 	}
-	if err != nil {
-		return nil, err
-	}
-	if c.BindPort == 0 {
-		c.BindPort = d.GetAutoBindPort()
+	if err == nil && c.BindPort == 0 {
+		c.BindPort = t.GetAutoBindPort()
 		c.AdvertisePort = c.BindPort
 	}
-	pass(d, d.NetTransport.PacketCh(), d.packets,
-		func(p *memberlist.Packet) net.Addr { return p.From }, func(*memberlist.Packet) {})
-	pass(
-		d,
-		d.NetTransport.StreamCh(),
-		d.streams,
-		net.Conn.RemoteAddr,
-		func(c net.Conn) { c.Close() },
-	)
-	return d, nil
+	return t, err
+}
+
+func openDoor(under memberlist.NodeAwareTransport, c Config, logger *log.Logger) *door {
+	d := &door{
+		NodeAwareTransport: under, allow: c.Allow, refused: c.Refused, log: logger,
+		room: newRoom(), done: make(chan struct{}),
+		packets: make(chan *memberlist.Packet), streams: make(chan net.Conn),
+	}
+	if d.refused == nil {
+		d.refused = new(Refused)
+	}
+	pass(d, under.PacketCh(), d.packets, d.admitPacket, func(*memberlist.Packet) {})
+	pass(d, under.StreamCh(), d.streams, d.admitStream, func(c net.Conn) { c.Close() })
+	return d
+}
+
+// admitPacket reports whether p is passed on.
+func (d *door) admitPacket(p *memberlist.Packet) (*memberlist.Packet, bool) {
+	switch {
+	case !allowed(d.allow, p.From.String()):
+		d.refused.Network.Add(1)
+	case len(p.Buf) > longestPacket || packedPacket(p.Buf):
+		d.refused.Message.Add(1)
+		d.log.Printf("[WARN] a packet of %d bytes from %s is dropped: it is packed or too long, "+
+			"and no node sends such a one", len(p.Buf), p.From)
+	default:
+		p.Buf = slices.Clone(p.Buf) // it had the room of the largest packet there is
+		return p, true
+	}
+	return nil, false
+}
+
+// admitStream returns the stream that is passed on in the place of c.
+func (d *door) admitStream(c net.Conn) (net.Conn, bool) {
+	if !allowed(d.allow, c.RemoteAddr().String()) {
+		d.refused.Network.Add(1)
+		c.Close()
+		return nil, false
+	}
+	return d.streamOver(c)
 }
 
 // isInUse reports what the library's text says: it does not wrap its errors.
 func isInUse(err error) bool { return strings.Contains(err.Error(), syscall.EADDRINUSE.Error()) }
 
-// pass starts a goroutine that passes on what comes from allowed addresses, until d is shut down.
-func pass[T any](d *door, from <-chan T, to chan<- T, source func(T) net.Addr, refuse func(T)) {
+// pass starts a goroutine that passes on what is admitted, until d is shut down.
+func pass[T any](d *door, from <-chan T, to chan<- T, admit func(T) (T, bool), drop func(T)) {
 	d.passing.Go(func() {
 		for {
 			select {
 			case <-d.done:
 				return
 			case x := <-from:
-				if !allowed(d.allow, source(x).String()) {
-					refuse(x)
+				x, ok := admit(x)
+				if !ok {
 					continue
 				}
 				select {
 				case to <- x:
 				case <-d.done:
-					refuse(x)
+					drop(x)
 					return
 				}
 			}
@@ -121,18 +161,26 @@ func allowed(networks []netip.Prefix, hostPort string) bool {
 	return slices.ContainsFunc(networks, func(p netip.Prefix) bool { return p.Contains(ip) })
 }
 
-// PacketCh has the packets of allowed addresses.
+// PacketCh has the packets that are admitted.
 func (d *door) PacketCh() <-chan *memberlist.Packet { return d.packets }
 
-// StreamCh has the connections from allowed addresses.
+// StreamCh has the connections that are admitted.
 func (d *door) StreamCh() <-chan net.Conn { return d.streams }
 
-// DialAddressTimeout refuses to dial an address that is not allowed.
+// DialAddressTimeout refuses to dial an address that is not allowed. What comes back is bounded as
+// what comes in.
 func (d *door) DialAddressTimeout(a memberlist.Address, timeout time.Duration) (net.Conn, error) {
 	if !allowed(d.allow, a.Addr) {
 		return nil, fmt.Errorf("%s is in none of the networks of --gossip-allow", a.Addr)
 	}
-	return d.NetTransport.DialAddressTimeout(a, timeout)
+	c, err := d.NodeAwareTransport.DialAddressTimeout(a, timeout)
+	if err != nil {
+		return nil, err
+	}
+	if s, ok := d.streamOver(c); ok {
+		return s, nil
+	}
+	return nil, errNoRoom
 }
 
 // DialTimeout is DialAddressTimeout for an address without a name.
@@ -142,7 +190,8 @@ func (d *door) DialTimeout(addr string, timeout time.Duration) (net.Conn, error)
 
 // Shutdown closes the door. Its goroutines have ended when it returns.
 func (d *door) Shutdown() error {
-	err := d.NetTransport.Shutdown() // first: its goroutines hand over what they have just read
+	// first: its goroutines hand over what they have just read
+	err := d.NodeAwareTransport.Shutdown()
 	d.once.Do(func() { close(d.done) })
 	d.passing.Wait()
 	return err

@@ -125,8 +125,7 @@ func Start(ctx context.Context, config Config) (*Gossip, error) {
 	if err != nil {
 		return nil, err
 	}
-	g.list, err = create(conf, config.Allow)
-	if err != nil {
+	if err = g.create(conf); err != nil {
 		g.stop()
 		return nil, fmt.Errorf(
 			"gossip: cannot listen on %s (TCP and UDP): %w; is another node running there?",

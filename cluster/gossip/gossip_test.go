@@ -870,7 +870,7 @@ func startStranger(t *testing.T, w *wire, name string, host int,
 		strangeRecord(record)
 	c.DelegateProtocolVersion, c.DelegateProtocolMin, c.DelegateProtocolMax = protocol, protocol,
 		protocol
-	c.LogOutput = io.Discard
+	c.LogOutput, c.EnableCompression = io.Discard, false // no node packs
 	list, err := memberlist.Create(c)
 	if err != nil {
 		t.Fatal(err)

@@ -22,6 +22,9 @@ func (r *running) newMetrics(clientTLS *tls.Config) *door.Metrics {
 		return r.data.failed.Load() + r.catalog.SaveErrors()
 	})
 	m.SetAuditErrors(r.audit.Lost)
+	m.SetGossipRefused("network", r.refused.Network.Load)
+	m.SetGossipRefused("message", r.refused.Message.Load)
+	m.SetGossipRefused("room", r.refused.Room.Load)
 	for _, o := range r.doors {
 		m.AddDoor(o.keeper)
 		if clientTLS != nil && o.flag != "--peer" {

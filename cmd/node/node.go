@@ -38,6 +38,7 @@ type running struct {
 	node     *cluster.Node
 	peers    *peer.Lines
 	gossip   *gossip.Gossip  // nil if --gossip is off
+	refused  gossip.Refused  // at its address
 	limits   *policy.Watcher // nil without --limits
 	envoy    *envoy.Door
 	envoys   *policy.Watcher // nil without --envoy-config

@@ -36,7 +36,7 @@ func (r *running) join(ctx context.Context, d doors) error {
 	g, err := gossip.Start(ctx, gossip.Config{
 		Member: r.member, Started: r.started, Version: version(),
 		Bind: d.gossip.address, Advertise: s.Advertise, Cluster: s.Cluster, Keys: keys,
-		Allow: s.GossipAllow, Join: s.Join,
+		Allow: s.GossipAllow, Join: s.Join, Refused: &r.refused,
 		OnView:     r.see,
 		OnContest:  r.node.Relinquish,
 		OnConflict: r.fail,

@@ -29,6 +29,14 @@ func (m *Metrics) SetAuditErrors(n func() uint64) {
 		"--audit-log. GET /v1/audit shows them while they are among the last 1000.", nil, n)
 }
 
+// SetGossipRefused shows how much of what came to the gossip address was not read, for a reason.
+func (m *Metrics) SetGossipRefused(reason string, n func() uint64) {
+	m.Counter("gossip_refused", "Packets and connections at the gossip address that were not "+
+		"read: from a network outside of --gossip-allow (network), with a message that no node "+
+		"sends (message), or beyond the memory for connections there (room).",
+		prometheus.Labels{"reason": reason}, n)
+}
+
 // SetFailed says how many nodes the node has lost lately without a goodbye, and how many of them
 // are still in its View, as if they were to join.
 func (m *Metrics) SetFailed(n func() (failed, inView int)) { m.failed.Store(&n) }
