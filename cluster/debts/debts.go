@@ -61,8 +61,8 @@ type promise struct {
 	used     int64 // if settled
 }
 
-// A Ledger keeps debts, the oldest first. The zero Ledger is empty and ready. Its methods are safe
-// for concurrent use.
+// A Ledger keeps debts, those first that have waited longest. The zero Ledger is empty and ready.
+// Its methods are safe for concurrent use.
 type Ledger struct {
 	mu   sync.Mutex // guards all fields
 	owed []Debt
@@ -158,7 +158,7 @@ func (l *Ledger) End() {
 	l.mu.Unlock()
 }
 
-// Oldest takes at most so many debts out.
+// Oldest takes at most so many debts out: those that have waited longest.
 func (l *Ledger) Oldest(most int) []Debt {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -168,12 +168,13 @@ func (l *Ledger) Oldest(most int) []Debt {
 	return batch
 }
 
-// Return puts debts back that Oldest gave, and reports whether there are others.
+// Return puts debts back that Oldest gave, behind all others: a holder that is silent keeps no debt
+// waiting that another one would charge. It reports whether there are others.
 func (l *Ledger) Return(later []Debt) (others bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	others = len(l.owed) > 0
-	l.owed = append(later, l.owed...)
+	l.owed = append(l.owed, later...)
 	return others
 }
 

@@ -139,7 +139,7 @@ func TestLedgerAgainstNaive(t *testing.T) {
 						l.Forget(&drawn[i])
 					}
 					others := len(n.owed) > 0
-					n.owed = slices.Concat(n.drawn[heard:], n.owed)
+					n.owed = slices.Concat(n.owed, n.drawn[heard:])
 					n.drawn, n.charging = nil, false
 					if got := l.Return(drawn[heard:]); got != others {
 						t.Fatalf("there are others: %t, want %t", got, others)
