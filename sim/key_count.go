@@ -241,19 +241,19 @@ func (c *keyCount) learn(now limiter.Instant, s *limiter.Spec, got limiter.Decis
 }
 
 // loseBefore has st count what makes it count that much less after a decision that charges so
-// much. What a sliding window is given back is taken off its current window alone: then it is the
-// rest of that one that was forgotten, and the window before.
+// much. What a sliding window is given back is taken off its current window first, and then off the
+// one before: it is the rest of both that was forgotten.
 func (st *naiveState) loseBefore(now limiter.Instant, s *limiter.Spec, charged, lost int64) {
 	if charged >= 0 || s.Algorithm != limiter.SlidingWindow {
 		st.lose(now, s, lost)
 		return
 	}
 	st.take(now, s, 0) // its windows are those of now
-	before := st.count
-	st.count = max(0, before+charged)
-	back := before - st.count
+	count, previous := st.count, st.previous
+	st.take(now, s, charged)
+	count, previous = count-st.count, previous-st.previous
 	st.lose(now, s, lost)
-	st.count += back
+	st.count, st.previous = st.count+count, st.previous+previous
 }
 
 // lose has st count that much less, as the most generous state that still counts the rest. Under a

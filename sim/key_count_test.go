@@ -33,6 +33,43 @@ func TestLoseUnderASlidingWindow(t *testing.T) {
 	}
 }
 
+// Promise: what a sliding window had counted before a refund that leaves nothing is enough for that
+// refund and no more, also where the refund takes from the window before.
+func TestBeforeARefundUnderASlidingWindow(t *testing.T) {
+	s := &limiter.Spec{Algorithm: limiter.SlidingWindow, Limit: 1000, Per: 10 * time.Second}
+	now := limiter.Instant(1_700_000_004_000_000_000) // 4 s into a window: 0.6 of the one before
+	for _, x := range []struct {
+		name            string
+		count, previous int64
+		refund          int64
+		left            int64 // counted after it, by the decision
+		wantCount       int64 // before it
+		wantPrevious    int64
+	}{
+		{"all is forgotten", 1, 1000, 3, 0, 1, 2},
+		{"this window gives all back", 5, 1000, 3, 0, 3, 0},
+		{"some of the window before is left", 1, 1000, 3, 6, 1, 12},
+		{"nothing is forgotten", 1, 1000, 3, 598, 1, 1000},
+	} {
+		was := naiveState{start: aligned(now, s.Per), count: x.count, previous: x.previous}
+		c := &keyCount{whole: was}
+		c.whole.charge(now, s, -x.refund)
+		lost := c.whole.estimate(now, s) - x.left
+		c.misses(now, s, was, -x.refund, lost)
+		c.begins(now, s, was, -x.refund, lost)
+		if c.since.count != x.wantCount || c.since.previous != x.wantPrevious {
+			t.Errorf("%s: %d and %d before; want %d and %d", x.name, c.since.count,
+				c.since.previous, x.wantCount, x.wantPrevious)
+		}
+		c.since.charge(now, s, -x.refund)
+		for _, st := range []*naiveState{&c.since, &c.whole} {
+			if got := st.estimate(now, s); got != x.left {
+				t.Errorf("%s: %d after the refund; want %d", x.name, got, x.left)
+			}
+		}
+	}
+}
+
 // Promise: what a key had counted before several decisions of one instant is right also if some of
 // them give back more than there was, and what was forgotten is not taken off what they charge.
 func TestBeforeTheDecisionsOfAnInstant(t *testing.T) {

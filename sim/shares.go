@@ -13,7 +13,7 @@ type shares struct {
 	memories
 	// in how many a limit was split; -1: not always in as many, so nothing is known
 	parts map[naiveKey]int
-	// something was admitted: before that, many numbers explain what is answered
+	// something was charged, by a refusal or not: before that, many numbers explain what is answered
 	charged map[naiveKey]bool
 }
 
@@ -124,7 +124,7 @@ func (l *shares) decide(p *process, s *limiter.Spec, n int, it *cluster.Item,
 		return soon(l.peek(now, s, it.Key, it.Cost)), false
 	}
 	d = soon(l.take(now, s, it.Key, it.Cost))
-	l.charged[key] = l.charged[key] || d.Allowed && it.Cost > 0
+	l.charged[key] = l.charged[key] || it.Cost > 0 && (d.Allowed || refusalsCount(s))
 	if it.ID != (cluster.ID{}) {
 		l.add(a, it.ID, p, p.machine.world.now, []limiter.Decision{d}, d.Allowed)
 	}
