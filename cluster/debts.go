@@ -19,8 +19,9 @@ import (
 // has let the take in it says so again, and if there is room it lets it in now. A take that it
 // refuses is reported under an ID of its own, so it is charged once as well. If the take itself was
 // sent to a node and not answered, that node may have charged it, and is not told again; another
-// node, which has taken over since, is. Then it may be counted twice, if it was copied before: too
-// little is admitted, never too much.
+// node, which has taken over since, is. One that was given the key knows what was let in, and
+// charges nothing; one that goes on from a copy may count it twice: too little is admitted, never
+// too much.
 //
 // A reservation that was admitted so is a promise: the holder of the key is asked to reserve the
 // same amount, under the ID that the client knows, for as long as it was to last. If it has done so

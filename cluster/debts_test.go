@@ -287,6 +287,47 @@ func TestTakeThatIsReportedIsChargedOnce(t *testing.T) {
 	}
 }
 
+// Promise: … also if its holder, whose yes was lost, hands the key over before it is reported.
+func TestTakeOfAHolderThatLeftIsChargedOnce(t *testing.T) {
+	counting := limiter.Spec{
+		Name: "counting", Algorithm: limiter.FixedWindow, Limit: 9, Per: time.Hour,
+		CountRejected: true,
+	}
+	for _, id := range []ID{{}, {Origin: 9, Sequence: 9}} {
+		w := newWorld(t, 3, counting)
+		w.pass(time.Second)
+		ms := w.members(3)
+		ms[1].State = StateLeaving
+		key, lost := w.key("n2", 0), true
+		w.meet = func(c *Call, deliver func() *Answer) {
+			if !lost || w.caller != "n1" || len(c.Ask.Items) == 0 {
+				c.Answer = deliver()
+				return
+			}
+			if c.Err = ErrUnsent; c.To.ID == "n2" {
+				deliver()
+				w.nodes["n1"].SetView(w.view("n1", ms))
+				c.Err = errors.New("lost on the way back")
+			}
+		}
+		item := Item{Limit: "counting", Key: key, Cost: 1, ID: id}
+		if d := w.check("n1", item)[0]; d.Source != SourceFallback || !d.Allowed {
+			t.Fatalf("n1 answers %+v", d)
+		}
+		lost = false
+		w.show(ms, 0, "n2", "n3")
+		w.pass(time.Second)
+		for _, n := range w.nodes {
+			if !n.Holds(limiter.Hash(key)) {
+				continue
+			}
+			if left := w.remaining(n.ID(), "counting", key); left != 8 || n.ID() == "n2" {
+				t.Errorf("%s has %d of 9 left; want 8, and n2 to have left", n.ID(), left)
+			}
+		}
+	}
+}
+
 // Promise: the holder is asked for a take that a share has admitted, and told by a report if it
 // refuses. A take that would change its key although it is refused, or is not remembered by its
 // own ID, is reported at once; and so is one that no holder remembers any more.

@@ -57,16 +57,28 @@ func (hd *holder) decide(now limiter.Instant, it *flight, out *limiter.Decision)
 		act()
 		return
 	}
-	it.again = hd.recent.OnceAlone(now, dedup.Take{
+	it.again = it.Report && hd.hasTaken(now, it, out) || hd.recent.OnceAlone(now, dedup.Take{
 		ID: it.ID, Partition: hd.partition(it.hash), GivesBack: it.givesBack(), Owed: it.owed,
 	}, out, act)
-	switch {
-	case it.again:
+	if it.again {
 		hd.stats.Repeated.Add(1)
 		hd.seesReleased(it, out)
-	case it.Cost > 0 && it.isFeltIfRefused() && !it.Report && it.mayBeReported():
-		hd.expectReport(now, it, out)
 	}
+}
+
+// hasTaken reports whether the take that it reports was let in by this node, or by one that has
+// handed its memory over, and puts the answer to that into out: then it is charged. The node that
+// reports the take may have heard nothing of it, and so may a client that repeated it elsewhere.
+func (hd *holder) hasTaken(now limiter.Instant, it *flight, out *limiter.Decision) (taken bool) {
+	hd.recent.Recall(now, ofReport(it.ID), func(m dedup.Memory) {
+		d := &m.Decisions[0]
+		taken = len(m.Decisions) == 1 && d.Hold == limiter.HoldNone &&
+			(d.Allowed || it.Limit.NeverDenies())
+		if taken {
+			*out = *d
+		}
+	})
+	return taken
 }
 
 // seesReleased says to a repeat of what an atomic take sets aside if the first try was refused

@@ -70,7 +70,11 @@ func (hd *holder) withoutGivenBack(now limiter.Instant, items []flight) []flight
 	return items
 }
 
-// expectReports is expectReport for takes that were let in together.
+// expectReports remembers takes that were let in together as if each had been reported: under its
+// own ID none of them is remembered. The share of a node from which its client hears nothing may
+// have let them in before, and the client repeats them by way of another node: that first node
+// reports them, and here they are charged already. What was given back together with others is
+// reported if the heirs of the keys are several nodes (multi_owner_take.go).
 func (hd *holder) expectReports(now limiter.Instant, items []flight, out []limiter.Decision) {
 	for i := range items {
 		if !items[i].mayBeReported() || !out[i].Allowed && !items[i].Limit.NeverDenies() {
@@ -78,21 +82,12 @@ func (hd *holder) expectReports(now limiter.Instant, items []flight, out []limit
 		}
 	}
 	for i := range items {
-		hd.expectReport(now, &items[i], &out[i])
-	}
-}
-
-// expectReport remembers a take that was let in, and is not asked for again as that take, as if it
-// had been reported. The share of a node from which its client hears nothing may have let it in
-// before, and the client repeats it by way of another node: that first node reports it, and here it
-// is charged already. What was given back together with others is reported if the heirs of the keys
-// are several nodes (multi_owner_take.go).
-func (hd *holder) expectReport(now limiter.Instant, it *flight, d *limiter.Decision) {
-	if it.Cost != 0 && (d.Allowed || it.Limit.NeverDenies()) {
-		hd.recent.Learn(now, []dedup.Memory{{
-			ID: ofReport(it.ID), Partition: uint16(hd.partition(it.hash)),
-			Decisions: []limiter.Decision{*d}, GivesBack: it.givesBack(),
-		}})
+		if it := &items[i]; it.Cost != 0 {
+			hd.recent.Learn(now, []dedup.Memory{{
+				ID: ofReport(it.ID), Partition: uint16(hd.partition(it.hash)),
+				Decisions: []limiter.Decision{out[i]}, GivesBack: it.givesBack(),
+			}})
+		}
 	}
 }
 
