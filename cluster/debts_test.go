@@ -287,7 +287,7 @@ func TestTakeThatIsReportedIsChargedOnce(t *testing.T) {
 	}
 }
 
-// Promise: … also if its holder, whose yes was lost, hands the key over before it is reported.
+// Promise: … also if the yes of its holder is lost, and the key is handed over before the report.
 func TestTakeOfAHolderThatLeftIsChargedOnce(t *testing.T) {
 	counting := limiter.Spec{
 		Name: "counting", Algorithm: limiter.FixedWindow, Limit: 9, Per: time.Hour,

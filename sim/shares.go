@@ -13,7 +13,7 @@ type shares struct {
 	memories
 	// in how many a limit was split; -1: not always in as many, so nothing is known
 	parts map[naiveKey]int
-	// something was charged, by a refusal or not: before that, many numbers explain what is answered
+	// something was charged, also by a refusal: before that, many numbers explain the answers
 	charged map[naiveKey]bool
 }
 
