@@ -234,6 +234,10 @@ func TestGRPC(t *testing.T) {
 		t.Errorf("undecided: %v", s)
 	}
 	asked := f.Calls()
+	if d := asked[0].MaxDelay; d <= 0 || d > time.Minute {
+		t.Errorf("a call with a deadline bears a delay of %v", d)
+	}
+	asked[0].MaxDelay = 0
 	if len(asked) != 5 || asked[0] != (client.FakeCall{Request: client.Request{
 		Limit: "Check",
 		Key:   "alice", Cost: 1,

@@ -85,10 +85,7 @@ func (g Interceptors) take(ctx context.Context, method string) (context.Context,
 	if g.Cost != nil {
 		cost = g.Cost(ctx, method)
 	}
-	d, err := g.Limiter.Take(ctx, limit, key, cost)
-	if err == nil && d.Allowed {
-		err = waitDelay(ctx, g.Limiter, &Request{Limit: limit, Key: key, Cost: cost}, d.Delay)
-	}
+	d, err := takeInTime(ctx, g.Limiter, Request{Limit: limit, Key: key, Cost: cost})
 	switch {
 	case err != nil:
 		return ctx, status.Error(codes.Unavailable,

@@ -40,9 +40,10 @@ func FixedLimit(limit string) func(*http.Request) string {
 }
 
 // Wrap puts the limiter before next. It has the form that routers take as middleware. If a limit
-// admits with a delay, it waits before it passes the request on. If the request's context ends
-// meanwhile, Failed answers, and the cost is given back when its turn has come. Handlers find the
-// decision by DecisionOf, with the mark of a request that goes on beyond its limit.
+// admits with a delay, it waits before it passes the request on; a delay beyond the deadline of the
+// request's context is a denial, which charges nothing. If the context ends meanwhile, Failed
+// answers, and the cost is given back when its turn has come. Handlers find the decision by
+// DecisionOf, with the mark of a request that goes on beyond its limit.
 func (h HTTPMiddleware) Wrap(next http.Handler) http.Handler {
 	if h.Limiter == nil || h.Limit == nil {
 		panic("client: HTTPMiddleware needs a Limiter and a Limit")
@@ -66,10 +67,7 @@ func (h HTTPMiddleware) Wrap(next http.Handler) http.Handler {
 			cost = h.Cost(r)
 		}
 		asked := Request{Limit: limit, Key: h.Key(r), Cost: cost}
-		d, err := h.Limiter.Take(r.Context(), limit, asked.Key, cost)
-		if err == nil && d.Allowed {
-			err = waitDelay(r.Context(), h.Limiter, &asked, d.Delay)
-		}
+		d, err := takeInTime(r.Context(), h.Limiter, asked)
 		if err != nil {
 			h.Failed(rw, r, err)
 			return

@@ -68,12 +68,7 @@ func Wait(ctx context.Context, l Limiter, limit, key string, cost int64) error {
 	deadline, limited := ctx.Deadline()
 	for {
 		r := Request{Limit: limit, Key: key, Cost: cost}
-		if limited && cost > 0 {
-			r.MaxDelay = min(time.Until(deadline), limiter.LongestDelay)
-			if r.MaxDelay < time.Millisecond { // zero would be no bound
-				r.MaxDelay = -1
-			}
-		}
+		r.boundBy(ctx)
 		d, err := l.Do(ctx, r)
 		if err != nil {
 			return err
@@ -92,6 +87,34 @@ func Wait(ctx context.Context, l Limiter, limit, key string, cost int64) error {
 			return err
 		}
 	}
+}
+
+// boundBy has a charge bear no delay beyond the deadline of ctx, if it has one.
+func (r *Request) boundBy(ctx context.Context) {
+	deadline, limited := ctx.Deadline()
+	if !limited || r.Cost <= 0 {
+		return
+	}
+	r.MaxDelay = min(time.Until(deadline), limiter.LongestDelay)
+	if r.MaxDelay < time.Millisecond { // zero would be no bound
+		r.MaxDelay = -1
+	}
+}
+
+// takeInTime charges r and waits for its delay. Where the delay would end after the deadline of
+// ctx, the request is denied; by a limiter without bounds it is charged, and the cost comes back
+// when its turn has come.
+func takeInTime(ctx context.Context, l Limiter, r Request) (Decision, error) {
+	r.boundBy(ctx)
+	d, err := l.Do(ctx, r)
+	if err != nil || !d.Allowed {
+		return d, err
+	}
+	if err = waitDelay(ctx, l, &r, d.Delay); errors.Is(err, ErrTooLate) {
+		d.Allowed, d.RetryAfter = false, d.Delay
+		return d, nil
+	}
+	return d, err
 }
 
 // waitDelay waits for the delay of r, which was admitted with it. If ctx ends before, it gives the

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -263,6 +264,51 @@ func TestMiddlewareWaitsForADelay(t *testing.T) {
 			t.Errorf("its units have not come back: %+v", d)
 		}
 	})
+}
+
+// Promise: a delay beyond the deadline of a request is a denial, at the middleware and at the
+// interceptors: the caller hears when to come again, and is not told that the service is
+// unavailable. Nothing stays charged, also by a limiter that knows of no bound.
+func TestDelayBeyondTheDeadlineIsADenial(t *testing.T) {
+	for what, later := range map[string]func(*boundingFake) client.Limiter{
+		"bounds": func(f *boundingFake) client.Limiter { return f },
+		"none":   func(f *boundingFake) client.Limiter { return boundless{f} },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f := bounding(t, delaying)
+			f.Take(t.Context(), "later", "k", 1)
+			f.Take(t.Context(), "later", "k", 1) // the next one has its turn in 2 s
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
+			defer cancel()
+			h := client.HTTPMiddleware{
+				Limiter: later(f), Limit: client.FixedLimit("later"),
+				Key: func(*http.Request) string { return "k" },
+			}.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+				t.Errorf("%s: a request is passed on", what)
+			}))
+			rw := httptest.NewRecorder()
+			h.ServeHTTP(rw, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
+			after := rw.Header().Get("Retry-After")
+			if rw.Code != http.StatusTooManyRequests || after != "1" && after != "2" {
+				t.Errorf("%s: %d, Retry-After %q", what, rw.Code, after)
+			}
+			_, err := client.Interceptors{
+				Limiter: later(f), Limit: func(context.Context, string) string { return "later" },
+				Key: func(context.Context, string) string { return "k" },
+			}.Unary()(ctx, nil, &grpc.UnaryServerInfo{}, func(context.Context, any) (any, error) {
+				t.Errorf("%s: a call is passed on", what)
+				return nil, nil
+			})
+			if s := status.Convert(err); s.Code() != codes.ResourceExhausted ||
+				len(s.Details()) != 1 {
+				t.Errorf("%s: %v", what, err)
+			}
+			time.Sleep(4 * time.Second)
+			if d, _ := f.Peek(t.Context(), "later", "k", 1); d.Delay != 0 {
+				t.Errorf("%s: the next one waits for %v: a unit is lost", what, d.Delay)
+			}
+		})
+	}
 }
 
 // Promise: the units of a caller that cannot wait for its turn come back when that has come, also

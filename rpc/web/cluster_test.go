@@ -3,7 +3,10 @@ package web
 import (
 	"encoding/json"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -95,6 +98,64 @@ func TestOverviewBadInput(t *testing.T) {
 		answer, text := rpctest.Page(h, "GET", "/v1/cluster/"+c.page, "")
 		if answer.StatusCode != c.status || !strings.Contains(text, c.says) {
 			t.Errorf("%.40s: %d %s", c.page, answer.StatusCode, text)
+		}
+	}
+}
+
+// Promise: of the pages that may be open at a node, one client has half and leaves room to others;
+// what it closes can be opened again. A refusal says how many there are, and when to come again.
+func TestOpenPagesAreShared(t *testing.T) {
+	server := httptest.NewServer(overviewOf(t))
+	t.Cleanup(server.Close) // after the pages have been closed
+	open := func(from string) (*http.Response, error) {
+		client := http.Client{Transport: &http.Transport{
+			DisableKeepAlives: true, DialContext: (&net.Dialer{
+				LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)},
+			}).DialContext,
+		}}
+		return client.Get(server.URL + "/v1/cluster/watch")
+	}
+	// fill opens pages until one is refused.
+	fill := func(from string) (pages []*http.Response, refused *http.Response) {
+		for len(pages) <= fewestPages {
+			answer, err := open(from)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { answer.Body.Close() })
+			if answer.StatusCode != http.StatusOK {
+				return pages, answer
+			}
+			pages = append(pages, answer)
+		}
+		return pages, nil
+	}
+	greedy, refused := fill("127.0.0.2")
+	if len(greedy) != fewestPages/2 || refused.StatusCode != http.StatusTooManyRequests ||
+		refused.Header.Get("Retry-After") == "" {
+		t.Fatalf("one client has %d pages open: %+v", len(greedy), refused)
+	}
+	if text, _ := io.ReadAll(refused.Body); !strings.Contains(string(text), "16 of 32 pages are "+
+		"open at this node, 16 of them by this client; close one") {
+		t.Errorf("%s", text)
+	}
+	if others, _ := fill("127.0.0.3"); len(others) != fewestPages/4 {
+		t.Errorf("another client has %d pages open", len(others))
+	}
+	for _, page := range greedy {
+		page.Body.Close()
+	}
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		answer, err := open("127.0.0.2")
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode == http.StatusOK {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("what was closed cannot be opened again")
 		}
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"penstock/rpc/access"
@@ -17,22 +17,50 @@ import (
 type timeSkew = time.Duration
 
 const (
-	// maxPages bounds how many pages may be open at one node.
-	maxPages = 32
+	// fewestPages may be open at one node, however little memory it has, and one for each
+	// bytesOfPage of its budget beyond.
+	fewestPages = 32
+	bytesOfPage = 2 << 20
 	// drainLook is how often a stream looks whether its node is leaving.
 	drainLook = 200 * time.Millisecond
 	// sendWithin bounds how slowly a browser may read.
 	sendWithin = 5 * time.Second
 )
 
-// streams counts the pages that are open.
-type streams struct{ n atomic.Int64 }
+// streams counts the pages that are open, by client.
+type streams struct {
+	mu   sync.Mutex // guards what follows
+	open int
+	by   map[string]int
+}
 
-// errStreams says that too many pages are open.
-var errStreams = &door.Fault{
-	Status: http.StatusServiceUnavailable,
-	Text: fmt.Sprintf("page: %d pages are open at this node already; open one at another node",
-		maxPages),
+// begin counts a page of a client, or says why it may have no further one. A client may have as
+// many as there is room left for, so that one that is greedy leaves some to others.
+func (s *streams) begin(client string, most int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if mine := s.by[client]; mine >= most-s.open {
+		return &door.Fault{
+			Status: http.StatusTooManyRequests, Type: door.Overloaded,
+			Text: fmt.Sprintf("page: %d of %d pages are open at this node, %d of them by this "+
+				"client; close one, or open one at another node", s.open, most, mine),
+		}
+	}
+	if s.by == nil {
+		s.by = make(map[string]int)
+	}
+	s.by[client]++
+	s.open++
+	return nil
+}
+
+func (s *streams) end(client string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open--
+	if s.by[client]--; s.by[client] == 0 {
+		delete(s.by, client)
+	}
 }
 
 // watchCluster is GET /v1/cluster/watch?span=: server-sent events. They are "rows" (counts: first
@@ -44,16 +72,16 @@ func (w *web) watchCluster(rw http.ResponseWriter, r *http.Request) {
 	if err == nil && q["span"] != "" && q["span"] != "5m" && !rough {
 		err = queryFault("span", "%.40q is neither 5m nor 1h", q["span"])
 	}
-	if err == nil && w.streams.n.Add(1) > maxPages {
-		w.streams.n.Add(-1)
-		err = errStreams
-	} else if err == nil {
-		defer w.streams.n.Add(-1)
-	}
 	if err != nil {
 		page.Error(rw, err)
 		return
 	}
+	client := w.caller(r).Name()
+	if err := w.streams.begin(client, w.mostPages()); err != nil {
+		page.Error(rw, err)
+		return
+	}
+	defer w.streams.end(client)
 	if r.Method == http.MethodHead {
 		rw.Header().Set("Content-Type", "text/event-stream")
 		return
@@ -74,6 +102,11 @@ func (w *web) watchCluster(rw http.ResponseWriter, r *http.Request) {
 	done := w.Overview.Watch(r.Context())
 	defer done()
 	s.run(r)
+}
+
+// mostPages is how many pages may be open at this node.
+func (w *web) mostPages() int {
+	return max(fewestPages, int(w.Node.Table().Stats().Budget/bytesOfPage))
 }
 
 // stream is an open page.
