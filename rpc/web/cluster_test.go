@@ -20,9 +20,11 @@ import (
 // overviewOf is a node that is alone, with its page and what that remembers.
 func overviewOf(t *testing.T, specs ...limiter.Spec) http.Handler {
 	t.Helper()
-	node := rpctest.Alone(t, specs...)
+	node, ended := rpctest.Alone(t, specs...), make(chan struct{})
+	t.Cleanup(func() { close(ended) })
 	o := overview.New(overview.Config{
 		Node: node, Recorder: history.NewRecorder(node, 0, time.Now), Started: time.Now(),
+		Ended: ended,
 	})
 	return New(Config{Node: node, Admin: true, Overview: o})
 }
