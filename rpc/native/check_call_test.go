@@ -32,7 +32,7 @@ func TestCheckCallIsUsedAgain(t *testing.T) {
 		{Items: []*penstockv1.Item{item("a", 1), id, item("b", 2)}},
 		{Items: []*penstockv1.Item{{Limit: rpctest.PerHour.Name, Key: []byte("a")}, {
 			Limit: rpctest.PerHour.Name,
-			Key:   []byte("c"), Id: &penstockv1.RequestId{Sequence: 3},
+			Key:   []byte("c"), Id: &penstockv1.RequestId{Origin: 8},
 		}, item("a", 0)}},
 		// the library reads this
 		{Items: []*penstockv1.Item{item("a", 1), item("d", 1)}, Atomic: true},

@@ -80,7 +80,7 @@ func (w *checkWriter) decision(d *cluster.Decision) {
 	}
 }
 
-// readID reads the id of a take.
+// readID reads the id of a take that its client has drawn; what it does not read, idOf does.
 func readID(b []byte, id *cluster.ID) bool {
 	f := wire.Fields{Rest: b}
 	for f.Next() {
@@ -93,5 +93,5 @@ func readID(b []byte, id *cluster.ID) bool {
 			return false
 		}
 	}
-	return f.Err == nil
+	return f.Err == nil && id.Origin<<1 != 0
 }

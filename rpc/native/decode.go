@@ -25,10 +25,11 @@ func (c *checkCall) decode(in []*penstockv1.Item, op cluster.Op, inlines *door.I
 		case op == cluster.OpTake:
 			to.Cost = 1
 		}
-		if it.Id != nil {
-			to.ID = cluster.ID{Origin: it.Id.Origin, Sequence: it.Id.Sequence}
-		}
 		var err error
+		var drawn bool
+		if to.ID, drawn = idOf(it.Id); !drawn {
+			return door.Wrong(fmt.Sprintf("items[%d].id.origin", i), badOrigin, to.ID.Origin)
+		}
 		if to.Terms, err = door.ReadTerms(i, door.Terms{
 			Report: it.Report, Drain: it.Drain, Strict: it.Strict,
 			AtMs: it.AtMs, MaxDelayMs: it.MaxDelayMs,
@@ -51,4 +52,14 @@ func (c *checkCall) decode(in []*penstockv1.Item, op cluster.Op, inlines *door.I
 		}
 	}
 	return nil
+}
+
+// badOrigin refuses an id that another client may have as well: the second charge under it would be
+// taken for a repeat of the first, and not be counted.
+const badOrigin = "is %d; draw it at random, once in each process of a client"
+
+// idOf is the id of a take. It is refused if no client has drawn it: the highest bit is not its own.
+func idOf(in *penstockv1.RequestId) (id cluster.ID, drawn bool) {
+	id = cluster.ID{Origin: in.GetOrigin(), Sequence: in.GetSequence()}
+	return id, id == cluster.ID{} || id.Origin<<1 != 0
 }

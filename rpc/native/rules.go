@@ -26,9 +26,12 @@ func (s *rateLimiter) checkMessage(deadline limiter.Instant, c *checkCall) error
 	if in.Cost != nil {
 		cost = *in.Cost
 	}
-	each := &cluster.Item{
-		Cost: cost, ID: cluster.ID{Origin: in.Id.GetOrigin(), Sequence: in.Id.GetSequence()},
+	id, drawn := idOf(in.Id)
+	if !drawn {
+		s.node.Stats().Refused.Add(1)
+		return door.Wrong("id.origin", badOrigin, id.Origin)
 	}
+	each := &cluster.Item{Cost: cost, ID: id}
 	m, out, err := door.CheckRuled(s.decider(c), c.from.Ticket(), in.Attributes, each, deadline)
 	if err != nil {
 		return door.RulesError(err)

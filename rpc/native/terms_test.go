@@ -133,3 +133,37 @@ func TestTermsAtEachDoor(t *testing.T) {
 }
 
 func second(_ *http.Response, text string) string { return text }
+
+// Promise: an id without a drawn origin is refused, and charges nothing: two clients with such ids
+// would be taken for one that repeats itself.
+func TestIDsAreDrawn(t *testing.T) {
+	node := rpctest.Alone(t, rpctest.PerHour)
+	byGRPC := &rateLimiter{node: node, clock: clock.New(), inlines: new(door.Inlines)}
+	check := func(id *penstockv1.RequestId) error {
+		_, err := byGRPC.Check(t.Context(), &penstockv1.CheckRequest{Items: []*penstockv1.Item{
+			{Limit: rpctest.PerHour.Name, Key: []byte("k"), Id: id},
+		}})
+		return err
+	}
+	for _, origin := range []uint64{0, 1 << 63} {
+		err := check(&penstockv1.RequestId{Origin: origin, Sequence: 1})
+		if err == nil || !strings.Contains(err.Error(), "items[0].id.origin: is ") {
+			t.Errorf("origin %d: %v", origin, err)
+		}
+		_, err = byGRPC.Check(t.Context(), &penstockv1.CheckRequest{
+			Attributes: map[string]string{"path": "/"},
+			Id:         &penstockv1.RequestId{Origin: origin, Sequence: 1},
+		})
+		if err == nil || !strings.Contains(err.Error(), "id.origin: is ") {
+			t.Errorf("attributes, origin %d: %v", origin, err)
+		}
+	}
+	if n := node.Stats().Allowed(); n != 0 {
+		t.Errorf("%d are admitted", n)
+	}
+	for _, id := range []*penstockv1.RequestId{nil, {}, {Origin: 1}, {Origin: 1 << 62}} {
+		if err := check(id); err != nil {
+			t.Errorf("%v: %v", id, err)
+		}
+	}
+}
