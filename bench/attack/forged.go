@@ -54,6 +54,12 @@ var forged = []attack{
 		drip(500, func(v *victim) string { return v.gossip }, "\xf4\x08penstock"),
 	},
 	{
+		"full-gossip",
+		"100 connections to the gossip port that send 19 MiB of a message which only a key opens",
+		"http",
+		each(100, fullGossip),
+	},
+	{
 		"half-bodies", "200 HTTP requests of which half of the body comes", "http",
 		each(200, halfBody),
 	},
@@ -268,6 +274,25 @@ func forgedMember(_ context.Context, v *victim) int {
 		}
 	}
 	return 101
+}
+
+// fullGossip announces an encrypted message, and sends all of it but the end.
+func fullGossip(ctx context.Context, v *victim) (sent int) {
+	c := dial(ctx, "tcp", v.gossip)
+	if c == nil {
+		return 0
+	}
+	defer c.Close()
+	_, _ = io.WriteString(c, "\xf4\x08penstock\x0a\x01\x3f\xff\xff")
+	piece := make([]byte, 1<<20)
+	for range 19 {
+		if _, err := c.Write(piece); err != nil {
+			return sent
+		}
+		sent++
+	}
+	_, _ = c.Read(piece[:1]) // until the node has enough
+	return sent
 }
 
 func halfBody(ctx context.Context, v *victim) int {

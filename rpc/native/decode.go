@@ -58,7 +58,7 @@ func (c *checkCall) decode(in []*penstockv1.Item, op cluster.Op, inlines *door.I
 // taken for a repeat of the first, and not be counted.
 const badOrigin = "is %d; draw it at random, once in each process of a client"
 
-// idOf is the id of a take. It is refused if no client has drawn it: the highest bit is not its own.
+// idOf is the id of a take, and whether a client has drawn it: the highest bit is not its own.
 func idOf(in *penstockv1.RequestId) (id cluster.ID, drawn bool) {
 	id = cluster.ID{Origin: in.GetOrigin(), Sequence: in.GetSequence()}
 	return id, id == cluster.ID{} || id.Origin<<1 != 0
