@@ -183,8 +183,13 @@ func (ps *partitions) dropLocked(p int) {
 	}
 }
 
-// forgetLocked ends a copy of p.
+// forgetLocked ends a copy of p. What is here from a file as well stays, until the member that
+// should hold it has got it.
 func (ps *partitions) forgetLocked(p int) {
+	if pt := &ps.list[p]; pt.restored {
+		pt.copyOf, pt.whole, pt.gave = ps.boot, false, false
+		return
+	}
 	ps.list[p].copyOf, ps.list[p].whole, ps.list[p].gave = 0, false, false
 	ps.list[p].leavings = true
 	ps.bereftAt[p].Store(0)

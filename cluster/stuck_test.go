@@ -62,6 +62,43 @@ func TestFileBesideTheCopyOfALivingMember(t *testing.T) {
 	}
 }
 
+// Promise: every node restarts, and 0 counts are lost. What a member has from a file it keeps until
+// the holder has got it, also if the holder begins a copy there meanwhile and ends it, or dies.
+func TestFileOutlivesACopy(t *testing.T) {
+	for what, ends := range map[string]func(n *Node, p int, holder uint64){
+		"ended": func(n *Node, p int, holder uint64) {
+			m := &Move{From: holder, Copying: Copying{End: []uint16{uint16(p)}}}
+			n.intake.endLocked(new(inbox), m)
+		},
+		"its holder is gone for long": func(n *Node, p int, _ uint64) {
+			n.parts.list[p].lost = 1
+			n.parts.tidyLocked(n.clock.Now().Add(2 * copyLives))
+		},
+	} {
+		w := newWorld(t, 3, five)
+		w.pass(time.Second)
+		n1, n3, key := w.nodes["n1"], w.nodes["n3"], w.key("n3", 0)
+		hash := limiter.Hash(key)
+		p := n3.partition(hash)
+		n1.parts.mu.Lock()
+		file := limiter.NewTable(limiter.TableConfig{Bytes: 1 << 20})
+		file.Take(w.now, n1.Limits()["five"], key, hash, 2)
+		for i := range file.Parts() {
+			for _, e := range file.Save(w.now, i) {
+				n1.Table().Import(w.now, &e, false)
+			}
+		}
+		n1.restorer.adoptOneLocked(p, true)
+		n1.parts.list[p].copyOf = n3.boot
+		ends(n1, p, n3.boot)
+		n1.parts.mu.Unlock()
+		w.pass(2 * time.Second)
+		if d := w.check("n2", Item{Limit: "five", Key: key, Op: OpPeek})[0]; d.Remaining != 3 {
+			t.Errorf("%s: %d of 5 remain, want 3", what, d.Remaining)
+		}
+	}
+}
+
 // Promise: a node that leaves takes no count along. A copy that was lent to a member which has died
 // since is still needed by the next one that claims the partition.
 func TestWhoLeavesKeepsWhatItLentToTheDead(t *testing.T) {
