@@ -20,7 +20,9 @@ import (
 //
 // The wait ends after awaitLasts: a member that has not come back by then may never do so. And it
 // ends when the node meets one that has been up since before the file was written: then the cluster
-// was not down, and others have gone on with what the file knows.
+// was not down, and others have gone on with what the file knows. A member that has entered since
+// then goes on from those that were there, so it says the same as they do (goOnFrom): all members
+// may have been started anew, one after the other.
 
 // awaits are the members that a file names. Guarded by partitions.mu.
 type awaits struct {
@@ -75,6 +77,15 @@ func (aw *awaits) lacksLocked(r *route) bool {
 		i := r.Find(id)
 		return i < 0 || r.peers[i].gone() || !aw.right.roll.Load().has(id, r.peers[i].boot)
 	})
+}
+
+// goOnFrom notes since when p knows of members without a break: if it is one of those with which
+// this node is a member, this node goes on from them.
+func (ps *partitions) goOnFrom(p *peer, since limiter.Instant) {
+	on := ps.right.roll.Load()
+	if int64(since) < ps.since.Load() && on.joined() && on.has(p.id, p.boot) {
+		ps.since.Store(int64(since))
+	}
 }
 
 // awaitLocked ends the wait if it has been long enough, or if the cluster was not down.

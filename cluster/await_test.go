@@ -195,6 +195,37 @@ func TestAwaitEnds(t *testing.T) {
 	}
 }
 
+// Promise: owner crashes: right again at once. A node that has come back with a file does not wait
+// for a member of before that dies then, if the cluster was not down: members that were all started
+// anew since the file was written, one after the other, go on from each other.
+func TestClusterThatWasNotDownIsNotAwaited(t *testing.T) {
+	w := newWorld(t, 4, five)
+	ms := w.members(4)
+	w.pass(time.Second)
+	d, limits := w.save("n4"), w.nodes["n4"].Limits()
+	w.kill("n4")
+	w.show(ms[:3], 0, "n1", "n2", "n3")
+	w.pass(2 * time.Second)
+	for i, id := range []string{"n1", "n2", "n3"} {
+		w.kill(id)
+		w.pass(time.Second)
+		ms[i].Boot += 10
+		w.start(id, ms[i].Boot)
+		w.show(ms[:3], 0, "n1", "n2", "n3")
+		w.pass(2 * time.Second)
+	}
+	w.wantOneHolderEach("before n4 is back")
+	ms[3].Boot += 10
+	w.restart("n4", ms[3].Boot, limits, d)
+	w.nodes["n4"].Start()
+	w.show(ms, 0, "n1", "n2", "n3", "n4")
+	w.pass(time.Second)
+	w.wantOneHolderEach("when n4 is back")
+	w.kill("n2")
+	w.pass(time.Second)
+	w.wantOneHolderEach("a second after n2 has died")
+}
+
 // A file names all members that should be there; that of a leaving node those that should have been
 // before: others that leave as well may be gone.
 func TestFilesNameTheOthers(t *testing.T) {

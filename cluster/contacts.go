@@ -139,6 +139,7 @@ func (ct *contacts) note(sent, now limiter.Instant, p *peer, c *Call) {
 		ct.noteLeaving(p, c.Answer.Leaving)
 		if m := c.Answer.Move; m != nil && m.Up > 0 {
 			ct.restorer.outlived(p, now.Add(-m.Up))
+			ct.parts.goOnFrom(p, now.Add(-m.Up))
 		}
 	case errors.Is(c.Err, ErrGone):
 		if !p.left.Swap(true) {

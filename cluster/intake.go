@@ -49,7 +49,7 @@ func (ik *intake) hear(now limiter.Instant, r *route, m *Move) *MoveAnswer {
 	case takes && ik.parts.list != nil && len(m.Entries)+len(m.Holds)+len(m.Lent) > 0:
 		ik.mergeLocked(now, m, a)
 	}
-	a.Term, a.Up = ik.parts.term, time.Duration(now-ik.began)
+	a.Term, a.Up = ik.parts.term, time.Duration(now-limiter.Instant(ik.parts.since.Load()))
 	return a
 }
 

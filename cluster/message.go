@@ -181,7 +181,9 @@ type MoveAnswer struct {
 	// partitions of Begin of which the answerer has all already: it has given them to the sender
 	Whole   []uint16
 	Applied bool          // the copies and the gift were taken in, but for what is refused
-	Up      time.Duration // since the answerer was started
+	// for how long members have been there without a break, as far as the answerer knows: since it
+	// was started at least
+	Up time.Duration
 }
 
 // Standing is how a node stands to a partition that another one claims.

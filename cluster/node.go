@@ -107,6 +107,7 @@ func (n *Node) wire() {
 		copier: &n.copier, parts: &n.parts, pulse: &n.pulse, restorer: &n.restorer,
 	}
 	n.parts.self, n.parts.right = me, right
+	n.parts.since.Store(int64(me.began))
 	n.copier = copier{
 		self: me, right: right, parts: &n.parts, claims: &n.claims,
 		contacts: &n.contacts, holder: &n.holder, parting: make(map[uint16]int),

@@ -121,6 +121,9 @@ type partitions struct {
 	// how often this node has had to let go of all that it held, or would have held
 	fences    uint64
 	unsettled bool // something has changed since the last claim found nothing to claim
+	// Instant since when members have been there without a break, this one or those of before
+	// (await.go)
+	since atomic.Int64
 	holdings
 }
 

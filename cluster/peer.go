@@ -18,7 +18,8 @@ type peer struct {
 	left   atomic.Bool            // no process of this boot listens at its address
 	// it has said that it is leaving, whatever the View says: news may be late
 	leaves atomic.Bool
-	// Instant of its start, or a little later; 0: it has not said so
+	// Instant since when members have been there without a break, as far as it knows: that of its
+	// start at the latest, or a little later; 0: it has not said so
 	began atomic.Int64
 	// Instant at which it was first sent something that it did not answer as one that may decide,
 	// since it last did; 0: it answers

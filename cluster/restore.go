@@ -72,7 +72,7 @@ func (rs *restorer) Restore(
 // restoreLate is how long it may take until the node that has decided meanwhile has been met.
 const restoreLate = 10 * time.Second
 
-// outlived notes since when p has been up.
+// outlived notes since when p knows of members.
 func (rs *restorer) outlived(p *peer, began limiter.Instant) {
 	p.began.Store(int64(began))
 	if rs.storedAt != 0 && began < rs.storedAt {
