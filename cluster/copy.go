@@ -25,7 +25,7 @@ import (
 // if all that it finds has another whole copy (giveWay).
 //
 // Nothing is lost if either of the two dies in the middle: until the gift is taken its entries stay
-// here, and after that the giver is told of every change if it is the heir, or forgets them.
+// here, and after that the giver is told of every change, until another member has a whole copy.
 const (
 	// entries in a message: checks on the same line wait until they are taken in
 	copiesAtOnce  = 250

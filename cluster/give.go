@@ -79,7 +79,7 @@ func (cp *copier) takenLocked(now limiter.Instant, p *peer, m *Move, a *MoveAnsw
 	if len(m.Gift) == 0 {
 		return
 	}
-	refused := memberOf(a.Refused)
+	refused, kept := memberOf(a.Refused), memberOf(a.Whole)
 	for _, i := range m.Gift {
 		pt := &cp.parts.list[i]
 		if pt.state != partGiving || pt.hint != p.id {
@@ -90,7 +90,8 @@ func (cp *copier) takenLocked(now limiter.Instant, p *peer, m *Move, a *MoveAnsw
 			cp.stats.Given.Add(1)
 			pt.term, pt.to = max(pt.term, m.Term), nil
 			cp.endOthersLocked(int(i), p)
-			if r.Me().State == StateActive && r.keeps(int(i), cp.right.heirs()) {
+			if kept(i) ||
+				r.Me().State == StateActive && r.keeps(int(i), cp.right.heirs()) {
 				pt.copyOf, pt.pure, pt.whole, pt.gave = p.boot, true, true, true
 				cp.parts.enterLocked(int(i), partCopied)
 			} else {

@@ -168,3 +168,40 @@ func TestGiftIsNoWholeCopyAfterAClaim(t *testing.T) {
 		n.parts.mu.Unlock()
 	}
 }
+
+// Promise: of a node that leaves no count is lost, also if the member that it has given its keys to
+// dies before another one has copies: the giver keeps them until then, and does not stay longer.
+func TestWhoLeavesKeepsWhatItGave(t *testing.T) {
+	for _, d := range []time.Duration{0, 200 * time.Millisecond} {
+		t.Run(fmt.Sprint(d), func(t *testing.T) {
+			w := newWorld(t, 4, five)
+			const keys = 300
+			w.spend(keys, "n1", "n2", "n3", "n4")
+			w.pass(time.Second)
+			n4, ms := w.nodes["n4"], w.members(4)
+			ms[3].State = StateLeaving
+			w.meet = func(c *Call, deliver func() *Answer) {
+				if m := c.Ask.Move; m != nil && m.ID == "n1" && m.Sequence != 0 && c.To.ID != "n4" {
+					c.Err = errSilent // n1 dies before it gets copies to another member
+					return
+				}
+				c.Answer = deliver()
+			}
+			w.show(ms, 0, "n1", "n2", "n3", "n4")
+			for n4.parts.n.Load()+n4.parts.given.Load() > 0 {
+				w.pass(time.Millisecond)
+			}
+			w.pass(d)
+			w.kill("n1")
+			for left := w.now; n4.Held() > 0; w.pass(10 * time.Millisecond) {
+				if w.now > left.Add(5*time.Second) {
+					t.Fatalf("n4 does not leave: %s", w.held())
+				}
+			}
+			w.kill("n4")
+			w.pass(3 * time.Second)
+			w.wantOneHolderEach("after both have gone")
+			w.wantRemaining("after both have gone", keys, 3, "n2", "n3")
+		})
+	}
+}

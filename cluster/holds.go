@@ -33,3 +33,25 @@ func (hd *holder) OpenHolds(
 	}
 	return list, there, ""
 }
+
+// keepHoldsLocked keeps the partitions of the holds of m: a permit has no entry beside it.
+func (ik *intake) keepHoldsLocked(m *Move) {
+	for i := range m.Holds {
+		if p := ik.partition(limiter.Hash(m.Holds[i].Key)); ik.parts.list[p].state < partHeld {
+			ik.keepLocked(m, p)
+		}
+	}
+}
+
+// importHolds takes copies over, of keys that are held here or of others. Of what is held here the
+// book charges what an earlier holder has charged at the end of a hold, so that comes before the
+// state of the key, which has it as well. Holds of keys that are not kept here go with the next
+// look (tendHoldsLocked).
+func (ik *intake) importHolds(now limiter.Instant, m *Move, held bool) {
+	for i := range m.Holds {
+		if ik.parts.holds(limiter.Hash(m.Holds[i].Key)) == held {
+			h := m.Holds[i].on(now.Add(-max(0, m.Age)))
+			ik.holder.book.Import(now, &h)
+		}
+	}
+}

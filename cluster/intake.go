@@ -173,7 +173,7 @@ type inbox struct {
 	sequence uint64
 	pass     uint64 // of the boot over its table: all that it has copied here until then has come
 	refused  []uint16
-	whole    []uint16        // of the partitions that it has begun with that: known as a whole
+	whole    []uint16        // MoveAnswer.Whole
 	begun    map[uint16]bool // partitions of which the boot keeps the copies here
 }
 
@@ -199,10 +199,10 @@ func (ik *intake) applyLocked(r *route, now limiter.Instant, m *Move, a *MoveAns
 		return
 	}
 	ik.beginLocked(in, m)
-	a.Whole = in.whole
 	ik.parts.hearLacking(now, m)
 	ik.endLocked(in, m)
 	ik.holder.recent.Learn(now, m.Taken)
+	ik.keepHoldsLocked(m)
 	ik.importHolds(now, m, true)
 	for i := range m.Entries {
 		// An old copy, lent to the holder before this node, makes nothing better that is held here
@@ -223,10 +223,11 @@ func (ik *intake) applyLocked(r *route, now limiter.Instant, m *Move, a *MoveAns
 		ik.claims.tendLocked()
 	}
 	if len(m.Gift) > 0 {
-		in.refused = ik.takeGiftLocked(r, m)
+		ik.takeGiftLocked(r, in, m)
 		a.Refused = in.refused
 		ik.copier.startPushesLocked()
 	}
+	a.Whole = in.whole
 }
 
 // beginLocked notes that the sender of m holds partitions, and keeps the copies here of them.
@@ -283,14 +284,15 @@ func (ik *intake) endLocked(in *inbox, m *Move) {
 	}
 }
 
-// takeGiftLocked begins to hold the partitions of the gift of m, but for those that it refuses.
-func (ik *intake) takeGiftLocked(r *route, m *Move) (refused []uint16) {
+// takeGiftLocked begins to hold the partitions of the gift of m, and notes in in which of them it
+// refuses, and which ones the giver is to keep.
+func (ik *intake) takeGiftLocked(r *route, in *inbox, m *Move) {
 	for _, p := range m.Gift {
 		switch {
 		case int(p) >= len(ik.parts.list):
-			refused = append(refused, p)
+			in.refused = append(in.refused, p)
 		case !ik.acceptsLocked(r, m, int(p)):
-			refused = append(refused, p)
+			in.refused = append(in.refused, p)
 			if pt := &ik.parts.list[p]; pt.state != partGiving {
 				pt.hint = m.ID // the sender goes on deciding
 			}
@@ -300,10 +302,11 @@ func (ik *intake) takeGiftLocked(r *route, m *Move) (refused []uint16) {
 			same := pt.copyOf == m.From && pt.pure
 			ik.parts.holdLocked(int(p), m.Term)
 			ik.copier.beginCopiesLocked(r, int(p))
-			ik.copier.keepGiverLocked(r, int(p), m.From, same)
+			if ik.copier.keepGiverLocked(r, int(p), m.From, same) {
+				in.whole = append(in.whole, p)
+			}
 		}
 	}
-	return refused
 }
 
 // importLocked takes one entry over: in the place of what was known, if that is an earlier copy
@@ -312,6 +315,15 @@ func (ik *intake) importLocked(now limiter.Instant, m *Move, e *limiter.Entry, i
 	p := ik.partition(limiter.Hash(e.Key))
 	pt := &ik.parts.list[p]
 	replace := inOrder && pt.state < partHeld && pt.copyOf == m.From && pt.pure
+	ik.keepLocked(m, p)
+	ik.passed(m, limiter.Hash(e.Key))
+	e.Age += m.Age
+	ik.holder.table.Import(now, e, replace)
+}
+
+// keepLocked notes that something of p is kept here that comes from the sender of m.
+func (ik *intake) keepLocked(m *Move, p int) {
+	pt := &ik.parts.list[p]
 	if pt.copyOf == 0 {
 		ik.discardLocked([]uint16{uint16(p)})
 		pt.copyOf, pt.pure = m.From, true
@@ -320,9 +332,6 @@ func (ik *intake) importLocked(now limiter.Instant, m *Move, e *limiter.Entry, i
 		pt.pure = false
 	}
 	pt.lentTo = 0 // what was lent of it is out of date
-	ik.passed(m, limiter.Hash(e.Key))
-	e.Age += m.Age
-	ik.holder.table.Import(now, e, replace)
 }
 
 // acceptsLocked reports whether this node takes the partition of a gift: it should hold it in the
@@ -341,19 +350,6 @@ func (ik *intake) acceptsLocked(r *route, m *Move, p int) bool {
 	}
 	pt := &ik.parts.list[p]
 	return m.Term > pt.term || pt.term&(1<<termBits-1) == ik.boot&(1<<termBits-1) // its own claim
-}
-
-// importHolds takes copies over, of keys that are held here or of others. Of what is held here the
-// book charges what an earlier holder has charged at the end of a hold, so that comes before the
-// state of the key, which has it as well. Holds of keys that are not kept here go with the next
-// look (tendHoldsLocked).
-func (ik *intake) importHolds(now limiter.Instant, m *Move, held bool) {
-	for i := range m.Holds {
-		if ik.parts.holds(limiter.Hash(m.Holds[i].Key)) == held {
-			h := m.Holds[i].on(now.Add(-max(0, m.Age)))
-			ik.holder.book.Import(now, &h)
-		}
-	}
 }
 
 // partFormerLocked notes which boots of members the View names no more.

@@ -168,12 +168,13 @@ func (cp *copier) beginCopiesLocked(r *route, p int) {
 	cp.dueLocked(pt)
 }
 
-// keepGiverLocked has the boot that has given p keep it as its copy. same says that what was just
-// taken over is what that boot has. If copies of p go there, it is asked whether it has all of it,
-// gets what changes from now on, and all if it says no. If another member is to keep a copy
-// instead, of another zone or because the giver is silent, the giver gets what changes until that
-// one has a whole copy, and then an end: else it would take its own copy for whole for ever.
-func (cp *copier) keepGiverLocked(r *route, p int, giver uint64, same bool) {
+// keepGiverLocked has the boot that has given p keep it as its copy, and reports whether it is asked
+// to. same says that what was just taken over is what that boot has. If copies of p go there, it is
+// asked whether it has all of it, gets what changes from now on, and all if it says no. If another
+// member is to keep a copy instead, since the giver leaves, is silent or is of another zone, the
+// giver gets what changes until that one has a whole copy, and then an end: else p would be lost if
+// this node died before that, or the giver would take its own copy for whole for ever.
+func (cp *copier) keepGiverLocked(r *route, p int, giver uint64, same bool) bool {
 	pt := &cp.parts.list[p]
 	for _, s := range [...]*slot{&pt.slot, &pt.second} {
 		if s.to != nil && s.to.boot == giver {
@@ -181,23 +182,22 @@ func (cp *copier) keepGiverLocked(r *route, p int, giver uint64, same bool) {
 				s.copied = copyAsked
 				s.to.out.begin([]uint16{uint16(p)})
 			}
-			return
+			return same
 		}
 	}
-	next := [2]int{r.heir(p), -1}
-	if cp.right.heirs() > 1 {
-		next[1] = r.secondHeir(p)
+	i := slices.IndexFunc(r.Members, func(m Member) bool { return m.Boot == giver })
+	if i < 0 || i == r.Self {
+		return false
 	}
-	for _, i := range next {
-		switch {
-		case i < 0 || i == r.Self || r.peers[i].boot != giver:
-		case same && pt.to != nil:
-			pt.former = r.peers[i]
-			cp.outboxLocked(pt.former)
-		default:
-			cp.endLocked(r.peers[i], uint16(p))
-		}
+	if same && pt.to != nil {
+		pt.former = r.peers[i]
+		cp.outboxLocked(pt.former)
+		return true
 	}
+	if i == r.heir(p) || cp.right.heirs() > 1 && i == r.secondHeir(p) {
+		cp.endLocked(r.peers[i], uint16(p)) // it keeps what it gave, unasked
+	}
+	return false
 }
 
 // toldWholeLocked follows what p says of the partitions of which copies have begun.

@@ -280,3 +280,56 @@ func TestWhatIsMergedIsNotReplaced(t *testing.T) {
 		t.Errorf("its table has %+v, want %+v", got, want)
 	}
 }
+
+// Promise: permits are not forgotten unmarked. What is lent of a partition that has open permits
+// and no counters is kept until the claimer holds it.
+func TestPermitsThatAreLentAreKept(t *testing.T) {
+	w := newWorld(t, 3, hundred)
+	w.pass(time.Second)
+	n1, n2 := w.nodes["n1"], w.nodes["n2"]
+	n1.parts.mu.Lock()
+	defer n1.parts.mu.Unlock()
+	key := ""
+	for i := 0; key == ""; i++ {
+		k := fmt.Sprint("k", i)
+		if n1.parts.list[ring.Partition(limiter.Hash(k))].state == partNone {
+			key = k
+		}
+	}
+	p := uint16(ring.Partition(limiter.Hash(key)))
+	hold := limiter.Hold{
+		ID:    limiter.HoldID{Origin: 1, Sequence: 2},
+		Limit: (*n1.inForce.Load())[hundred.Name].limit, Key: key, Units: 3,
+		Deadline: w.now.Add(time.Minute), State: limiter.HoldOpen,
+	}
+	m := Move{From: n2.boot, To: n1.boot, ID: "n2", Copying: Copying{
+		Sequence: 1 << 40, Lent: []uint16{p}, Whole: []uint16{p},
+		Holds: []HoldCopy{{Hold: hold, Left: time.Minute}},
+	}}
+	n1.intake.applyLocked(n1.view.Load(), w.now, &m, new(MoveAnswer))
+	n1.holder.tendHoldsLocked(w.now, holdsKeptTicks)
+	if h, found := n1.holder.book.Get(hold.ID); !found || h.Units != 3 {
+		t.Errorf("of a permit that was lent is kept: %t, %+v", found, h)
+	}
+}
+
+// Promise: a copy ends once. What waits of it for a member that is told so is not said any more,
+// entries and holds.
+func TestWhatWaitsOfAnEndedCopyIsDropped(t *testing.T) {
+	held := func(key string) limiter.Hold { return limiter.Hold{Key: key} }
+	o := outbox{
+		pending: []waitingEntry{{Entry: limiter.Entry{Key: "a"}}, {Entry: limiter.Entry{Key: "b"}}},
+		opened:  []limiter.Hold{held("a"), held("b")},
+		settled: []limiter.Hold{held("b"), held("a")},
+	}
+	o.dropEnded([]uint16{7}, func(hash uint64) int {
+		if hash == limiter.Hash("a") {
+			return 7
+		}
+		return 8
+	})
+	if len(o.pending) != 1 || o.pending[0].Key != "b" || len(o.opened) != 1 ||
+		o.opened[0].Key != "b" || len(o.settled) != 1 || o.settled[0].Key != "b" {
+		t.Errorf("left are %v, %v and %v, want what is of b", o.pending, o.opened, o.settled)
+	}
+}

@@ -170,13 +170,15 @@ func (o *outbox) begin(list []uint16) {
 // dropEnded drops what waits of partitions that the peer keeps no more: it forgets them, and what
 // came after that would begin another copy, which nobody ends.
 func (o *outbox) dropEnded(list []uint16, partition func(hash uint64) int) {
-	if len(list) == 0 || len(o.pending) == 0 {
+	if len(list) == 0 || len(o.pending)+len(o.settled)+len(o.opened) == 0 {
 		return
 	}
 	ended := memberOf(list)
-	o.pending = slices.DeleteFunc(o.pending, func(e waitingEntry) bool {
-		return ended(uint16(partition(limiter.Hash(e.Key))))
-	})
+	of := func(key string) bool { return ended(uint16(partition(limiter.Hash(key)))) }
+	ofHold := func(h limiter.Hold) bool { return of(h.Key) }
+	o.pending = slices.DeleteFunc(o.pending, func(e waitingEntry) bool { return of(e.Key) })
+	o.settled = slices.DeleteFunc(o.settled, ofHold)
+	o.opened = slices.DeleteFunc(o.opened, ofHold)
 }
 
 // rest keeps a partition from being given before then.
