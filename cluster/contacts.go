@@ -110,6 +110,7 @@ func (ct *contacts) probe(p *peer) {
 	sent := ct.clock.Now()
 	deadline := sent.Add(probeTimeout)
 	calls := moveCall(p, deadline, &Move{From: ct.boot, To: p.boot, ID: ct.id, Addr: ct.peerAddr()})
+	calls[0].Ask.RingHash = ct.view.Load().RingHash()
 	ct.net.Call(calls)
 	now := ct.clock.Now()
 	ct.note(sent, now, p, &calls[0])
@@ -155,6 +156,14 @@ func (ct *contacts) note(sent, now limiter.Instant, p *peer, c *Call) {
 	default:
 		p.ignored(sent)
 		p.Fail(now)
+	}
+}
+
+// askPlacesLocked has an agent ask a member where keys lie, if the members are others than before:
+// else it would show owners that are none until a client asks it.
+func (ct *contacts) askPlacesLocked(now limiter.Instant, r, old *route) {
+	if n := uint64(len(r.members)); n > 0 && (old == nil || old.RingHash() != r.RingHash()) {
+		ct.probePeerLocked(now, r.members[ct.boot%n])
 	}
 }
 

@@ -137,19 +137,37 @@ func TestSecretOfAFounder(t *testing.T) {
 	}
 }
 
-// Promise: an agent, which is in no configuration, learns the secret with the first answer, and
-// asks the owners from then on.
+// Promise: an agent, which is in no configuration, asks a member for the secret before it is asked
+// anything, or learns it with the first answer, and asks the owners from then on.
 func TestAgentLearnsTheSecret(t *testing.T) {
+	for _, lost := range []bool{false, true} { // what it asks by itself
+		t.Run(fmt.Sprintf("lost %t", lost), func(t *testing.T) { testAgentLearns(t, lost) })
+	}
+}
+
+func testAgentLearns(t *testing.T, lost bool) {
 	const secret = Secret(0xfeedfacecafebeef)
 	w := founded(t, 3, secretOf(secret), five)
 	agent := w.create("n4", 4)
 	agent.Start()
 	ms := append(w.members(3), Member{ID: "n4", Boot: 4, Role: RoleAgent, State: StateActive})
-	w.show(ms, time.Millisecond, "n1", "n2", "n3", "n4")
-	w.take("n4", "five", "first")
-	if agent.View().Secret != secret {
-		t.Fatal("the agent has not learned the secret from the first answer")
+	w.meet = func(c *Call, deliver func() *Answer) {
+		if m := c.Ask.Move; lost && m != nil && m.ID == "n4" {
+			c.Err = errSilent
+			return
+		}
+		c.Answer = deliver()
 	}
+	w.show(ms, time.Millisecond, "n1", "n2", "n3", "n4")
+	if lost {
+		w.take("n4", "five", "first")
+	} else {
+		w.pass(time.Second)
+	}
+	if got := w.wantPlaces("after the agent has come"); got != secret {
+		t.Fatalf("keys are placed under %d", uint64(got))
+	}
+	w.meet = nil
 	disowned := func() (sum uint64) {
 		for _, n := range w.nodes {
 			sum += n.Stats().Disowned.Load()

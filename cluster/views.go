@@ -182,6 +182,7 @@ func (n *Node) setViewLocked(now limiter.Instant, v *View) {
 	}
 	n.awaits.awaitLocked(now, r)
 	if n.parts.list == nil {
+		n.contacts.askPlacesLocked(now, r, old)
 		return
 	}
 	n.copier.retargetLocked(now, r)
