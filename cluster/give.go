@@ -43,7 +43,7 @@ func (cp *copier) sealLocked(now limiter.Instant, r *route, p *peer) (rests bool
 			break
 		}
 		cp.parts.enterLocked(i, partGiving)
-		cp.parts.list[i].hint = p.id
+		cp.parts.list[i].hint, cp.parts.list[i].ended = p.id, false
 		o.gift = append(o.gift, uint16(i))
 		if len(o.gift) == giftsAtOnce {
 			break
@@ -90,7 +90,7 @@ func (cp *copier) takenLocked(now limiter.Instant, p *peer, m *Move, a *MoveAnsw
 			cp.stats.Given.Add(1)
 			pt.term, pt.to = max(pt.term, m.Term), nil
 			cp.endOthersLocked(int(i), p)
-			if kept(i) ||
+			if kept(i) && !pt.ended ||
 				r.Me().State == StateActive && r.keeps(int(i), cp.right.heirs()) {
 				pt.copyOf, pt.pure, pt.whole, pt.gave = p.boot, true, true, true
 				cp.parts.enterLocked(int(i), partCopied)

@@ -205,3 +205,34 @@ func TestWhoLeavesKeepsWhatItGave(t *testing.T) {
 		})
 	}
 }
+
+// Promise: a node leaves as soon as it is not needed any more. The member that it has given its
+// keys to may say so before it is heard that it has taken them.
+func TestWhoLeavesHearsThatItIsNotNeeded(t *testing.T) {
+	w := newWorld(t, 4, five)
+	const keys = 300
+	w.spend(keys, "n1", "n2", "n3", "n4")
+	w.pass(time.Second)
+	n4, ms, again := w.nodes["n4"], w.members(4), map[uint64]bool{}
+	ms[3].State = StateLeaving
+	w.meet = func(c *Call, deliver func() *Answer) {
+		a := deliver()
+		if m := c.Ask.Move; m != nil && m.ID == "n4" && len(m.Gift) > 0 && !again[m.Sequence] {
+			again[m.Sequence] = true
+			w.pass(moveTimeout)
+			c.Err = errSilent // the answer is lost, and the gift is sent again
+			return
+		}
+		c.Answer = a
+	}
+	w.show(ms, 0, "n1", "n2", "n3", "n4")
+	for left := w.now; n4.Held() > 0; w.pass(10 * time.Millisecond) {
+		if w.now > left.Add(5*time.Second) {
+			t.Fatalf("n4 does not leave: %s", w.held())
+		}
+	}
+	w.kill("n4")
+	w.pass(3 * time.Second)
+	w.wantOneHolderEach("after it has gone")
+	w.wantRemaining("after it has gone", keys, 3, "n1", "n2", "n3")
+}

@@ -277,6 +277,9 @@ func (ik *intake) discardLocked(begin []uint16) {
 func (ik *intake) endLocked(in *inbox, m *Move) {
 	for _, p := range m.End {
 		delete(in.begun, p)
+		if int(p) < len(ik.parts.list) && ik.parts.list[p].state == partGiving {
+			ik.parts.list[p].ended = true // said before the gift's answer has come
+		}
 		if int(p) < len(ik.parts.list) && ik.parts.list[p].copyOf == m.From &&
 			ik.parts.list[p].state < partHeld {
 			ik.parts.forgetLocked(int(p))
