@@ -250,7 +250,8 @@ func (a *agreement) cutOff(now limiter.Instant) bool {
 func (a *agreement) pollAgreement() {
 	r := a.roll.Load()
 	m, _ := r.member(a.id)
-	if r.joined() && m.Role == ownership.RoleLeaving && a.parts.emptied() {
+	if r.joined() && m.Role == ownership.RoleLeaving && a.parts.emptied() &&
+		a.claims.copier.endsAreHeard() {
 		a.agree(0, ownership.Emptied{}, ownership.Poll{})
 	} else {
 		a.agree(0, ownership.Poll{})

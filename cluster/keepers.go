@@ -307,6 +307,20 @@ func (cp *copier) dueLocked(pt *part) {
 	}
 }
 
+// endsAreHeard reports whether all members that answer know which copies of what this node held
+// they need not keep. One that does not know would take its copy for whole if the next holder died
+// as well, whatever that one has counted.
+func (cp *copier) endsAreHeard() bool {
+	cp.parts.mu.Lock()
+	defer cp.parts.mu.Unlock()
+	r := cp.view.Load()
+	return !slices.ContainsFunc(cp.outboxes, func(p *peer) bool {
+		o := p.out
+		return (len(o.ended) > 0 || o.last != nil && len(o.last.End) > 0) && r != nil && r.has(p) &&
+			!p.silent && !p.gone()
+	})
+}
+
 // copyLentLocked has what is held here of lent partitions copied once more: a member that gets
 // copies of them, or is about to be given them, may have got those before what was lent came, and
 // what is merged does not count as changed. Until a look has found that, which may wait for another

@@ -181,7 +181,7 @@ type MoveAnswer struct {
 	// partitions of Begin of which the answerer has all already: it has given them to the sender;
 	// and of Gift, those that the sender is to keep as copies, until it is told that they end
 	Whole   []uint16
-	Applied bool          // the copies and the gift were taken in, but for what is refused
+	Applied bool // the copies and the gift were taken in, but for what is refused
 	// for how long members have been there without a break, as far as the answerer knows: since it
 	// was started at least
 	Up time.Duration

@@ -246,9 +246,10 @@ func (pt *part) slotOf(p *peer, held bool) *slot {
 	return nil
 }
 
-// kept reports whether a member that answers has a whole copy of what is held here.
+// kept reports whether a member that answers, and stays, has a whole copy of what is held here.
 func (pt *part) kept() bool {
-	return pt.wholeAt() || pt.second.wholeAt() || pt.former != nil && !pt.former.silent
+	return pt.wholeAt() || pt.second.wholeAt() ||
+		pt.former != nil && !pt.former.silent && !pt.former.leaving()
 }
 
 // wholeAt reports whether a member that answers has a whole copy.

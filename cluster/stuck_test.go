@@ -124,3 +124,31 @@ func TestWhoLeavesKeepsWhatItLentToTheDead(t *testing.T) {
 		})
 	}
 }
+
+// Promise: owner and its heir fail: what is lost is marked. A node that leaves has said before to
+// all that answer which copies end: else one of those would be taken for whole later.
+func TestWhoLeavesHasSaidWhichCopiesEnd(t *testing.T) {
+	w := newWorld(t, 3, five)
+	w.pass(time.Second)
+	n := w.nodes["n1"]
+	r := n.view.Load()
+	p, end := r.peers[r.Find("n2")], Copying{End: []uint16{7}}
+	for what, c := range map[string]struct {
+		ends func(o *outbox)
+		want bool
+	}{
+		"nothing ends":    {func(*outbox) {}, true},
+		"to be said":      {func(o *outbox) { o.ended = end.End }, false},
+		"not answered":    {func(o *outbox) { o.last = &Move{Copying: end} }, false},
+		"nobody is there": {func(o *outbox) { o.ended, p.silent = end.End, true }, true},
+	} {
+		n.parts.mu.Lock()
+		o := n.copier.outboxLocked(p)
+		o.ended, o.last, p.silent = nil, nil, false
+		c.ends(o)
+		n.parts.mu.Unlock()
+		if got := n.copier.endsAreHeard(); got != c.want {
+			t.Errorf("%s: it may leave %t, want %t", what, got, c.want)
+		}
+	}
+}
