@@ -168,12 +168,12 @@ func (cp *copier) beginCopiesLocked(r *route, p int) {
 	cp.dueLocked(pt)
 }
 
-// keepGiverLocked has the boot that has given p keep it as its copy, and reports whether it is asked
-// to. same says that what was just taken over is what that boot has. If copies of p go there, it is
-// asked whether it has all of it, gets what changes from now on, and all if it says no. If another
-// member is to keep a copy instead, since the giver leaves, is silent or is of another zone, the
-// giver gets what changes until that one has a whole copy, and then an end: else p would be lost if
-// this node died before that, or the giver would take its own copy for whole for ever.
+// keepGiverLocked has the boot that has given p keep it as its copy, and reports whether it asks
+// for that. same says that what was just taken over is what that boot has. If copies of p go there,
+// it is asked whether it has all of it, gets what changes from now on, and all if it says no. If
+// another member is to keep a copy instead, since the giver leaves, is silent or is of another
+// zone, the giver gets what changes until that one has a whole copy, and then an end: else p would
+// be lost if this node died before that, or the giver would take its own copy for whole for ever.
 func (cp *copier) keepGiverLocked(r *route, p int, giver uint64, same bool) bool {
 	pt := &cp.parts.list[p]
 	for _, s := range [...]*slot{&pt.slot, &pt.second} {

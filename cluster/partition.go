@@ -72,7 +72,7 @@ type part struct {
 	restored bool // from a file, and the member that should hold it may not know of it yet
 	whole    bool // what is here is all that the holder had, up to its last messages
 	gave     bool // whole since this node gave it to copyOf, which has not begun to copy it back
-	ended    bool // it is being given, and who takes it needs no copy here
+	ended    bool // it is being given, and the taker needs no copy here
 	leavings bool // it was forgotten, and the table may not have removed its entries yet
 }
 
