@@ -21,8 +21,7 @@ import (
 //     of the last two seconds. From then on the peer decides; for the time in between, askers are
 //     told to wait a moment.
 //
-// A look through the table gives way to checks: it works for a fifth of the time, and for a ninth
-// if all that it finds has another whole copy (giveWay).
+// A look through the table gives way to checks: it works for a fifth of the time (giveWay).
 //
 // Nothing is lost if either of the two dies in the middle: until the gift is taken its entries stay
 // here, and after that the giver is told of every change, until another member has a whole copy.
@@ -264,12 +263,22 @@ func moveCall(p *peer, deadline limiter.Instant, m *Move) []Call {
 	return one.calls[:]
 }
 
-// giveWay rests several times as long as has gone by since then: to look through the table, and for
-// others to take a message in. Of looks for several peers each rests for all.
+// giveWay rests four times as long as has gone by since then: to look through the table, and for
+// others to take a message in. Of looks for several peers each rests for all. Copying ahead is in
+// no hurry: of a node that joins the holder decides until the copy is whole. A node that leaves
+// rests as long as it works: it is stopped in a few seconds, and what it has not handed over by
+// then is lost. So does one that lends copies to a claimer: until it has them no node decides.
 func (cp *copier) giveWay(p *peer, since limiter.Instant) {
 	now := cp.clock.Now()
+	rest := time.Duration(4)
+	if r := cp.view.Load(); r != nil && r.Me().State == StateLeaving {
+		rest = 1
+	}
 	cp.parts.mu.Lock()
-	rest, looks := cp.restLocked(p), 0
+	if p.out.lends {
+		rest = 1
+	}
+	looks := 0
 	for _, p := range cp.outboxes {
 		if p.out.looking {
 			looks++
@@ -278,22 +287,6 @@ func (cp *copier) giveWay(p *peer, since limiter.Instant) {
 	cp.parts.mu.Unlock()
 	cp.net.Wait(now.Add(rest * time.Duration(max(1, looks)) * min(time.Duration(now-since),
 		giveWayMost)))
-}
-
-// restLocked is how many times as long as it works a look for p rests. A node that leaves is in a
-// hurry: it is stopped in a few seconds, and what it has not handed over by then is lost. So is one
-// that lends copies to a claimer: until it has them no node decides. The only copy of some
-// partition has time, but a death before it is whole loses counters. A copy for a node that joins
-// has all the time: until it is whole the holder decides, and another member has one.
-func (cp *copier) restLocked(p *peer) time.Duration {
-	r := cp.view.Load()
-	switch {
-	case p.out.lends, r != nil && r.Me().State == StateLeaving:
-		return 1
-	case p.out.sole:
-		return 4
-	}
-	return 8
 }
 
 // composeLocked makes the next message to p, or none.
@@ -359,7 +352,7 @@ func (cp *copier) lookAndSealLocked(now limiter.Instant, r *route, p *peer) {
 		return
 	}
 	cp.lentLocked(p)
-	o.lends, o.sole = false, false
+	o.lends = false
 	rests := cp.sealLocked(now, r, p)
 	// What came to be wanted during a look waits for the next one.
 	o.due = len(o.gift) > 0 || rests || cp.wantsLocked(p)

@@ -299,11 +299,11 @@ func (cp *copier) retargetPartLocked(r *route, p int) {
 // dueLocked has the next pushes to those that get copies of pt look for what is to be done about
 // it.
 func (cp *copier) dueLocked(pt *part) {
-	for _, s := range [...]*slot{&pt.slot, &pt.second} {
-		if s.to != nil {
-			o := cp.outboxLocked(s.to)
-			o.due, o.sole = true, o.sole || s.copied < copyWhole && !pt.kept()
-		}
+	if pt.to != nil {
+		cp.outboxLocked(pt.to).due = true
+	}
+	if pt.second.to != nil {
+		cp.outboxLocked(pt.second.to).due = true
 	}
 }
 

@@ -13,11 +13,9 @@ func (cp *copier) lookLocked(now limiter.Instant, p *peer) {
 	if !o.looking {
 		var begun, looked []uint16
 		for i := range cp.parts.list {
-			pt := &cp.parts.list[i]
-			held := pt.state == partHeld
-			if s := pt.slotOf(p, held); s != nil && s.copied <= copyAgain {
+			held := cp.parts.list[i].state == partHeld
+			if s := cp.parts.list[i].slotOf(p, held); s != nil && s.copied <= copyAgain {
 				s.copied, o.looking, o.part = copyBegun, true, 0
-				o.sole = o.sole || !pt.kept()
 				looked = append(looked, uint16(i))
 				if held {
 					begun = append(begun, uint16(i))

@@ -43,7 +43,6 @@ type look struct {
 	part    int  // of the table: those before it have been looked through
 	looking bool // it is not over
 	lends   bool // the peer claims some of what is copied
-	sole    bool // and will have the only copy of some of it
 }
 
 // spread is what is to be said of replicated limits (replica.go).
@@ -244,12 +243,6 @@ func (pt *part) slotOf(p *peer, held bool) *slot {
 		return &pt.second
 	}
 	return nil
-}
-
-// kept reports whether a member that answers, and stays, has a whole copy of what is held here.
-func (pt *part) kept() bool {
-	return pt.wholeAt() || pt.second.wholeAt() ||
-		pt.former != nil && !pt.former.silent && !pt.former.leaving()
 }
 
 // wholeAt reports whether a member that answers has a whole copy.

@@ -184,33 +184,3 @@ func TestCopiesGoOnAfterHours(t *testing.T) {
 		t.Errorf("after the death of the owner: %+v", d)
 	}
 }
-
-// Promise: nothing is lost if a second lies between two deaths: of what has no other whole copy a
-// copy is made sooner, also if that comes to be wanted during a look for what has one. Nobody waits
-// for a copy for a node that joins.
-func TestOnlyCopyIsMadeSooner(t *testing.T) {
-	w := newWorld(t, 3, five)
-	w.pass(time.Second)
-	n, p := w.nodes["n1"], ring.Partition(limiter.Hash(w.key("n1", 0)))
-	r, pt := n.view.Load(), &n.parts.list[p]
-	heir := pt.to
-	to := r.peers[3-r.Self-r.Find(heir.id)]
-	n.parts.mu.Lock()
-	defer n.parts.mu.Unlock()
-	o := n.copier.outboxLocked(to)
-	for _, looks := range []bool{false, true} {
-		pt.former, pt.to, pt.copied = heir, to, copyWanted
-		o.look = look{looking: looks}
-		if n.copier.dueLocked(pt); o.sole {
-			t.Error("there is another copy, and it hurries")
-		}
-		if pt.former = nil; !looks {
-			n.copier.lookLocked(w.now, to)
-		} else {
-			n.copier.dueLocked(pt)
-		}
-		if !o.sole {
-			t.Errorf("it is to be the only copy, and does not hurry; looking: %t", looks)
-		}
-	}
-}
