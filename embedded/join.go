@@ -119,11 +119,14 @@ func (n *Node) close(ctx context.Context) error {
 			}
 		}
 		n.node.Relinquish() // keys that no node has taken over; their heirs continue at the goodbye
-		err = errors.Join(err, n.gossip.Leave(time.Second))
+		err = errors.Join(err, n.gossip.Leave(goodbye))
 	}
 	n.stop()
 	return err
 }
+
+// goodbye bounds each message of it. On a machine without free processors a second was too little.
+const goodbye = 3 * time.Second
 
 // stop stops everything, at once.
 func (n *Node) stop() {
