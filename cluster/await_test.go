@@ -226,6 +226,23 @@ func TestClusterThatWasNotDownIsNotAwaited(t *testing.T) {
 	w.wantOneHolderEach("a second after n2 has died")
 }
 
+// A node goes on from members of its own cluster alone: others may stop before it is one of them.
+func TestGoesOnFromMembersAlone(t *testing.T) {
+	w := newWorld(t, 2, five)
+	n, early := w.nodes["n1"], w.now-limiter.Instant(time.Hour)
+	since := func() limiter.Instant { return limiter.Instant(n.parts.since.Load()) }
+	began := since()
+	if n.parts.goOnFrom(&peer{id: "n9", boot: 9}, early); since() != began {
+		t.Error("it goes on from a node that is no member")
+	}
+	if n.parts.goOnFrom(&peer{id: "n2", boot: 2}, began+1); since() != began {
+		t.Error("it goes on from later than its own start")
+	}
+	if n.parts.goOnFrom(&peer{id: "n2", boot: 2}, early); since() != early {
+		t.Error("it does not go on from a member")
+	}
+}
+
 // A file names all members that should be there; that of a leaving node those that should have been
 // before: others that leave as well may be gone.
 func TestFilesNameTheOthers(t *testing.T) {

@@ -193,12 +193,7 @@ func TestWhoLeavesKeepsWhatItGave(t *testing.T) {
 			}
 			w.pass(d)
 			w.kill("n1")
-			for left := w.now; n4.Held() > 0; w.pass(10 * time.Millisecond) {
-				if w.now > left.Add(5*time.Second) {
-					t.Fatalf("n4 does not leave: %s", w.held())
-				}
-			}
-			w.kill("n4")
+			w.leaves("n4")
 			w.pass(3 * time.Second)
 			w.wantOneHolderEach("after both have gone")
 			w.wantRemaining("after both have gone", keys, 3, "n2", "n3")
@@ -213,7 +208,7 @@ func TestWhoLeavesHearsThatItIsNotNeeded(t *testing.T) {
 	const keys = 300
 	w.spend(keys, "n1", "n2", "n3", "n4")
 	w.pass(time.Second)
-	n4, ms, again := w.nodes["n4"], w.members(4), map[uint64]bool{}
+	ms, again := w.members(4), map[uint64]bool{}
 	ms[3].State = StateLeaving
 	w.meet = func(c *Call, deliver func() *Answer) {
 		a := deliver()
@@ -226,13 +221,45 @@ func TestWhoLeavesHearsThatItIsNotNeeded(t *testing.T) {
 		c.Answer = a
 	}
 	w.show(ms, 0, "n1", "n2", "n3", "n4")
-	for left := w.now; n4.Held() > 0; w.pass(10 * time.Millisecond) {
-		if w.now > left.Add(5*time.Second) {
-			t.Fatalf("n4 does not leave: %s", w.held())
-		}
-	}
-	w.kill("n4")
+	w.leaves("n4")
 	w.pass(3 * time.Second)
 	w.wantOneHolderEach("after it has gone")
 	w.wantRemaining("after it has gone", keys, 3, "n1", "n2", "n3")
+}
+
+// leaves waits until a node may end that has begun to leave, and ends it.
+func (w *world) leaves(id string) {
+	w.t.Helper()
+	for left := w.now; w.nodes[id].Held() > 0; w.pass(10 * time.Millisecond) {
+		if w.now > left.Add(5*time.Second) {
+			w.t.Fatalf("%s does not leave: %s", id, w.held())
+		}
+	}
+	w.kill(id)
+}
+
+// Promise: a node leaves as soon as it is not needed any more. A copy that the taker of a gift ends
+// before the gift's answer is heard is not kept; an end by another member says nothing of it.
+func TestEndBeforeTheAnswerToAGift(t *testing.T) {
+	for _, c := range []struct {
+		by   uint64
+		want partState
+	}{{2, partNone}, {3, partCopied}} {
+		w := newWorld(t, 3, five)
+		w.pass(time.Second)
+		n := w.nodes["n1"]
+		p := n.partition(limiter.Hash(w.key("n1", 0)))
+		r, pt, list := n.view.Load(), &n.parts.list[p], []uint16{uint16(p)}
+		n.parts.mu.Lock()
+		taker := r.peers[r.Find("n2")]
+		n.copier.outboxLocked(taker)
+		pt.to, pt.hint = taker, taker.id
+		n.parts.enterLocked(p, partGiving)
+		n.intake.endLocked(new(inbox), &Move{From: c.by, Copying: Copying{End: list}})
+		n.copier.takenLocked(w.now, taker, &Move{Giving: Giving{Gift: list}}, &MoveAnswer{Whole: list})
+		n.parts.mu.Unlock()
+		if pt.state != c.want {
+			t.Errorf("after an end by boot %d it is %v, want %v", c.by, pt.state, c.want)
+		}
+	}
 }

@@ -73,8 +73,8 @@ func (hd *holder) withoutGivenBack(now limiter.Instant, items []flight) []flight
 // expectReports remembers takes that were let in together as if each had been reported: under its
 // own ID none of them is remembered. The share of a node from which its client hears nothing may
 // have let them in before, and the client repeats them by way of another node: that first node
-// reports them, and here they are charged already. What was given back together with others is
-// reported if the heirs of the keys are several nodes (multi_owner_take.go).
+// reports them, and here they are charged already. Refunds of several keys together are reported if
+// the heirs of the keys are several nodes (multi_owner_take.go).
 func (hd *holder) expectReports(now limiter.Instant, items []flight, out []limiter.Decision) {
 	for i := range items {
 		if !items[i].mayBeReported() || !out[i].Allowed && !items[i].Limit.NeverDenies() {

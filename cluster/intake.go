@@ -277,11 +277,13 @@ func (ik *intake) discardLocked(begin []uint16) {
 func (ik *intake) endLocked(in *inbox, m *Move) {
 	for _, p := range m.End {
 		delete(in.begun, p)
-		if int(p) < len(ik.parts.list) && ik.parts.list[p].state == partGiving {
-			ik.parts.list[p].ended = true // said before the gift's answer has come
+		if int(p) >= len(ik.parts.list) {
+			continue
 		}
-		if int(p) < len(ik.parts.list) && ik.parts.list[p].copyOf == m.From &&
-			ik.parts.list[p].state < partHeld {
+		switch pt := &ik.parts.list[p]; {
+		case pt.state == partGiving && pt.to != nil && pt.to.boot == m.From:
+			pt.ended = true // said before the gift's answer has come
+		case pt.state < partHeld && pt.copyOf == m.From:
 			ik.parts.forgetLocked(int(p))
 		}
 	}

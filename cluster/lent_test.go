@@ -281,8 +281,8 @@ func TestWhatIsMergedIsNotReplaced(t *testing.T) {
 	}
 }
 
-// Promise: permits are not forgotten unmarked. What is lent of a partition that has open permits
-// and no counters is kept until the claimer holds it.
+// Promise: permits are not forgotten unmarked. A lent copy of a partition that has open permits and
+// no counters is kept until the claimer holds the partition.
 func TestPermitsThatAreLentAreKept(t *testing.T) {
 	w := newWorld(t, 3, hundred)
 	w.pass(time.Second)
@@ -313,8 +313,8 @@ func TestPermitsThatAreLentAreKept(t *testing.T) {
 	}
 }
 
-// Promise: a copy ends once. What waits of it for a member that is told so is not said any more,
-// entries and holds.
+// Promise: a copy ends once. Its entries and holds that still wait for the member which is told so
+// are not sent any more.
 func TestWhatWaitsOfAnEndedCopyIsDropped(t *testing.T) {
 	held := func(key string) limiter.Hold { return limiter.Hold{Key: key} }
 	o := outbox{

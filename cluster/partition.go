@@ -187,8 +187,8 @@ func (ps *partitions) dropLocked(p int) {
 	}
 }
 
-// forgetLocked ends a copy of p. What is here from a file as well stays, until the member that
-// should hold it has got it.
+// forgetLocked ends a copy of p. Entries that are from a file as well stay, until the member that
+// should hold p has got them.
 func (ps *partitions) forgetLocked(p int) {
 	if pt := &ps.list[p]; pt.restored {
 		pt.copyOf, pt.whole, pt.gave = ps.boot, false, false

@@ -78,9 +78,6 @@ func (cl *claimer) standAsCopyLocked(c *claim, p uint16) Standing {
 	}
 	if c.claimer != nil && pt.to != c.claimer {
 		if pt.to != nil {
-			if pt.former != pt.to {
-				cl.copier.endLocked(pt.former, p)
-			}
 			pt.former = pt.to
 		}
 		pt.to, pt.copied = c.claimer, copyWanted

@@ -151,4 +151,32 @@ func TestWhoLeavesHasSaidWhichCopiesEnd(t *testing.T) {
 			t.Errorf("%s: it may leave %t, want %t", what, got, c.want)
 		}
 	}
+	n.parts.mu.Lock()
+	p.out.ended, p.out.last, p.silent = nil, nil, false
+	n.parts.mu.Unlock()
+
+	ms := w.members(3)
+	ms[0].State = StateLeaving
+	w.show(ms, 0, "n1", "n2", "n3")
+	for range 2000 {
+		if w.pass(time.Millisecond); n.parts.emptied() {
+			break
+		}
+	}
+	member := func() bool { return n.right.roll.Load().joined() }
+	if !member() {
+		t.Fatal("it has left at once")
+	}
+	n.parts.mu.Lock()
+	p.out.ended, p.out.busy = end.End, true // nothing is said to n2 for a while
+	n.parts.mu.Unlock()
+	if w.pass(300 * time.Millisecond); !member() {
+		t.Error("it has left, and n2 has not heard which copies end")
+	}
+	n.parts.mu.Lock()
+	p.out.busy = false
+	n.parts.mu.Unlock()
+	if w.pass(2 * time.Second); member() {
+		t.Error("it does not leave when n2 has heard it")
+	}
 }

@@ -167,8 +167,8 @@ func (d *door) PacketCh() <-chan *memberlist.Packet { return d.packets }
 // StreamCh has the connections that are admitted.
 func (d *door) StreamCh() <-chan net.Conn { return d.streams }
 
-// DialAddressTimeout refuses to dial an address that is not allowed. What comes back is bounded as
-// what comes in.
+// DialAddressTimeout refuses to dial an address that is not allowed. The answers on the stream are
+// bounded as incoming streams are.
 func (d *door) DialAddressTimeout(a memberlist.Address, timeout time.Duration) (net.Conn, error) {
 	if !allowed(d.allow, a.Addr) {
 		return nil, fmt.Errorf("%s is in none of the networks of --gossip-allow", a.Addr)

@@ -129,7 +129,7 @@ func allocated(f func()) uint64 {
 }
 
 // Promise: a stream is charged for what it announces before the library makes room for it, and for
-// what has come of it; all streams together are bounded. What is refused is counted.
+// what has come of it; all streams together are bounded. Refusals are counted.
 func TestStreamsAreBounded(t *testing.T) {
 	refused := new(Refused)
 	open := real(t, "open", "127.0.0.1:0", func(c *Config) { c.Refused = refused })
