@@ -250,6 +250,12 @@ func TestWhoLeavesHurries(t *testing.T) {
 	}
 	to.out.lends = false
 	ms := w.members(3)
+	n3 := n.view.Load().peers[n.view.Load().Find("n3")]
+	n3.leaves.Store(true)
+	if d := rest(); d != time.Millisecond {
+		t.Errorf("and when another member leaves %v", d)
+	}
+	n3.leaves.Store(false)
 	ms[1].State = StateLeaving
 	w.show(ms, 0, "n2")
 	w.pass(30 * time.Millisecond)

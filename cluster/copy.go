@@ -265,13 +265,15 @@ func moveCall(p *peer, deadline limiter.Instant, m *Move) []Call {
 
 // giveWay rests four times as long as has gone by since then: to look through the table, and for
 // others to take a message in. Of looks for several peers each rests for all. Copying ahead is in
-// no hurry: of a node that joins the holder decides until the copy is whole. A node that leaves
-// rests as long as it works: it is stopped in a few seconds, and what it has not handed over by
-// then is lost. So does one that lends copies to a claimer: until it has them no node decides.
+// no hurry: of a node that joins the holder decides until the copy is whole. While a member leaves,
+// all rest as long as they work: it is stopped in a few seconds, must have handed over all that it
+// holds by then, and keeps what it gave until there is another copy. So does a node that lends
+// copies to a claimer: until it has them no node decides.
 func (cp *copier) giveWay(p *peer, since limiter.Instant) {
 	now := cp.clock.Now()
 	rest := time.Duration(4)
-	if r := cp.view.Load(); r != nil && r.Me().State == StateLeaving {
+	if r := cp.view.Load(); r != nil && (r.Me().State == StateLeaving ||
+		slices.ContainsFunc(r.members, (*peer).leaving)) {
 		rest = 1
 	}
 	cp.parts.mu.Lock()
