@@ -256,7 +256,8 @@ func TestEndBeforeTheAnswerToAGift(t *testing.T) {
 		pt.to, pt.hint = taker, taker.id
 		n.parts.enterLocked(p, partGiving)
 		n.intake.endLocked(new(inbox), &Move{From: c.by, Copying: Copying{End: list}})
-		n.copier.takenLocked(w.now, taker, &Move{Giving: Giving{Gift: list}}, &MoveAnswer{Whole: list})
+		gift := &Move{Giving: Giving{Gift: list}}
+		n.copier.takenLocked(w.now, taker, gift, &MoveAnswer{Whole: list})
 		n.parts.mu.Unlock()
 		if pt.state != c.want {
 			t.Errorf("after an end by boot %d it is %v, want %v", c.by, pt.state, c.want)
