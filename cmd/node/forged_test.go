@@ -54,10 +54,9 @@ func bootAt(t *testing.T, id, addr string) (boot uint64) {
 func TestForgedFramesDoNotEndTakeovers(t *testing.T) {
 	t.Parallel()
 	limits := write(t, testLimits)
-	var addrs []string
+	addrs := freeAddresses(t, 3)
 	var nodes []*process
 	for i := range 3 {
-		addrs = append(addrs, freeAddress(t))
 		args := []string{"--limits", limits, "--peer", addrs[i]}
 		if i > 0 {
 			args = append(args, "--join", nodes[0].gossip)

@@ -62,10 +62,7 @@ func whole(left int64, keys []string, nodes ...*process) error {
 func TestFoundedTogether(t *testing.T) {
 	limits := write(t, testLimits)
 	for range 3 {
-		var seeds []string
-		for range 3 {
-			seeds = append(seeds, freeAddress(t))
-		}
+		seeds := freeAddresses(t, 3)
 		var nodes []*process
 		for i, gossip := range seeds {
 			p, _ := startProcess(
@@ -102,7 +99,7 @@ func TestFoundedTogether(t *testing.T) {
 func TestFoundedByAMajority(t *testing.T) {
 	t.Parallel()
 	limits := write(t, testLimits)
-	seeds := []string{freeAddress(t), freeAddress(t), freeAddress(t)}
+	seeds := freeAddresses(t, 3)
 	join := []string{"--limits", limits, "--join", strings.Join(seeds, ",")}
 	n1, ready := startProcess(t, "n1", append(join, "--gossip", seeds[0])...)
 	select {

@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"net"
 	"os"
 	"slices"
 	"strings"
@@ -149,12 +148,7 @@ func TestFirstNodeIsBackAfterAKill(t *testing.T) {
 // freeAddress is an address of loopback where nobody listens.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
+	return freeAddresses(t, 1)[0]
 }
 
 // agreed is nil if each of these processes sees all of them as active, no others that are there,
