@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"math"
@@ -12,7 +11,6 @@ import (
 
 	"penstock/cluster"
 	"penstock/limiter"
-	"penstock/rpc/access"
 	"penstock/rpc/door"
 	"penstock/rpc/resp"
 )
@@ -132,83 +130,82 @@ func (b *bucketWords) counted() bool {
 	return b.limit > 0 && b.per > 0 && b.refill > 0 && b.take >= 0 && b.at >= 0
 }
 
-// bucket is RL.GET, RL.REDUCE and those like them. A request that asks for more than there is takes
+// run is RL.GET, RL.REDUCE and those like them. A request that asks for more than there is takes
 // all of it.
-func (c *connection) bucket(v bucketVerb, words [][]byte) {
+func (v bucketVerb) run(c *connection, words [][]byte) (fault string) {
 	b, fault := v.read(words)
 	if fault != "" {
-		c.fail(fault)
-		return
+		return fault
 	}
 	l, err := c.limit(commandLimit{
 		bucket: true, sessions: v.sessions, count: b.limit, more: b.refill,
 		per: time.Duration(b.per) * v.unit,
 	})
 	if err != nil {
-		c.fail(bucketFault(err))
-		return
+		return bucketFault(err)
 	}
-	if c.keyed(words[1]) {
-		reply := replyTokens
-		if v.sessions {
-			reply = replySession
-		}
-		c.check(l, words[1], b.take, b.terms, reply)
+	reply := replyTokens
+	if v.sessions {
+		reply = replySession
 	}
+	return c.round.check(l, words[1], b.take, b.terms, reply)
 }
 
 // throttle is CL.THROTTLE: key max_burst count period [quantity].
-func (c *connection) throttle(words [][]byte) {
+func (c *connection) throttle(words [][]byte) (fault string) {
 	if len(words) != 5 && len(words) != 6 {
-		c.failCell("Usage: cl.throttle <key> <max_burst> <count per period> <period> [<quantity>]")
-		return
+		return cellFault + "Usage: cl.throttle <key> <max_burst> <count per period> <period> " +
+			"[<quantity>]"
 	}
 	numbers := [4]int64{3: 1}
 	for i, word := range words[2:] {
 		n, ok := cellInt(word)
 		if !ok {
-			c.failCell(fmt.Sprintf("Couldn't parse as integer: %.128s", word))
-			return
+			return fmt.Sprintf(cellFault+"Couldn't parse as integer: %.128s", word)
 		}
 		numbers[i] = n
 	}
 	rate, err := readCellRate(numbers[0], numbers[1], numbers[2])
 	if err != nil {
-		c.failCell(err.Error())
-		return
+		return cellFault + err.Error()
 	}
 	l, err := c.limit(rate.limit())
 	if err != nil {
-		c.failLimit(err)
-		return
+		return throttleFault(err)
 	}
-	if c.keyed(words[1]) {
-		c.check(l, words[1], numbers[3], cluster.Terms{}, replyThrottle)
-	}
+	return c.round.check(l, words[1], numbers[3], cluster.Terms{}, replyThrottle)
 }
 
-// failLimit replies that a limit of CL.THROTTLE is refused.
-func (c *connection) failLimit(err error) {
-	if text := bucketFault(err); strings.HasPrefix(text, "NO") {
-		c.fail(text)
-		return
+// cellFault is how redis-cell begins an error.
+const cellFault = "Cell error: Store error: "
+
+// throttleFault is the reply to a command with a limit of CL.THROTTLE that is refused.
+func throttleFault(err error) string {
+	if door.IsAccess(err) {
+		return accessFault(err)
 	}
-	c.failCell(err.Error())
+	return cellFault + err.Error()
 }
 
-// failCell replies with an error as redis-cell words it.
-func (c *connection) failCell(text string) { c.fail("Cell error: Store error: " + text) }
-
-// keyed reports whether key can be one, and replies if it cannot.
-func (c *connection) keyed(key []byte) bool {
-	if len(key) < cluster.MinKey || len(key) > cluster.MaxKey {
-		c.fail(
-			fmt.Sprintf("ERR key: has %d bytes; %d to %d are accepted", len(key), cluster.MinKey,
-				cluster.MaxKey),
-		)
-		return false
+// bucketFault is the reply to a command with a limit of RL.* that is refused.
+func bucketFault(err error) string {
+	var refused *door.Fault
+	switch {
+	case door.IsAccess(err):
+		return accessFault(err)
+	case errors.As(err, &refused):
+		return "ERR " + refused.Text
 	}
-	return true
+	return smyteInteger
+}
+
+// keyFault is the reply to a command with a key that cannot be one; empty: it can.
+func keyFault(key []byte) string {
+	if len(key) >= cluster.MinKey && len(key) <= cluster.MaxKey {
+		return ""
+	}
+	return fmt.Sprintf("ERR key: has %d bytes; %d to %d are accepted", len(key), cluster.MinKey,
+		cluster.MaxKey)
 }
 
 // commandLimit is a limit in a command's numbers.
@@ -249,48 +246,11 @@ func (c *connection) limit(of commandLimit) (*limiter.Limit, error) {
 			ClientTime: true, Sessions: of.sessions,
 		}
 	}
-	l, until, err := c.door.inlines.BringUntil(spec, c.caller(), c.now)
+	l, until, err := c.door.inlines.BringUntil(spec, c.client.caller(), c.now)
 	if err == nil {
 		*known = knownLimit{of, l, until}
 	}
 	return l, err
-}
-
-// bucketFault is the reply to a command with a limit that is refused.
-func bucketFault(err error) string {
-	var refused *door.Fault
-	var denied *access.Denied
-	switch {
-	case errors.As(err, &denied):
-		return "NOPERM " + denied.Error()
-	case errors.Is(err, access.ErrUnknown):
-		return "NOAUTH Authentication required."
-	case errors.As(err, &refused):
-		return "ERR " + refused.Text
-	}
-	return smyteInteger
-}
-
-// caller is the client of the connection.
-func (c *connection) caller() door.Caller {
-	if c.from.Addr == "" {
-		c.from.Addr = c.conn.RemoteAddr().String()
-		if t, ok := c.conn.(*tls.Conn); ok {
-			state := t.ConnectionState() // it has sent a command, so the handshake is over
-			c.from.TLS = &state
-		}
-	}
-	return c.from
-}
-
-// origin is the name of the client of the connection.
-func (c *connection) origin() string {
-	if c.named == "" {
-		if c.named = c.caller().Name(); c.named == "" {
-			c.named = "this machine"
-		}
-	}
-	return c.named
 }
 
 // smyteInt reads a number as Smyte's server does: with a sign and blanks around it, if there are

@@ -16,7 +16,7 @@ func TestLimitsAtHandAreCounted(t *testing.T) {
 	ask := func(i int) error {
 		c := conns[i]
 		if c == nil {
-			c = &connection{door: s, from: door.Caller{Addr: "192.0.2.1:1"}}
+			c = &connection{door: s, client: client{from: door.Caller{Addr: "192.0.2.1:1"}}}
 			conns[i] = c
 		}
 		c.now = now

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"fmt"
+	"sync/atomic"
 
 	"penstock/rpc/resp"
 )
@@ -19,13 +20,13 @@ const (
 	queuedWord = 48
 )
 
-// queue is what a connection has queued. Its zero value is that of a connection outside of
-// MULTI.
+// queue is what a connection has queued. It is closed outside of MULTI.
 type queue struct {
+	all      *atomic.Int64 // bytes in the queues of all connections
 	open     bool
 	broken   bool // a command could not be queued: EXEC refuses
 	commands []queuedCommand
-	bytes    int64 // counted in stats.queued
+	bytes    int64 // counted in all
 }
 
 type queuedCommand struct {
@@ -33,42 +34,33 @@ type queuedCommand struct {
 	words [][]byte
 }
 
-// endQueue forgets what is queued.
-func (c *connection) endQueue() {
-	c.door.stats.queued.Add(-c.queue.bytes)
-	c.queue = queue{}
+// end forgets what is queued.
+func (q *queue) end() {
+	q.all.Add(-q.bytes)
+	*q = queue{all: q.all}
 }
 
-// enqueue copies a command, which lies in the connection's buffer.
-func (c *connection) enqueue(known *command, words [][]byte) {
-	q, size := &c.queue, int64(0)
+// add copies a command, which lies in the connection's buffer.
+func (q *queue) add(known *command, words [][]byte) (fault string) {
+	if q.broken { // nothing of it will run
+		return ""
+	}
+	size := int64(0)
 	for _, w := range words {
 		size += int64(len(w)) + queuedWord
 	}
-	if q.broken { // nothing of it will run
-		c.say("QUEUED")
-		return
-	}
-	switch all := c.door.stats.queued.Add(size); {
+	switch all := q.all.Add(size); {
 	case q.bytes+size > queueBytes:
-		c.door.stats.queued.Add(-size)
-		q.broken = true
-		c.fail(
-			fmt.Sprintf(
-				"ERR more than %d bytes of commands are queued between MULTI and EXEC; send them "+
-					"in several pieces",
-				queueBytes,
-			),
-		)
-		return
+		fault = fmt.Sprintf("ERR more than %d bytes of commands are queued between MULTI and "+
+			"EXEC; send them in several pieces", queueBytes)
 	case all > queuesMost:
-		c.door.stats.queued.Add(-size)
+		fault = "ERR this node has too many commands queued between MULTI and EXEC; send them " +
+			"without MULTI, or later"
+	}
+	if fault != "" {
+		q.all.Add(-size)
 		q.broken = true
-		c.fail(
-			"ERR this node has too many commands queued between MULTI and EXEC; send them " +
-				"without MULTI, or later",
-		)
-		return
+		return fault
 	}
 	q.bytes += size
 	kept := make([][]byte, len(words))
@@ -76,57 +68,55 @@ func (c *connection) enqueue(known *command, words [][]byte) {
 		kept[i] = append([]byte{}, w...)
 	}
 	q.commands = append(q.commands, queuedCommand{known, kept})
-	c.say("QUEUED")
+	return ""
 }
 
-func (c *connection) multi([][]byte) {
+func (c *connection) multi([][]byte) (fault string) {
 	if c.queue.open {
-		c.fail("ERR MULTI calls can not be nested")
-		return
+		return "ERR MULTI calls can not be nested"
 	}
-	c.queue = queue{open: true}
-	c.say("OK")
+	c.queue.open, c.queue.broken = true, false
+	c.round.say("OK")
+	return ""
 }
 
 // exec runs what is queued.
-func (c *connection) exec([][]byte) {
+func (c *connection) exec([][]byte) (fault string) {
 	switch {
 	case !c.queue.open:
-		c.fail("ERR EXEC without MULTI")
-		return
+		return "ERR EXEC without MULTI"
 	case c.queue.broken:
-		c.endQueue()
-		c.fail("EXECABORT Transaction discarded because of previous errors.")
-		return
+		c.queue.end()
+		return "EXECABORT Transaction discarded because of previous errors."
 	}
 	commands := c.queue.commands
 	c.queue.open = false // so that they are run, and still counted
-	r := c.begin()
+	r := c.round.begin()
 	r.out = resp.AppendArray(r.out, len(commands))
 	for _, x := range commands {
 		r.commands++
-		x.known.do(c, x.words)
+		if fault := x.known.do(c, x.words); fault != "" {
+			r.fail(fault)
+		}
 	}
-	c.decide() // the keys lie in the queue
-	c.endQueue()
+	r.decide() // the keys lie in the queue
+	c.queue.end()
+	return ""
 }
 
-func (c *connection) discard([][]byte) {
+func (c *connection) discard([][]byte) (fault string) {
 	if !c.queue.open {
-		c.fail("ERR DISCARD without MULTI")
-		return
+		return "ERR DISCARD without MULTI"
 	}
-	c.endQueue()
-	c.say("OK")
+	c.queue.end()
+	c.round.say("OK")
+	return ""
 }
 
-func (c *connection) watch([][]byte) {
+func (c *connection) watch([][]byte) (fault string) {
 	if c.queue.open {
-		c.fail("ERR WATCH inside MULTI is not allowed")
-		return
+		return "ERR WATCH inside MULTI is not allowed"
 	}
-	c.fail(
-		"ERR WATCH is not supported: keys are decided by their owners, and EXEC does not keep " +
-			"others out; one command decides and charges",
-	)
+	return "ERR WATCH is not supported: keys are decided by their owners, and EXEC does not keep " +
+		"others out; one command decides and charges"
 }

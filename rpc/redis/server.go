@@ -53,10 +53,8 @@ const (
 	repliesGathered = 64 << 10
 )
 
-// Server is the door for clients of the Server protocol: RL.* as Smyte's rate limiter has them and
-// CL.THROTTLE as redis-cell has it (redis_limits.go), and what such clients say besides
-// (redis_talk.go). Each connection has a goroutine, which decides all that has arrived at once
-// (redis_conn.go).
+// Server is the door for clients of the Redis protocol. Each connection has a goroutine, which
+// decides all that has arrived at once (round.go).
 type Server struct {
 	config  Config
 	admits  *access.Clients // nil: anybody
@@ -171,7 +169,8 @@ func (d *Server) Shutdown(ctx context.Context) {
 		d.listener.Close()
 	}
 	for c := range d.conns {
-		c.conn.SetReadDeadline(time.Unix(1, 0)) // a reader that waits for commands waits no more
+		// a reader that waits for commands waits no more
+		c.wire.conn.SetReadDeadline(time.Unix(1, 0))
 	}
 	d.mu.Unlock()
 	hurry := context.AfterFunc(ctx, d.closeAll)
@@ -190,6 +189,6 @@ func (d *Server) closeAll() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for c := range d.conns {
-		c.closeNow()
+		c.wire.closeNow()
 	}
 }

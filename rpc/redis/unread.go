@@ -20,7 +20,7 @@ type unread struct {
 	mu      sync.Mutex // guards below
 	bytes   int64
 	turn    uint64
-	writers map[*connection]unreadReplies
+	writers map[*wire]unreadReplies
 }
 
 type unreadReplies struct {
@@ -28,20 +28,20 @@ type unreadReplies struct {
 	turn  uint64 // the longer they wait, the lower
 }
 
-// begin takes note that c waits for its client to read so many bytes of replies.
-func (u *unread) begin(c *connection, replies int) {
+// begin takes note that w waits for its client to read so many bytes of replies.
+func (u *unread) begin(w *wire, replies int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.writers == nil {
-		u.writers = make(map[*connection]unreadReplies)
+		u.writers = make(map[*wire]unreadReplies)
 	}
 	u.turn++
-	u.writers[c] = unreadReplies{int64(replies) + roundSize, u.turn}
-	u.bytes += u.writers[c].bytes
+	u.writers[w] = unreadReplies{int64(replies) + roundSize, u.turn}
+	u.bytes += u.writers[w].bytes
 	for u.bytes > mostUnread {
-		slowest := c
-		for other, w := range u.writers {
-			if w.turn < u.writers[slowest].turn {
+		slowest := w
+		for other, its := range u.writers {
+			if its.turn < u.writers[slowest].turn {
 				slowest = other
 			}
 		}
@@ -50,14 +50,14 @@ func (u *unread) begin(c *connection, replies int) {
 	}
 }
 
-// end takes note that c waits no more.
-func (u *unread) end(c *connection) {
+// end takes note that w waits no more.
+func (u *unread) end(w *wire) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.endLocked(c)
+	u.endLocked(w)
 }
 
-func (u *unread) endLocked(c *connection) {
-	u.bytes -= u.writers[c].bytes
-	delete(u.writers, c)
+func (u *unread) endLocked(w *wire) {
+	u.bytes -= u.writers[w].bytes
+	delete(u.writers, w)
 }
