@@ -62,45 +62,45 @@ func newDecisionsJSON(out []cluster.Decision) DecisionsJSON {
 	return answer
 }
 
-func (w *web) checkBody(rw http.ResponseWriter, r *http.Request) (any, error) {
-	return w.body(rw, r, cluster.OpTake)
+func (c *checks) checkBody(rw http.ResponseWriter, r *http.Request) (any, error) {
+	return c.body(rw, r, cluster.OpTake)
 }
 
-func (w *web) resetBody(rw http.ResponseWriter, r *http.Request) (any, error) {
-	return w.body(rw, r, cluster.OpReset)
+func (c *checks) resetBody(rw http.ResponseWriter, r *http.Request) (any, error) {
+	return c.body(rw, r, cluster.OpReset)
 }
 
 // body is POST: any number of items, each answered with a decision, in order. The status is 200
 // also if some or all are denied.
-func (w *web) body(rw http.ResponseWriter, r *http.Request, op cluster.Op) (any, error) {
+func (c *checks) body(rw http.ResponseWriter, r *http.Request, op cluster.Op) (any, error) {
 	body, err := readJSON[bodyJSON](rw, r, bodyFields)
 	switch {
 	case err != nil:
 		return nil, err
 	case body.Attributes == nil:
-		answer, single, err := w.itemsBody(r, &body, op)
+		answer, single, err := c.itemsBody(r, &body, op)
 		return answer, ofBody(err, single)
 	case op == cluster.OpTake:
-		return w.ruledBody(r, &body)
+		return c.ruledBody(r, &body)
 	}
 	return nil, door.Wrong("attributes",
 		"are for checks; name limit and key of what is to be reset")
 }
 
 // itemsBody answers a body with items. single says that it is one item and no list.
-func (w *web) itemsBody(r *http.Request, body *bodyJSON,
+func (c *checks) itemsBody(r *http.Request, body *bodyJSON,
 	op cluster.Op,
 ) (answer DecisionsJSON, single bool, err error) {
-	request, single, err := w.request(r, body.Items, body.itemJSON, op)
+	request, single, err := c.request(r, body.Items, body.itemJSON, op)
 	if err != nil {
 		return answer, single, err
 	}
 	request.Atomic = body.Atomic
 	out := make([]cluster.Decision, len(request.Items))
 	if op == cluster.OpReset {
-		err = w.reset(r, request, out)
+		err = c.reset(r, request, out)
 	} else {
-		err = w.charge(r, request, out)
+		err = c.charge(r, request, out)
 	}
 	if err != nil {
 		return answer, single, err
@@ -116,7 +116,7 @@ func (w *web) itemsBody(r *http.Request, body *bodyJSON,
 }
 
 // request makes a request of a list of items, or of one that stands alone.
-func (w *web) request(r *http.Request, items []itemJSON, one itemJSON,
+func (c *checks) request(r *http.Request, items []itemJSON, one itemJSON,
 	op cluster.Op,
 ) (_ *cluster.Request, single bool, err error) {
 	single = items == nil
@@ -136,7 +136,7 @@ func (w *web) request(r *http.Request, items []itemJSON, one itemJSON,
 	}
 	request := &cluster.Request{Items: make([]cluster.Item, len(items))}
 	for i := range items {
-		if request.Items[i], err = w.item(r, i, &items[i], op); err != nil {
+		if request.Items[i], err = c.item(r, i, &items[i], op); err != nil {
 			return nil, single, err
 		}
 	}
@@ -225,7 +225,7 @@ func jsonKind(t reflect.Type) string {
 	return "a " + t.Kind().String()
 }
 
-func (w *web) item(r *http.Request, i int, in *itemJSON, op cluster.Op) (cluster.Item, error) {
+func (c *checks) item(r *http.Request, i int, in *itemJSON, op cluster.Op) (cluster.Item, error) {
 	it := cluster.Item{Limit: in.Limit, Key: in.Key, Plan: in.Plan, Op: op}
 	if op == cluster.OpTake {
 		it.Cost = 1
@@ -246,7 +246,7 @@ func (w *web) item(r *http.Request, i int, in *itemJSON, op cluster.Op) (cluster
 	}
 	spec, err := in.Inline.Spec()
 	if err == nil {
-		it.Inline, err = w.inline(r, spec, op)
+		it.Inline, err = c.inline(r, spec, op)
 	}
 	if err != nil {
 		return it, door.InlineError(i, err)
@@ -255,11 +255,9 @@ func (w *web) item(r *http.Request, i int, in *itemJSON, op cluster.Op) (cluster
 }
 
 // inline is the limit that an item of r brings along.
-func (w *web) inline(r *http.Request, spec limiter.Spec, op cluster.Op) (*limiter.Limit, error) {
-	from := door.Caller{TLS: r.TLS, Pass: access.Of(r.Context())}
-	if op != cluster.OpTake && op != cluster.OpReserve {
-		return w.inlines.Get(spec, from)
+func (c *checks) inline(r *http.Request, spec limiter.Spec, op cluster.Op) (*limiter.Limit, error) {
+	if op == cluster.OpTake || op == cluster.OpReserve {
+		return c.inlines.Bring(spec, c.proxies.caller(r))
 	}
-	from.Addr, _ = w.clientAddress(r) // a client on a Unix socket has none
-	return w.inlines.Bring(spec, from)
+	return c.inlines.Get(spec, door.Caller{TLS: r.TLS, Pass: access.Of(r.Context())})
 }

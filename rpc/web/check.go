@@ -12,9 +12,20 @@ import (
 	"penstock/limiter"
 	"penstock/rpc/access"
 	"penstock/rpc/admin"
+	"penstock/rpc/audit"
 	"penstock/rpc/door"
 	"penstock/rpc/page"
+	"penstock/rpc/trace"
 )
+
+// checks are the pages that ask the node to decide: each decodes, asks, and encodes.
+type checks struct {
+	node    *cluster.Node
+	inlines *door.Inlines
+	proxies proxies
+	trace   *trace.Tracer
+	audit   *audit.Log
+}
 
 // DecisionJSON is a decision as HTTP shows it. Numbers are numbers; -1 is never, or for bound:
 // without bound.
@@ -70,13 +81,13 @@ func newDecisionJSON(d *cluster.Decision) DecisionJSON {
 }
 
 // checkQuery is GET /v1/check?limit=&key=&cost=: one item, answered by status, headers and body.
-func (w *web) checkQuery(rw http.ResponseWriter, r *http.Request) {
+func (c *checks) checkQuery(rw http.ResponseWriter, r *http.Request) {
 	item, style, err := queryItem(r, cluster.OpTake)
 	if err != nil {
 		page.Error(rw, err)
 		return
 	}
-	w.answer(rw, r, item, style)
+	c.answer(rw, r, item, style)
 }
 
 // answerStyle is how one item is answered.
@@ -105,10 +116,10 @@ func (s answerStyle) as(said limiter.Answers) answerStyle {
 }
 
 // answer decides one item and says so by status, headers and body.
-func (w *web) answer(rw http.ResponseWriter, r *http.Request, item cluster.Item,
+func (c *checks) answer(rw http.ResponseWriter, r *http.Request, item cluster.Item,
 	style answerStyle,
 ) {
-	out, err := w.decide(r, item)
+	out, err := c.decide(r, item)
 	if err != nil {
 		page.Error(rw, ofQuery(err))
 		return
@@ -148,33 +159,31 @@ func denialText(d *cluster.Decision) string {
 }
 
 // decide asks the node about one item.
-func (w *web) decide(r *http.Request, item cluster.Item) (cluster.Decision, error) {
+func (c *checks) decide(r *http.Request, item cluster.Item) (cluster.Decision, error) {
 	var out [1]cluster.Decision
-	err := w.charge(r, &cluster.Request{Items: []cluster.Item{item}}, out[:])
+	err := c.charge(r, &cluster.Request{Items: []cluster.Item{item}}, out[:])
 	return out[0], err
 }
 
 // charge asks the node for request, if the client of r may ask for it.
-func (w *web) charge(r *http.Request, request *cluster.Request, out []cluster.Decision) error {
-	if w.clients != nil {
-		if err := door.Permit(access.Of(r.Context()), request); err != nil {
-			return err
-		}
+func (c *checks) charge(r *http.Request, request *cluster.Request, out []cluster.Decision) error {
+	if err := door.Permit(access.Of(r.Context()), request); err != nil {
+		return err
 	}
-	return w.Trace.CheckHTTP(w.Node, r.Header, request, out)
+	return c.trace.CheckHTTP(c.node, r.Header, request, out)
 }
 
 // decider is the node, which decides on r in a span if there are spans.
-func (w *web) decider(r *http.Request) door.Decider { return w.Trace.HTTP(w.Node, r.Header) }
+func (c *checks) decider(r *http.Request) door.Decider { return c.trace.HTTP(c.node, r.Header) }
 
 // reset is charge for resets, which are recorded.
-func (w *web) reset(r *http.Request, request *cluster.Request, out []cluster.Decision) error {
-	rec := w.recorder(r)
+func (c *checks) reset(r *http.Request, request *cluster.Request, out []cluster.Decision) error {
+	rec := recorderOf(c.audit, r)
 	if err := door.Permit(rec.Who, request); err != nil {
 		return err
 	}
-	before := rec.Before(w.Node, request.Items)
-	if err := w.charge(r, request, out); err != nil {
+	before := rec.Before(c.node, request.Items)
+	if err := c.charge(r, request, out); err != nil {
 		return err
 	}
 	rec.Resets(request.Items, before, out)
@@ -182,12 +191,12 @@ func (w *web) reset(r *http.Request, request *cluster.Request, out []cluster.Dec
 }
 
 // peekQuery is GET /v1/peek: the decision that a check would get. Always 200, nothing changes.
-func (w *web) peekQuery(rw http.ResponseWriter, r *http.Request) (any, error) {
+func (c *checks) peekQuery(rw http.ResponseWriter, r *http.Request) (any, error) {
 	item, style, err := queryItem(r, cluster.OpPeek)
 	if err != nil {
 		return nil, err
 	}
-	out, err := w.decide(r, item)
+	out, err := c.decide(r, item)
 	if err != nil {
 		return nil, ofQuery(err)
 	}

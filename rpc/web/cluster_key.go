@@ -15,25 +15,25 @@ import (
 	"penstock/rpc/overview"
 )
 
-// clusterKey is GET /v1/cluster/key?limit=&key=: where a key lives, how it is, and the latest
+// key is GET /v1/cluster/key?limit=&key=: where a key lives, how it is, and the latest
 // answers about it at the doors of all nodes. From then on all answers about it are remembered for
 // ten minutes.
-func (w *web) clusterKey(_ http.ResponseWriter, r *http.Request) (any, error) {
+func (p *clusterPages) key(_ http.ResponseWriter, r *http.Request) (any, error) {
 	q, err := readQuery(r, "limit", "key")
 	if err != nil {
 		return nil, err
 	}
 	item := cluster.Item{Limit: q["limit"], Key: q["key"], Cost: 1, Op: cluster.OpPeek}
 	peek, out := cluster.Request{Items: []cluster.Item{item}}, make([]cluster.Decision, 1)
-	if err := w.Node.Check(&peek, out); err != nil {
+	if err := p.node.Check(&peek, out); err != nil {
 		return nil, ofQuery(err)
 	}
-	v := w.Node.View()
+	v := p.node.View()
 	if v == nil {
 		return nil, cluster.ErrNoView
 	}
 	list, share := []history.Answer{}, int64(1)
-	missing := w.Overview.AskAll(r.Context(), overview.Everyone(&overview.Question{
+	missing := p.overview.AskAll(r.Context(), overview.Everyone(&overview.Question{
 		Answers: &overview.KeysQuestion{Limit: q["limit"], Key: q["key"], Count: answersOfKey},
 	}), func(a *overview.Reply, _ timeSkew) {
 		if a.Answers != nil {
@@ -42,10 +42,10 @@ func (w *web) clusterKey(_ http.ResponseWriter, r *http.Request) (any, error) {
 		}
 	})
 	slices.SortFunc(list, func(a, b history.Answer) int { return cmp.Compare(b.AtMs, a.AtMs) })
-	p := admin.Locate(v, q["key"])
+	at := admin.Locate(v, q["key"])
 	return map[string]any{
 		"limit": q["limit"], "key": q["key"], "decision": newDecisionJSON(&out[0]),
-		"partition": p.Partition, "owner": p.Owner, "heir": p.Heir,
+		"partition": at.Partition, "owner": at.Owner, "heir": at.Heir,
 		"may_reset": mayReset(r.Context(), q["limit"], q["key"]),
 		"answers":   list[:min(answersOfKey, len(list))], "share": share, "missing": missing,
 		"hash": fmt.Sprintf("%016x", limiter.Hash(q["key"])),

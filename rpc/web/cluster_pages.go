@@ -14,16 +14,26 @@ import (
 	"penstock/rpc/overview"
 )
 
-// overviewPages are the pages about the whole cluster. Each of them asks all nodes.
-func (w *web) overviewPages(m *mux) {
-	if w.Overview == nil {
+// clusterPages are the pages about the whole cluster. Each of them asks all nodes.
+type clusterPages struct {
+	node     *cluster.Node
+	overview *overview.Overview // nil: there are no such pages
+	limits   *limitPages
+	proxies  proxies
+	draining func() bool
+	version  string
+	streams  streams
+}
+
+// addTo adds the pages to m.
+func (p *clusterPages) addTo(m *mux) {
+	if p.overview == nil {
 		return
 	}
-	m.handle("GET /v1/cluster/watch", w.watchCluster)
+	m.handle("GET /v1/cluster/watch", p.watch)
 	for page, h := range map[string]func(http.ResponseWriter, *http.Request) (any, error){
-		"limits": w.clusterLimits, "rules": w.clusterRules,
-		"ring": w.clusterRing, "heavy": w.clusterHeavy, "top": w.clusterTop,
-		"keys": w.clusterKeys, "holds": w.clusterHolds, "key": w.clusterKey,
+		"limits": p.limitPage, "rules": p.rules, "ring": p.ring, "heavy": p.heavy, "top": p.top,
+		"keys": p.keys, "holds": p.holds, "key": p.key,
 	} {
 		m.handle("GET /v1/cluster/"+page, answered(h))
 	}
@@ -39,9 +49,9 @@ type clusterLimit struct {
 	Tried []history.Heavy `json:"newly_denied_keys"`
 }
 
-// clusterLimits is GET /v1/cluster/limits?search=&by=&count=: limits that are in force at this
+// limitPage is GET /v1/cluster/limits?search=&by=&count=: limits that are in force at this
 // node, with the counts of all nodes.
-func (w *web) clusterLimits(_ http.ResponseWriter, r *http.Request) (any, error) {
+func (p *clusterPages) limitPage(_ http.ResponseWriter, r *http.Request) (any, error) {
 	q, n, err := countedQuery(r, admin.KeysDefault, "search", "by", "count")
 	by := cmp.Or(q["by"], "name")
 	if err == nil && overview.Orders[by] == nil {
@@ -53,11 +63,11 @@ func (w *web) clusterLimits(_ http.ResponseWriter, r *http.Request) (any, error)
 	asked := &overview.LimitsQuestion{Search: q["search"], By: by, Count: n}
 	sums := map[string]overview.Tally{}
 	if by == "name" { // this node knows which ones
-		for name := range overview.Tallies(w.Node, asked) {
+		for name := range overview.Tallies(p.node, asked) {
 			asked.Names = append(asked.Names, name)
 		}
 	} else {
-		w.Overview.AskAll(r.Context(), overview.Everyone(&overview.Question{Limits: asked}),
+		p.overview.AskAll(r.Context(), overview.Everyone(&overview.Question{Limits: asked}),
 			func(a *overview.Reply, _ timeSkew) {
 				for name := range a.Limits {
 					asked.Names = append(asked.Names, name)
@@ -70,7 +80,7 @@ func (w *web) clusterLimits(_ http.ResponseWriter, r *http.Request) (any, error)
 	missing := []string{}
 	if len(asked.Names) > 0 {
 		keys := &overview.KeysQuestion{Count: admin.MaxListed}
-		missing = w.Overview.AskAll(r.Context(),
+		missing = p.overview.AskAll(r.Context(),
 			overview.Everyone(&overview.Question{Limits: asked, Heavy: keys, Tried: keys}),
 			func(a *overview.Reply, _ timeSkew) {
 				for name, t := range a.Limits {
@@ -86,12 +96,12 @@ func (w *web) clusterLimits(_ http.ResponseWriter, r *http.Request) (any, error)
 				}
 			})
 	}
-	rows := w.limitRows(sums, history.Sum(heavy...), history.Sum(tried...))
+	rows := p.limitRows(sums, history.Sum(heavy...), history.Sum(tried...))
 	sortRows(rows, by)
 	shown := rows[:min(n, len(rows))]
-	all := len(w.Node.Limits())
+	all := len(p.node.Limits())
 	return map[string]any{
-		"limits": shown, "found": countLimits(w.Node, q["search"]), "all": all, "missing": missing,
+		"limits": shown, "found": countLimits(p.node, q["search"]), "all": all, "missing": missing,
 	}, nil
 }
 
@@ -101,10 +111,10 @@ func countLimits(n *cluster.Node, search string) int {
 }
 
 // limitRows are the limits of this node that are counted in sums.
-func (w *web) limitRows(
+func (p *clusterPages) limitRows(
 	sums map[string]overview.Tally, heavy, tried history.HeavyList,
 ) []clusterLimit {
-	limits, candidates := w.Node.Limits(), w.Node.Stats().Candidates()
+	limits, candidates := p.node.Limits(), p.node.Stats().Candidates()
 	rows := []clusterLimit{}
 	for name, sum := range sums {
 		l := limits[name]
@@ -112,7 +122,7 @@ func (w *web) limitRows(
 			continue // another node has other limits; the page says so
 		}
 		row := clusterLimit{
-			NamedLimit: w.namedLimit(l, candidates[name]),
+			NamedLimit: p.limits.row(l, candidates[name]),
 			Beyond:     sum.Beyond, Degraded: sum.Degraded,
 		}
 		row.Allowed, row.Denied = sum.Allowed, sum.Denied
@@ -154,15 +164,15 @@ type applyJSON struct {
 	Key   string `json:"key"`
 }
 
-// clusterRules is GET /v1/cluster/rules?search=&count=: rules that are in force at this node.
-func (w *web) clusterRules(_ http.ResponseWriter, r *http.Request) (any, error) {
+// rules is GET /v1/cluster/rules?search=&count=: rules that are in force at this node.
+func (p *clusterPages) rules(_ http.ResponseWriter, r *http.Request) (any, error) {
 	q, n, err := countedQuery(r, admin.KeysDefault, "search", "count")
 	if err != nil {
 		return nil, err
 	}
 	word, found, list := strings.ToLower(q["search"]), 0, []ruleJSON{}
 	all := 0
-	if set := w.Node.Rules(); set != nil {
+	if set := p.node.Rules(); set != nil {
 		all = len(set.Rules())
 		for _, rule := range set.Rules() {
 			out := ruleJSON{Name: rule.Name, Match: rule.Match, Unlimited: rule.Unlimited}
@@ -182,10 +192,10 @@ func (w *web) clusterRules(_ http.ResponseWriter, r *http.Request) (any, error) 
 	return map[string]any{"rules": list, "found": found, "all": all}, nil
 }
 
-// clusterRing is GET /v1/cluster/ring: the owner and the heir of each partition, as indices of
+// ring is GET /v1/cluster/ring: the owner and the heir of each partition, as indices of
 // names; −1: there is none.
-func (w *web) clusterRing(_ http.ResponseWriter, r *http.Request) (any, error) {
-	v := w.Node.View()
+func (p *clusterPages) ring(_ http.ResponseWriter, r *http.Request) (any, error) {
+	v := p.node.View()
 	if v == nil {
 		return nil, cluster.ErrNoView
 	}
@@ -194,31 +204,31 @@ func (w *web) clusterRing(_ http.ResponseWriter, r *http.Request) (any, error) {
 	if v.Ring != nil {
 		names = v.Ring.Members()
 	}
-	for p := range owners {
-		owners[p], heirs[p] = -1, -1
+	for i := range owners {
+		owners[i], heirs[i] = -1, -1
 		if v.Ring == nil {
 			continue
 		}
-		owners[p] = int(v.Ring.Owner(p))
-		if heir, ok := v.Ring.Heir(p); ok {
-			heirs[p] = int(heir)
+		owners[i] = int(v.Ring.Owner(i))
+		if heir, ok := v.Ring.Heir(i); ok {
+			heirs[i] = int(heir)
 		}
 	}
 	return map[string]any{
-		"ring": admin.RingName(v), "epoch": admin.EpochOf(w.Node),
+		"ring": admin.RingName(v), "epoch": admin.EpochOf(p.node),
 		"names": names, "owners": owners, "heirs": heirs,
 	}, nil
 }
 
-// clusterHeavy is GET /v1/cluster/heavy?limit=&count=: the keys that were asked for most within the
+// heavy is GET /v1/cluster/heavy?limit=&count=: the keys that were asked for most within the
 // last minute.
-func (w *web) clusterHeavy(_ http.ResponseWriter, r *http.Request) (any, error) {
+func (p *clusterPages) heavy(_ http.ResponseWriter, r *http.Request) (any, error) {
 	q, n, err := countedQuery(r, admin.TopDefault, "limit", "count")
 	if err != nil {
 		return nil, err
 	}
 	var lists []history.HeavyList
-	missing := w.Overview.AskAll(r.Context(),
+	missing := p.overview.AskAll(r.Context(),
 		overview.Everyone(&overview.Question{Heavy: &overview.KeysQuestion{
 			Count: admin.MaxListed,
 		}}),
@@ -234,13 +244,13 @@ func (w *web) clusterHeavy(_ http.ResponseWriter, r *http.Request) (any, error) 
 	return out, nil
 }
 
-// clusterTop is GET /v1/cluster/top?limit=&count=: the keys that have used most.
-func (w *web) clusterTop(_ http.ResponseWriter, r *http.Request) (any, error) {
+// top is GET /v1/cluster/top?limit=&count=: the keys that have used most.
+func (p *clusterPages) top(_ http.ResponseWriter, r *http.Request) (any, error) {
 	q, n, err := countedQuery(r, admin.TopDefault, "limit", "count")
 	if err != nil {
 		return nil, err
 	}
-	out, seen := w.Overview.OwnedKeys(r.Context(),
+	out, seen := p.overview.OwnedKeys(r.Context(),
 		&overview.Question{Top: &overview.KeysQuestion{Limit: q["limit"], Count: n}},
 		func(a *overview.Reply) *admin.FoundKeys {
 			if a.Top == nil {
@@ -258,8 +268,8 @@ func (w *web) clusterTop(_ http.ResponseWriter, r *http.Request) (any, error) {
 	}{out, seen}, nil
 }
 
-// clusterKeys is GET /v1/cluster/keys?limit=&prefix=&count=: keys that begin so.
-func (w *web) clusterKeys(_ http.ResponseWriter, r *http.Request) (any, error) {
+// keys is GET /v1/cluster/keys?limit=&prefix=&count=: keys that begin so.
+func (p *clusterPages) keys(_ http.ResponseWriter, r *http.Request) (any, error) {
 	q, n, err := countedQuery(r, admin.TopDefault, "limit", "prefix", "count")
 	if long := len(q["prefix"]); err == nil && long > cluster.MaxKey {
 		err = queryFault("prefix", "has %d bytes; at most %d are accepted", long, cluster.MaxKey)
@@ -267,7 +277,7 @@ func (w *web) clusterKeys(_ http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, _ := w.Overview.OwnedKeys(r.Context(),
+	out, _ := p.overview.OwnedKeys(r.Context(),
 		&overview.Question{Keys: &overview.KeysQuestion{
 			Limit: q["limit"], Key: q["prefix"], Count: n,
 		}},
@@ -286,15 +296,15 @@ type nodeHold struct {
 	Node string `json:"node"`
 }
 
-// clusterHolds is GET /v1/cluster/holds?limit=&holder=&count=: what is set aside, earliest deadline
+// holds is GET /v1/cluster/holds?limit=&holder=&count=: what is set aside, earliest deadline
 // first.
-func (w *web) clusterHolds(_ http.ResponseWriter, r *http.Request) (any, error) {
+func (p *clusterPages) holds(_ http.ResponseWriter, r *http.Request) (any, error) {
 	q, n, err := countedQuery(r, admin.TopDefault, "limit", "holder", "count")
 	if err != nil {
 		return nil, err
 	}
 	list, there := []nodeHold{}, 0
-	missing := w.Overview.AskAll(r.Context(), overview.Everyone(&overview.Question{
+	missing := p.overview.AskAll(r.Context(), overview.Everyone(&overview.Question{
 		Holds: &overview.KeysQuestion{Limit: q["limit"], Holder: q["holder"], Count: n},
 	}), func(a *overview.Reply, _ timeSkew) {
 		if a.Holds == nil {

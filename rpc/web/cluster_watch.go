@@ -63,10 +63,10 @@ func (s *streams) end(client string) {
 	}
 }
 
-// watchCluster is GET /v1/cluster/watch?span=: server-sent events. They are "rows" (counts: first
+// watch is GET /v1/cluster/watch?span=: server-sent events. They are "rows" (counts: first
 // all of the span, then what is new), "state" (nodes), "events" (what is new), once a second, and
 // "leaving" as the last one of a node that leaves.
-func (w *web) watchCluster(rw http.ResponseWriter, r *http.Request) {
+func (p *clusterPages) watch(rw http.ResponseWriter, r *http.Request) {
 	q, err := readQuery(r, "span")
 	rough := q["span"] == "1h"
 	if err == nil && q["span"] != "" && q["span"] != "5m" && !rough {
@@ -76,18 +76,19 @@ func (w *web) watchCluster(rw http.ResponseWriter, r *http.Request) {
 		page.Error(rw, err)
 		return
 	}
-	client := w.caller(r).Name()
-	if err := w.streams.begin(client, w.mostPages()); err != nil {
+	client := p.proxies.caller(r).Name()
+	if err := p.streams.begin(client, p.mostPages()); err != nil {
 		page.Error(rw, err)
 		return
 	}
-	defer w.streams.end(client)
+	defer p.streams.end(client)
 	if r.Method == http.MethodHead {
 		rw.Header().Set("Content-Type", "text/event-stream")
 		return
 	}
 	s := &stream{
-		web: w, out: http.NewResponseController(rw), rw: rw, rough: rough, told: map[string]int{},
+		clusterPages: p, out: http.NewResponseController(rw), rw: rw, rough: rough,
+		told: map[string]int{},
 	}
 	if s.out.SetReadDeadline(time.Time{}) != nil {
 		page.Fault(rw, door.Fault{
@@ -99,19 +100,19 @@ func (w *web) watchCluster(rw http.ResponseWriter, r *http.Request) {
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no") // nginx would collect it
-	done := w.Overview.Watch(r.Context())
+	done := p.overview.Watch(r.Context())
 	defer done()
 	s.run(r)
 }
 
 // mostPages is how many pages may be open at this node.
-func (w *web) mostPages() int {
-	return max(fewestPages, int(w.Node.Table().Stats().Budget/bytesOfPage))
+func (p *clusterPages) mostPages() int {
+	return max(fewestPages, int(p.node.Table().Stats().Budget/bytesOfPage))
 }
 
 // stream is an open page.
 type stream struct {
-	*web
+	*clusterPages
 	rw    http.ResponseWriter
 	out   *http.ResponseController
 	rough bool
@@ -124,8 +125,8 @@ func (s *stream) run(r *http.Request) {
 	look := time.NewTicker(drainLook)
 	defer look.Stop()
 	ticket := access.Of(r.Context())
-	for next := s.Overview.Now(); ; {
-		if now := s.Overview.Now(); !now.Before(next) {
+	for next := s.overview.Now(); ; {
+		if now := s.overview.Now(); !now.Before(next) {
 			next = next.Add(overview.GatherEvery)
 			if next.Before(now) {
 				next = now // it was stopped for a while
@@ -139,7 +140,7 @@ func (s *stream) run(r *http.Request) {
 		case <-r.Context().Done():
 			return
 		}
-		if s.Draining != nil && s.Draining() {
+		if s.draining() {
 			_ = s.send("leaving", map[string]any{"others": s.others()})
 			return
 		}
@@ -149,7 +150,7 @@ func (s *stream) run(r *http.Request) {
 // others are the pages of other members.
 func (s *stream) others() []string {
 	out := []string{}
-	v := s.Node.View()
+	v := s.node.View()
 	if v == nil {
 		return out
 	}
@@ -162,18 +163,18 @@ func (s *stream) others() []string {
 }
 
 func (s *stream) sendAll(now time.Time) error {
-	rows := s.Overview.Rows(s.from, s.rough)
+	rows := s.overview.Rows(s.from, s.rough)
 	if err := s.send("rows", rows); err != nil {
 		return err
 	}
 	if n := int64(len(rows.Rows)); n > 0 {
 		s.from = rows.From + (n-overview.Overlap)*rows.Step
 	}
-	if err := s.send("state", s.Overview.State(now, s.Version)); err != nil {
+	if err := s.send("state", s.overview.State(now, s.version)); err != nil {
 		return err
 	}
 	fresh := []overview.Happening{}
-	for _, h := range s.Overview.Happenings() {
+	for _, h := range s.overview.Happenings() {
 		if told, known := s.told[h.Key]; !known || told != h.Version() {
 			s.told[h.Key] = h.Version()
 			fresh = append(fresh, h)

@@ -69,7 +69,7 @@ func FuzzHTTPOrigin(f *testing.F) {
 			name := strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
 			foreign = u.Host != host && name != "a.example"
 		}
-		if foreign && !w.crossSite(r) {
+		if foreign && !w.Hosts.crossSite(r) {
 			t.Fatalf("origin %q, site %q at %q counts as the same site", origin, site, host)
 		}
 	})

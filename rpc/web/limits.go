@@ -8,40 +8,58 @@ import (
 	"penstock/cluster"
 	"penstock/limiter"
 	"penstock/rpc/admin"
+	"penstock/rpc/audit"
 	"penstock/rpc/catalog"
 	"penstock/rpc/notation"
 )
 
-// limits is GET /v1/limits.
-func (w *web) limits(_ http.ResponseWriter, _ *http.Request) (any, error) {
-	out := admin.NamedLimits{Node: w.Node.ID(), Limits: []admin.NamedLimit{}}
-	limits, tallies := w.Node.Limits(), w.Node.Stats().Candidates()
-	checks := w.Node.LimitTallies()
+// limitPages show the named limits, and change those that are put.
+type limitPages struct {
+	node    *cluster.Node
+	catalog *catalog.Catalog
+	audit   *audit.Log
+}
+
+// addTo adds the pages to m.
+func (p *limitPages) addTo(m *mux) {
+	m.handle("GET /v1/limits", answered(p.list))
+	m.handle("PUT /v1/limits", answered(p.put))
+	m.handle("DELETE /v1/limits", p.changed(admin.Change.Remove))
+	m.handle("POST /v1/limits/promote", p.changed(admin.Change.Promote))
+	m.handle("POST /v1/limits/rollback", answered(p.rollback))
+	m.handle("GET /v1/limits/history", answered(p.history))
+}
+
+// list is GET /v1/limits.
+func (p *limitPages) list(_ http.ResponseWriter, _ *http.Request) (any, error) {
+	out := admin.NamedLimits{Node: p.node.ID(), Limits: []admin.NamedLimit{}}
+	limits, tallies := p.node.Limits(), p.node.Stats().Candidates()
+	checks := p.node.LimitTallies()
 	for _, name := range slices.Sorted(maps.Keys(limits)) {
-		row := w.namedLimit(limits[name], tallies[name])
+		row := p.row(limits[name], tallies[name])
 		row.Count(checks[name])
 		out.Limits = append(out.Limits, row)
 	}
 	return out, nil
 }
 
-// namedLimit is a limit without counts.
-func (w *web) namedLimit(l *limiter.Limit, tried cluster.CandidateTally) admin.NamedLimit {
+// row is a limit without counts.
+func (p *limitPages) row(l *limiter.Limit, tried cluster.CandidateTally) admin.NamedLimit {
 	row := admin.NamedLimit{
 		LimitJSON: notation.NewLimitJSON(&l.Spec), WordsJSON: notation.NewWordsJSON(&l.Spec),
-		Put: w.Node.IsPut(l.Name), Overrides: len(l.Overrides()),
+		Put: p.node.IsPut(l.Name), Overrides: len(l.Overrides()),
 		Candidate: admin.NewCandidateJSON(l, tried),
 	}
 	if row.Put {
-		head := w.Catalog.Head(l.Name)
+		head := p.catalog.Head(l.Name)
 		row.Version, row.By, row.AtMs = head.Version.String(), head.By, head.AtMs
-		row.OverFile = w.Node.Given(l.Name) != nil
+		row.OverFile = p.node.Given(l.Name) != nil
 	}
 	return row
 }
 
-func (w *web) change(r *http.Request, version string) admin.Change {
-	return admin.NewChange(r.Context(), w.Catalog, w.Node, w.recorder(r), version)
+func (p *limitPages) change(r *http.Request, version string) admin.Change {
+	return admin.NewChange(r.Context(), p.catalog, p.node, recorderOf(p.audit, r), version)
 }
 
 // limitDone says where a change of limits is in force now.
@@ -54,27 +72,27 @@ type limitDone struct {
 }
 
 // doneBy says what came of a change.
-func (w *web) doneBy(out catalog.Outcome, err error) (any, error) {
+func (p *limitPages) doneBy(out catalog.Outcome, err error) (any, error) {
 	return limitDone{
-		w.Node.ID(), out.Replaced, out.Version.String(), out.Reached, out.Missing,
+		p.node.ID(), out.Replaced, out.Version.String(), out.Reached, out.Missing,
 	}, err
 }
 
-// putLimit is PUT /v1/limits?version=: the body is the limit, in the words of the limits' files.
-func (w *web) putLimit(rw http.ResponseWriter, r *http.Request) (any, error) {
+// put is PUT /v1/limits?version=: the body is the limit, in the words of the limits' files.
+func (p *limitPages) put(rw http.ResponseWriter, r *http.Request) (any, error) {
 	q, err := readQuery(r, "version")
 	if err != nil {
 		return nil, err
 	}
-	l, err := w.limitIn(rw, r)
+	l, err := limitIn(rw, r)
 	if err != nil {
 		return nil, err
 	}
-	return w.doneBy(w.change(r, q["version"]).Put(l))
+	return p.doneBy(p.change(r, q["version"]).Put(l))
 }
 
 // limitIn is the limit of a body.
-func (w *web) limitIn(rw http.ResponseWriter, r *http.Request) (*limiter.Limit, error) {
+func limitIn(rw http.ResponseWriter, r *http.Request) (*limiter.Limit, error) {
 	in, err := readJSON[putJSON](rw, r, "a limit has the fields that it has in a file")
 	if err != nil {
 		return nil, err
@@ -94,34 +112,48 @@ func (w *web) limitIn(rw http.ResponseWriter, r *http.Request) (*limiter.Limit, 
 	return admin.CheckedLimit(s, overrides, tried)
 }
 
-// limitNamed is a page ?name=&version=& that changes the limit of that name; further fields of the
-// query are how's.
-func (w *web) limitNamed(
-	how func(c admin.Change, q map[string]string) (catalog.Outcome, error), further ...string,
+// changed is a page ?name=&version= that changes the limit of that name.
+func (p *limitPages) changed(
+	how func(c admin.Change, name string) (catalog.Outcome, error),
 ) http.HandlerFunc {
 	return answered(func(_ http.ResponseWriter, r *http.Request) (any, error) {
-		q, err := readQuery(r, append(further, "name", "version")...)
-		if err == nil && q["name"] == "" {
-			err = queryFault("name", "is missing; name a limit")
-		}
+		q, err := namedQuery(r, "name", "version")
 		if err != nil {
 			return nil, err
 		}
-		return w.doneBy(how(w.change(r, q["version"]), q))
+		return p.doneBy(how(p.change(r, q["version"]), q["name"]))
 	})
 }
 
-// historyPage is GET /v1/limits/history?name=: the last changes of one limit, or of all.
-func (w *web) historyPage(_ http.ResponseWriter, r *http.Request) (any, error) {
+// rollback is POST /v1/limits/rollback?name=&to=&version=.
+func (p *limitPages) rollback(_ http.ResponseWriter, r *http.Request) (any, error) {
+	q, err := namedQuery(r, "to", "name", "version")
+	if err != nil {
+		return nil, err
+	}
+	return p.doneBy(p.change(r, q["version"]).Rollback(q["name"], q["to"]))
+}
+
+// namedQuery is readQuery for a query that names a limit.
+func namedQuery(r *http.Request, names ...string) (q map[string]string, err error) {
+	q, err = readQuery(r, names...)
+	if err == nil && q["name"] == "" {
+		err = queryFault("name", "is missing; name a limit")
+	}
+	return q, err
+}
+
+// history is GET /v1/limits/history?name=: the last changes of one limit, or of all.
+func (p *limitPages) history(_ http.ResponseWriter, r *http.Request) (any, error) {
 	q, err := readQuery(r, "name")
 	if err != nil {
 		return nil, err
 	}
-	list := w.Catalog.History(q["name"])
+	list := p.catalog.History(q["name"])
 	if list == nil {
 		list = []catalog.Entry{}
 	}
-	return limitHistory{w.Node.ID(), list}, nil
+	return limitHistory{p.node.ID(), list}, nil
 }
 
 // limitHistory is GET /v1/limits/history.

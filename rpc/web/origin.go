@@ -73,7 +73,7 @@ func hostName(host string) string {
 // everybody; it does and tells nothing.
 func (w *web) screened(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		if w.Draining != nil && w.Draining() {
+		if w.Draining() {
 			// the client asks another node before this one closes a connection under a request
 			rw.Header().Set("Connection", "close")
 		}
@@ -81,13 +81,13 @@ func (w *web) screened(next http.Handler) http.Handler {
 		switch {
 		case healthPath(r.URL.Path):
 		case r.URL.Path == "/v1/auth":
-			f = w.foreignAuth(r)
+			f = w.Hosts.foreignAuth(r)
 		case !overSocket(r) && !w.Hosts.accepts(r.Host):
 			f = refusal(http.StatusMisdirectedRequest, "host",
 				"%.100q is not a name of this node; use an address or localhost, or start the "+
 					"node with --http-host %[1]s", hostName(r.Host))
 		case r.URL.Path == "/" || strings.HasPrefix(r.URL.Path, "/ui/"):
-		case w.crossSite(r):
+		case w.Hosts.crossSite(r):
 			f = refusal(http.StatusForbidden, "origin",
 				"a page of another site asks; that is refused")
 		default:
@@ -110,7 +110,7 @@ func overSocket(r *http.Request) bool {
 
 // crossSite reports whether r says that a page of another origin caused it. Sec-Fetch-Site is what
 // browsers of today send; Origin is for older ones. Neither can be set by a page.
-func (w *web) crossSite(r *http.Request) bool {
+func (h *Hosts) crossSite(r *http.Request) bool {
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "same-origin", "none": // none: a person has typed the address
 		return false
@@ -120,7 +120,7 @@ func (w *web) crossSite(r *http.Request) bool {
 			return false
 		}
 		u, err := url.Parse(origin)
-		return err != nil || u.Host == "" || u.Host != r.Host && !w.Hosts.lists(u.Host)
+		return err != nil || u.Host == "" || u.Host != r.Host && !h.lists(u.Host)
 	}
 	return true
 }
@@ -137,10 +137,10 @@ var proxyMarks = []string{
 // they pass on the Host, the Origin and the Sec-Fetch-Site of their clients. So a foreign Host is
 // no fault here, and a cross-site request is one only if nothing in it is a proxy's: its Host is
 // this node's, and it has none of a proxy's headers.
-func (w *web) foreignAuth(r *http.Request) error {
+func (h *Hosts) foreignAuth(r *http.Request) error {
 	marked := slices.ContainsFunc(proxyMarks,
 		func(name string) bool { return r.Header[name] != nil })
-	if marked || overSocket(r) || !w.Hosts.accepts(r.Host) || !w.crossSite(r) {
+	if marked || overSocket(r) || !h.accepts(r.Host) || !h.crossSite(r) {
 		return nil
 	}
 	return refusal(http.StatusForbidden, "origin", "a page of another site asks, and not a proxy. "+

@@ -298,7 +298,7 @@ func TestHTTPBodiesAreBounded(t *testing.T) {
 	w := newWeb(Config{Node: rpctest.Alone(t, rpctest.PerHour)})
 	w.bodies.room = 10
 	m := w.mux()
-	m.handle("POST /v1/check", answered(w.checkBody))
+	m.handle("POST /v1/check", answered(w.checks.checkBody))
 	if answer, text := rpctest.Page(w.bodies.bounded(m), "POST", "/v1/check",
 		`{"limit":"demo","key":"k"}`); answer.StatusCode != 503 {
 		t.Errorf("%d %s", answer.StatusCode, text)

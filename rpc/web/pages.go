@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -9,26 +10,46 @@ import (
 	"time"
 
 	"penstock/cluster"
+	"penstock/limiter"
+	"penstock/rpc/access"
 	"penstock/rpc/admin"
+	"penstock/rpc/audit"
 	"penstock/rpc/door"
 	"penstock/rpc/page"
 )
 
-func (w *web) ready(rw http.ResponseWriter, _ *http.Request) {
+// nodePages show one node to people and their scripts, and are told to drain it or to recover.
+type nodePages struct {
+	node     *cluster.Node
+	roster   admin.Roster
+	audit    *audit.Log
+	version  string
+	started  time.Time
+	proxied  bool // some proxies are trusted
+	draining func() bool
+	drain    func(context.Context) error
+}
+
+// recorderOf is that of the client of r.
+func recorderOf(log *audit.Log, r *http.Request) door.Recorder {
+	return door.Recorder{Log: log, Who: access.Of(r.Context()), From: r.RemoteAddr}
+}
+
+func (p *nodePages) ready(rw http.ResponseWriter, _ *http.Request) {
 	switch {
-	case w.Draining != nil && w.Draining():
+	case p.draining():
 		page.WriteProblem(rw, &page.Problem{
 			Status: http.StatusServiceUnavailable, Title: "Draining",
 			Detail: "this node is leaving its cluster",
 		})
-	case !w.Node.Ready():
+	case !p.node.Ready():
 		page.WriteProblem(rw, &page.Problem{
 			Status: http.StatusServiceUnavailable, Title: "Not ready",
 			Detail: "this node has not joined its cluster yet",
 		})
 	default:
 		fmt.Fprintln(rw, "ready")
-		if lost := w.Node.Membership().LostText(); lost != "" {
+		if lost := p.node.Membership().LostText(); lost != "" {
 			fmt.Fprintln(rw, "on_partition decides:", lost)
 		}
 	}
@@ -36,16 +57,16 @@ func (w *web) ready(rw http.ResponseWriter, _ *http.Request) {
 
 // healthcheck is what envoyproxy/ratelimit has for its health: OK with 200, and 500 when it cannot
 // answer.
-func (w *web) healthcheck(rw http.ResponseWriter, _ *http.Request) {
-	if !w.Node.Ready() || w.Draining != nil && w.Draining() {
+func (p *nodePages) healthcheck(rw http.ResponseWriter, _ *http.Request) {
+	if !p.node.Ready() || p.draining() {
 		rw.WriteHeader(http.StatusInternalServerError)
 		return
 	}
 	io.WriteString(rw, "OK")
 }
 
-func (w *web) members(_ http.ResponseWriter, _ *http.Request) (any, error) {
-	v := w.Node.View()
+func (p *nodePages) members(_ http.ResponseWriter, _ *http.Request) (any, error) {
+	v := p.node.View()
 	if v == nil {
 		return nil, cluster.ErrNoView
 	}
@@ -53,14 +74,14 @@ func (w *web) members(_ http.ResponseWriter, _ *http.Request) (any, error) {
 		Members     []admin.MemberJSON `json:"members"`
 		Ring        string             `json:"ring"`
 		Disagreeing []string           `json:"limits_disagreeing"`
-	}{Ring: admin.RingName(v), Disagreeing: admin.Disagreeing(w.Node)}
-	for _, k := range admin.KnownMembers(w.Node, v, w.Roster) {
+	}{Ring: admin.RingName(v), Disagreeing: admin.Disagreeing(p.node)}
+	for _, k := range admin.KnownMembers(p.node, v, p.roster) {
 		out.Members = append(out.Members, k.JSON())
 	}
 	return out, nil
 }
 
-func (w *web) ring(_ http.ResponseWriter, r *http.Request) (any, error) {
+func (p *nodePages) ring(_ http.ResponseWriter, r *http.Request) (any, error) {
 	q, err := readQuery(r, "key")
 	key := q["key"]
 	if err == nil && (len(key) < cluster.MinKey || len(key) > cluster.MaxKey) {
@@ -70,61 +91,61 @@ func (w *web) ring(_ http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := w.Node.View()
+	v := p.node.View()
 	if v == nil {
 		return nil, cluster.ErrNoView
 	}
-	p := admin.Locate(v, key)
+	at := admin.Locate(v, key)
 	return struct {
 		Key       string `json:"key"`
 		Partition int    `json:"partition"`
 		Owner     string `json:"owner"`
 		Heir      string `json:"heir"`
 		Ring      string `json:"ring"`
-	}{key, p.Partition, p.Owner, p.Heir, admin.RingName(v)}, nil
+	}{key, at.Partition, at.Owner, at.Heir, admin.RingName(v)}, nil
 }
 
 // status is for people and their scripts: everything that a node says of itself, without keys.
-func (w *web) status(_ http.ResponseWriter, _ *http.Request) (any, error) {
+func (p *nodePages) status(_ http.ResponseWriter, _ *http.Request) (any, error) {
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
 	counters := make(map[string]uint64)
-	for _, c := range door.NodeCounters(w.Node.Stats()) {
+	for _, c := range door.NodeCounters(p.node.Stats()) {
 		counters[c.Name] = c.Value
 	}
-	counters["degraded"] = w.Node.Stats().Degraded.Load()
+	counters["degraded"] = p.node.Stats().Degraded.Load()
 	build := ""
 	if b, ok := debug.ReadBuildInfo(); ok {
 		build = b.GoVersion
 	}
 	members, active, hash := 0, 0, ""
-	if v := w.Node.View(); v != nil {
+	if v := p.node.View(); v != nil {
 		members, active, hash = len(v.Members), v.Active(), admin.RingName(v)
 	}
-	unreachable := listed(w.Node.Unreachable())
+	unreachable := listed(p.node.Unreachable())
 	return map[string]any{
-		"name":               w.Node.ID(),
-		"boot":               fmt.Sprintf("%016x", w.Node.Boot()),
-		"version":            w.Version,
+		"name":               p.node.ID(),
+		"boot":               fmt.Sprintf("%016x", p.node.Boot()),
+		"version":            p.version,
 		"go":                 build,
-		"uptime_ms":          time.Since(w.Started).Milliseconds(),
-		"ready":              w.Node.Ready() && (w.Draining == nil || !w.Draining()),
+		"uptime_ms":          time.Since(p.started).Milliseconds(),
+		"ready":              p.node.Ready() && !p.draining(),
 		"members":            members,
 		"active":             active,
 		"ring":               hash,
 		"unreachable":        unreachable,
-		"epoch":              admin.EpochOf(w.Node),
-		"voters":             listed(w.Node.Membership().Voters()),
-		"lost_voters":        listed(w.Node.Membership().Lost()),
-		"copies":             copiesStatus(w.Node),
-		"limits":             len(w.Node.Limits()),
-		"limits_hash":        fmt.Sprintf("%016x", w.Node.LimitsHash()),
-		"limits_disagreeing": admin.Disagreeing(w.Node),
+		"epoch":              admin.EpochOf(p.node),
+		"voters":             listed(p.node.Membership().Voters()),
+		"lost_voters":        listed(p.node.Membership().Lost()),
+		"copies":             copiesStatus(p.node),
+		"limits":             len(p.node.Limits()),
+		"limits_hash":        fmt.Sprintf("%016x", p.node.LimitsHash()),
+		"limits_disagreeing": admin.Disagreeing(p.node),
 		"items":              counters,
-		"table":              door.TableStatus(w.Node),
+		"table":              door.TableStatus(p.node),
 		"heap_bytes":         memory.HeapAlloc,
 		"goroutines":         runtime.NumGoroutine(),
-		"trusted_proxy":      len(w.TrustedProxies) > 0,
+		"trusted_proxy":      p.proxied,
 	}, nil
 }
 
@@ -143,4 +164,66 @@ func listed(ids []string) []string {
 		return []string{}
 	}
 	return ids
+}
+
+// top is GET /v1/top?count=&limit=: the keys of this node that have used most.
+func (p *nodePages) top(_ http.ResponseWriter, r *http.Request) (any, error) {
+	q, n, err := countedQuery(r, admin.TopDefault, "count", "limit")
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), answerTimeout/2)
+	defer cancel()
+	return admin.Top(ctx, p.node, n, q["limit"]), nil
+}
+
+// holds is GET /v1/holds?limit=&key=&holder=&count=: what is set aside on keys of this node.
+func (p *nodePages) holds(_ http.ResponseWriter, r *http.Request) (any, error) {
+	q, count, err := countedQuery(r, admin.HoldsDefault, "limit", "key", "holder", "count")
+	if err != nil {
+		return nil, err
+	}
+	return admin.ListHolds(p.node,
+		limiter.HoldFilter{Limit: q["limit"], Key: q["key"], Holder: q["holder"]}, count)
+}
+
+// adminDone says that something has been done at one node.
+type adminDone struct {
+	Node string `json:"node"`
+}
+
+// recovers is POST /v1/recover.
+func (p *nodePages) recovers(_ http.ResponseWriter, r *http.Request) (any, error) {
+	if err := admin.RecoverNode(recorderOf(p.audit, r), p.node); err != nil {
+		return nil, err
+	}
+	return adminDone{Node: p.node.ID()}, nil
+}
+
+// drains is POST /v1/drain.
+func (p *nodePages) drains(_ http.ResponseWriter, r *http.Request) (any, error) {
+	ctx, cancel := context.WithTimeout(r.Context(), answerTimeout-time.Second)
+	defer cancel()
+	if err := admin.DrainNode(ctx, recorderOf(p.audit, r), p.node, p.drain); err != nil {
+		return nil, err
+	}
+	return adminDone{Node: p.node.ID()}, nil
+}
+
+// auditJSON is GET /v1/audit.
+type auditJSON struct {
+	Node    string        `json:"node"`
+	Entries []audit.Entry `json:"entries"`
+}
+
+// auditDefault is the number of entries that /v1/audit shows unless it is told otherwise.
+const auditDefault = 100
+
+// changes is GET /v1/audit?count=: the last changes at this node, the latest first.
+func (p *nodePages) changes(_ http.ResponseWriter, r *http.Request) (any, error) {
+	_, n, err := countedQuery(r, auditDefault, "count")
+	if err != nil {
+		return nil, err
+	}
+	return auditJSON{p.node.ID(), p.audit.Last(n)}, nil
 }

@@ -49,22 +49,22 @@ type extendJSON struct {
 
 // reserveBody is POST /v1/reserve: all is set aside, or nothing. The status is 200 also if that was
 // denied.
-func (w *web) reserveBody(rw http.ResponseWriter, r *http.Request) (any, error) {
+func (c *checks) reserveBody(rw http.ResponseWriter, r *http.Request) (any, error) {
 	body, err := readJSON[reserveJSON](rw, r,
 		"a body has items, ttl_ms, holder or the fields of one item; an item has limit, inline, "+
 			"key, cost")
 	if err != nil {
 		return nil, err
 	}
-	request, single, err := w.request(r, body.Items, body.itemJSON, cluster.OpTake)
+	request, single, err := c.request(r, body.Items, body.itemJSON, cluster.OpTake)
 	if err != nil {
 		return nil, ofBody(err, single)
 	}
 	out := make([]cluster.Decision, len(request.Items))
-	ids, allowed, err := hold.Reserve(w.decider(r), access.Of(r.Context()), request, out,
+	ids, allowed, err := hold.Reserve(c.decider(r), access.Of(r.Context()), request, out,
 		&cluster.HoldTerms{
 			TTL: door.FromMillis(body.TTLMs), Holder: body.Holder,
-			Client: w.caller(r).Mark(w.Node.ID()),
+			Client: c.proxies.caller(r).Mark(c.node.ID()),
 		})
 	if err != nil {
 		return nil, ofBody(err, single)
@@ -80,7 +80,7 @@ func (w *web) reserveBody(rw http.ResponseWriter, r *http.Request) (any, error) 
 }
 
 // settleBody is POST /v1/settle.
-func (w *web) settleBody(rw http.ResponseWriter, r *http.Request) (any, error) {
+func (c *checks) settleBody(rw http.ResponseWriter, r *http.Request) (any, error) {
 	body, err := readJSON[settleJSON](rw, r, "a settlement has id, actual, holder")
 	if err == nil && body.Actual == nil {
 		err = door.Wrong("actual", "is missing; say how much was used, 0 cancels")
@@ -88,24 +88,24 @@ func (w *web) settleBody(rw http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return w.atHold(r, body.ID, cluster.OpSettle, *body.Actual, 0, body.Holder)
+	return c.atHold(r, body.ID, cluster.OpSettle, *body.Actual, 0, body.Holder)
 }
 
 // extendBody is POST /v1/extend.
-func (w *web) extendBody(rw http.ResponseWriter, r *http.Request) (any, error) {
+func (c *checks) extendBody(rw http.ResponseWriter, r *http.Request) (any, error) {
 	body, err := readJSON[extendJSON](rw, r, "a sign of life has id, ttl_ms, holder")
 	if err != nil {
 		return nil, err
 	}
-	return w.atHold(r, body.ID, cluster.OpExtend, 0, body.TTLMs, body.Holder)
+	return c.atHold(r, body.ID, cluster.OpExtend, 0, body.TTLMs, body.Holder)
 }
 
 // atHold answers with the state of the hold's key.
-func (w *web) atHold(
+func (c *checks) atHold(
 	r *http.Request, id string, op cluster.Op, actual, ttlMs int64, holder string,
 ) (any, error) {
-	d, err := hold.SettleOrExtend(w.Node, w.recorder(r), w.inlines, id, op, actual, ttlMs, holder,
-		0)
+	d, err := hold.SettleOrExtend(c.node, recorderOf(c.audit, r), c.inlines, id, op, actual, ttlMs,
+		holder, 0)
 	if err != nil {
 		return nil, ofQuery(err)
 	}

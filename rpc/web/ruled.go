@@ -34,11 +34,11 @@ func newRuledJSON(m *rules.Match, out []cluster.Decision) DecisionsJSON {
 }
 
 // ruledBody answers a body with attributes.
-func (w *web) ruledBody(r *http.Request, body *bodyJSON) (answer DecisionsJSON, err error) {
+func (c *checks) ruledBody(r *http.Request, body *bodyJSON) (answer DecisionsJSON, err error) {
 	one := body.itemJSON
 	one.Cost = nil
 	if body.Items != nil || one != (itemJSON{}) {
-		w.Node.Stats().Refused.Add(1)
+		c.node.Stats().Refused.Add(1)
 		return answer, door.Wrong("attributes",
 			"stand beside items, limit, key or another field of an item; with them "+
 				"there is only cost")
@@ -47,7 +47,7 @@ func (w *web) ruledBody(r *http.Request, body *bodyJSON) (answer DecisionsJSON, 
 	if body.Cost != nil {
 		cost = *body.Cost
 	}
-	m, out, err := door.CheckRuled(w.decider(r), access.Of(r.Context()), body.Attributes,
+	m, out, err := door.CheckRuled(c.decider(r), access.Of(r.Context()), body.Attributes,
 		&cluster.Item{Cost: cost}, 0)
 	if err != nil {
 		return answer, door.RulesError(err)

@@ -237,7 +237,7 @@ func TestHTTPKeysNameOneClient(t *testing.T) {
 		for i := 0; i < len(row.headers); i += 2 {
 			r.Header.Add(row.headers[i], row.headers[i+1])
 		}
-		got, err := w.fill(row.template, r)
+		got, err := w.proxies.fill(row.template, r)
 		if (err != nil) != (row.want == "") || got != row.want {
 			t.Errorf("%s from %s with %v: %q, %v; want %q", row.template, row.peer, row.headers,
 				got, err, row.want)

@@ -20,6 +20,7 @@ import (
 	"penstock/rpc/catalog"
 	"penstock/rpc/door"
 	"penstock/rpc/fair"
+	"penstock/rpc/gubernator"
 	"penstock/rpc/overview"
 	"penstock/rpc/page"
 	"penstock/rpc/trace"
@@ -97,13 +98,18 @@ func NewServer(h http.Handler) *http.Server {
 	}
 }
 
-// web answers HTTP. Its handlers decode, ask the node, and encode.
+// web is the HTTP door: its rooms, each with some of the pages, and what a request passes on its
+// way to them.
 type web struct {
 	Config
 	clients *access.Clients // nil: anybody may ask
-	inlines *door.Inlines
+	proxies proxies
 	bodies  bodies
-	streams *streams
+
+	checks  checks
+	limits  limitPages
+	cluster clusterPages
+	self    nodePages
 
 	operating, profiles *operating
 }
@@ -112,33 +118,35 @@ func newWeb(c Config) *web {
 	if c.Metrics == nil {
 		c.Metrics = door.NewMetrics(c.Node)
 	}
-	c.Catalog = catalog.OrAlone(c.Catalog, c.Node)
-	return &web{
-		Config: c, clients: door.ClientsOf(c.Clients, c.AuthToken),
-		inlines: door.OrNew(c.Inlines, c.Node),
-		bodies:  bodies{room: maxBodies}, streams: new(streams),
+	if c.Draining == nil {
+		c.Draining = func() bool { return false }
+	}
+	w := &web{
+		Config: c, clients: door.ClientsOf(c.Clients, c.AuthToken), proxies: c.TrustedProxies,
+		bodies:    bodies{room: maxBodies},
 		operating: newOperating(mostOperating), profiles: newOperating(mostProfiles),
 	}
+	w.Catalog = catalog.OrAlone(c.Catalog, c.Node)
+	w.checks = checks{c.Node, door.OrNew(c.Inlines, c.Node), w.proxies, c.Trace, c.Audit}
+	w.limits = limitPages{c.Node, w.Catalog, c.Audit}
+	w.cluster = clusterPages{
+		node: c.Node, overview: c.Overview, limits: &w.limits, proxies: w.proxies,
+		draining: c.Draining, version: c.Version,
+	}
+	w.self = nodePages{
+		node: c.Node, roster: c.Roster, audit: c.Audit, version: c.Version, started: c.Started,
+		proxied: len(w.proxies) > 0, draining: c.Draining, drain: c.Drain,
+	}
+	return w
 }
 
 // New makes the HTTP door: checks, forward-auth, health, and the members of the cluster.
 func New(c Config) http.Handler {
 	w := newWeb(c)
 	m := w.mux()
-	m.handleCharge("GET /v1/check", w.timedCheck("check", w.checkQuery))
-	m.handle("POST /v1/check", w.timedCheck("check", answeredBody(w.checkBody)))
-	m.handle("GET /v1/peek", answered(w.peekQuery))
-	m.handle("POST /v1/reserve", w.timed("reserve", answeredBody(w.reserveBody)))
-	m.handle("POST /v1/settle", w.timed("settle", answeredBody(w.settleBody)))
-	m.handle("POST /v1/extend", answeredBody(w.extendBody))
-	m.Handle("/v1/auth", w.timedCheck("auth", w.auth)) // proxies pass the client's method on
-	w.gubernatorPages(m)
-	for pattern, door := range c.Doors {
-		_, path, _ := strings.Cut(pattern, " /")
-		m.handle(pattern, w.timed(path, door.ServeHTTP))
-	}
-	m.handle("GET /v1/members", answered(w.members))
-	m.handle("GET /v1/ring", answered(w.ring))
+	w.checkPages(m)
+	m.handle("GET /v1/members", answered(w.self.members))
+	m.handle("GET /v1/ring", answered(w.self.ring))
 	if c.Admin {
 		w.adminPages(m)
 	} else {
@@ -148,32 +156,38 @@ func New(c Config) http.Handler {
 	return w.screened(w.guarded(w.gated(w.bodies.bounded(m))))
 }
 
+func (w *web) checkPages(m *mux) {
+	c := &w.checks
+	m.handleCharge("GET /v1/check", w.timedCheck("check", c.checkQuery))
+	m.handle("POST /v1/check", w.timedCheck("check", answeredBody(c.checkBody)))
+	m.handle("GET /v1/peek", answered(c.peekQuery))
+	m.handle("POST /v1/reserve", w.timed("reserve", answeredBody(c.reserveBody)))
+	m.handle("POST /v1/settle", w.timed("settle", answeredBody(c.settleBody)))
+	m.handle("POST /v1/extend", answeredBody(c.extendBody))
+	m.Handle("/v1/auth", w.timedCheck("auth", c.auth)) // proxies pass the client's method on
+	g := &gubernator.Door{
+		Node: w.Node, Inlines: c.inlines, Draining: w.Draining, Audit: w.Audit,
+		Seconds: w.Metrics.Checks("gubernator"),
+	}
+	m.handle("POST /v1/GetRateLimits", w.timed("GetRateLimits", g.RateLimitsPage(w.proxies.caller)))
+	m.handle("GET /v1/HealthCheck", g.HealthPage)
+	m.handle("GET /v1/LiveCheck", g.LivePage)
+	for pattern, door := range w.Doors {
+		_, path, _ := strings.Cut(pattern, " /")
+		m.handle(pattern, w.timed(path, door.ServeHTTP))
+	}
+}
+
 func (w *web) adminPages(m *mux) {
-	m.handle("POST /v1/reset", answeredBody(w.resetBody))
-	m.handle("GET /v1/status", w.operating.bounded(answered(w.status)))
-	m.handle("GET /v1/top", answered(w.top))
-	m.handle("GET /v1/holds", answered(w.holds))
-	m.handle("GET /v1/limits", answered(w.limits))
-	m.handle("PUT /v1/limits", answered(w.putLimit))
-	m.handle("DELETE /v1/limits", w.limitNamed(func(c admin.Change,
-		q map[string]string,
-	) (catalog.Outcome, error) {
-		return c.Remove(q["name"])
-	}))
-	m.handle("POST /v1/limits/promote", w.limitNamed(func(c admin.Change,
-		q map[string]string,
-	) (catalog.Outcome, error) {
-		return c.Promote(q["name"])
-	}))
-	m.handle("POST /v1/limits/rollback",
-		w.limitNamed(func(c admin.Change, q map[string]string) (catalog.Outcome, error) {
-			return c.Rollback(q["name"], q["to"])
-		}, "to"))
-	m.handle("GET /v1/limits/history", answered(w.historyPage))
-	m.handle("POST /v1/drain", answered(w.drainPage))
-	m.handle("POST /v1/recover", answered(w.recoverPage))
-	m.handle("GET /v1/audit", answered(w.audit))
-	w.overviewPages(m)
+	m.handle("POST /v1/reset", answeredBody(w.checks.resetBody))
+	m.handle("GET /v1/status", w.operating.bounded(answered(w.self.status)))
+	m.handle("GET /v1/top", answered(w.self.top))
+	m.handle("GET /v1/holds", answered(w.self.holds))
+	m.handle("POST /v1/drain", answered(w.self.drains))
+	m.handle("POST /v1/recover", answered(w.self.recovers))
+	m.handle("GET /v1/audit", answered(w.self.changes))
+	w.limits.addTo(m)
+	w.cluster.addTo(m)
 	m.handle("GET /ui/", ui.Handler("/ui/").ServeHTTP)
 	m.HandleFunc("GET /{$}", http.RedirectHandler("/ui/", http.StatusFound).ServeHTTP)
 	m.handle("GET /metrics", w.operating.bounded(promhttp.HandlerFor(w.Metrics.Registry,
@@ -185,25 +199,14 @@ func (w *web) adminPages(m *mux) {
 	m.HandleFunc("GET /debug/pprof/trace", w.profiles.bounded(pprof.Trace))
 }
 
-// mux says in its own words what it does not have.
-type mux struct {
-	*http.ServeMux
-	methods   map[string]string // path → Allow
-	elsewhere *mux              // pages that are served at --admin, or nil
-}
-
-func newMux() *mux {
-	return &mux{ServeMux: http.NewServeMux(), methods: make(map[string]string)}
-}
-
 // mux makes one with what every listener has.
 func (w *web) mux() *mux {
 	m := newMux()
 	m.handle("GET /healthz", func(rw http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintln(rw, "ok")
 	})
-	m.handle("GET /readyz", w.ready)
-	m.handle("GET /healthcheck", w.healthcheck)
+	m.handle("GET /readyz", w.self.ready)
+	m.handle("GET /healthcheck", w.self.healthcheck)
 	m.HandleFunc("/", func(rw http.ResponseWriter, r *http.Request) {
 		page.WriteProblem(rw, &page.Problem{
 			Status: http.StatusNotFound, Title: "Not Found",
@@ -211,56 +214,6 @@ func (w *web) mux() *mux {
 		})
 	})
 	return m
-}
-
-// hint says where else the page is that r asks for.
-func (m *mux) hint(r *http.Request) string {
-	if m.elsewhere != nil {
-		if _, pattern := m.elsewhere.Handler(r); pattern != "" {
-			return "; it is served at --admin alone, if that is not off"
-		}
-	}
-	return ""
-}
-
-// handle adds "METHOD /path", and an answer to other methods of that path.
-func (m *mux) handle(pattern string, h http.HandlerFunc) {
-	method, path, _ := strings.Cut(pattern, " ")
-	if method == http.MethodGet {
-		method += ", " + http.MethodHead
-	}
-	m.HandleFunc(pattern, h)
-	m.allow(method, path)
-}
-
-// handleCharge is handle for a GET that charges. Monitors and crawlers take HEAD for a question
-// that costs nothing, and get no body that could say more, so HEAD is refused there.
-func (m *mux) handleCharge(pattern string, h http.HandlerFunc) {
-	method, path, _ := strings.Cut(pattern, " ")
-	m.HandleFunc(pattern, h)
-	m.HandleFunc(http.MethodHead+" "+path, m.refuseMethod(path))
-	m.allow(method, path)
-}
-
-// allow notes a method of path.
-func (m *mux) allow(method, path string) {
-	if allowed, known := m.methods[path]; known {
-		m.methods[path] = allowed + ", " + method
-		return
-	}
-	m.methods[path] = method
-	m.HandleFunc(path, m.refuseMethod(path))
-}
-
-func (m *mux) refuseMethod(path string) http.HandlerFunc {
-	return func(rw http.ResponseWriter, r *http.Request) {
-		rw.Header().Set("Allow", m.methods[path])
-		page.WriteProblem(rw, &page.Problem{
-			Status: http.StatusMethodNotAllowed, Title: "Method Not Allowed",
-			Detail: fmt.Sprintf("method: %.20s is not for %s; use %s", r.Method, path,
-				m.methods[path]),
-		})
-	}
 }
 
 // healthPath reports whether a page only says whether the node is alive, or ready.
@@ -309,7 +262,7 @@ func (w *web) gated(next http.Handler) http.Handler {
 			next.ServeHTTP(rw, r)
 			return
 		}
-		client, work := w.caller(r).Name(), workOf(r)
+		client, work := w.proxies.caller(r).Name(), workOf(r)
 		work.Line.Yield() // the requests of a pipeline are read at once
 		if err := w.Gate.Enter(client, work); err != nil {
 			overloaded(rw, r)
@@ -341,13 +294,6 @@ const requestCost = 75 * time.Microsecond
 func workOf(r *http.Request) fair.Work {
 	line, _ := r.Context().Value(lineKey{}).(*fair.Line)
 	return fair.Work{Cost: requestCost, Line: line, Shared: r.ProtoMajor > 1}
-}
-
-// caller is the client of a request. One on a Unix socket has no address.
-func (w *web) caller(r *http.Request) door.Caller {
-	from := door.Caller{TLS: r.TLS, Pass: access.Of(r.Context())}
-	from.Addr, _ = w.clientAddress(r)
-	return from
 }
 
 // operatorPath reports whether a page is for finding out what a node is busy with.

@@ -380,7 +380,7 @@ func TestHTTPAuth(t *testing.T) {
 		for i := 0; i < len(header); i += 2 {
 			r.Header.Add(header[i], header[i+1])
 		}
-		k, err := w.fill(template, r)
+		k, err := w.proxies.fill(template, r)
 		if err != nil {
 			return "error: " + err.Error()
 		}
@@ -628,7 +628,7 @@ func FuzzKeyTemplate(f *testing.F) {
 	f.Fuzz(func(t *testing.T, template, user, uri string) {
 		r := httptest.NewRequest("GET", "/v1/auth", nil)
 		r.Header["X-User"], r.Header["X-Forwarded-Uri"] = []string{user}, []string{uri}
-		key, err := w.fill(template, r)
+		key, err := w.proxies.fill(template, r)
 		if err == nil && strings.ContainsAny(template, "{}") && key == template {
 			t.Fatalf("%q was taken as it is", template)
 		}
