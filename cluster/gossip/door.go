@@ -22,6 +22,8 @@ import (
 type door struct {
 	memberlist.NodeAwareTransport
 	allow   []netip.Prefix
+	label   string              // is authenticated with what is encrypted
+	keys    *memberlist.Keyring // nil: nothing is encrypted
 	refused *Refused
 	log     *log.Logger
 	room    *room
@@ -53,7 +55,7 @@ func (g *Gossip) create(c *memberlist.Config) error {
 			return err
 		}
 	}
-	d := openDoor(under, g.config, c.Logger)
+	d := openDoor(under, g.config, c)
 	c.Transport = d
 	if g.list, err = memberlist.Create(c); err != nil {
 		_ = d.Shutdown()
@@ -82,10 +84,10 @@ func openTransport(c *memberlist.Config) (t *memberlist.NetTransport, err error)
 	return t, err
 }
 
-func openDoor(under memberlist.NodeAwareTransport, c Config, logger *log.Logger) *door {
+func openDoor(under memberlist.NodeAwareTransport, c Config, list *memberlist.Config) *door {
 	d := &door{
-		NodeAwareTransport: under, allow: c.Allow, refused: c.Refused, log: logger,
-		room: newRoom(), done: make(chan struct{}),
+		NodeAwareTransport: under, allow: c.Allow, refused: c.Refused, log: list.Logger,
+		label: list.Label, keys: list.Keyring, room: newRoom(), done: make(chan struct{}),
 		packets: make(chan *memberlist.Packet), streams: make(chan net.Conn),
 	}
 	if d.refused == nil {
@@ -101,10 +103,10 @@ func (d *door) admitPacket(p *memberlist.Packet) (*memberlist.Packet, bool) {
 	switch {
 	case !allowed(d.allow, p.From.String()):
 		d.refused.Network.Add(1)
-	case len(p.Buf) > longestPacket || packedPacket(p.Buf):
+	case len(p.Buf) > longestPacket || d.foreign(p.Buf):
 		d.refused.Message.Add(1)
-		d.log.Printf("[WARN] a packet of %d bytes from %s is dropped: it is packed or too long, "+
-			"and no node sends such a one", len(p.Buf), p.From)
+		d.log.Printf("[WARN] a packet of %d bytes from %s is dropped: no node sends such a "+
+			"one", len(p.Buf), p.From)
 	default:
 		p.Buf = slices.Clone(p.Buf) // it had the room of the largest packet there is
 		return p, true

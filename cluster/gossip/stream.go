@@ -2,7 +2,6 @@ package gossip
 
 import (
 	"bufio"
-	"encoding/binary"
 	"errors"
 	"net"
 	"net/netip"
@@ -21,9 +20,8 @@ const (
 )
 
 var (
-	errNoRoom = errors.New("gossip: streams take too much memory together; this one is closed")
-	errPacked = errors.New(
-		"gossip: a message that no node sends, packed or of a user; the stream is closed")
+	errNoRoom  = errors.New("gossip: streams take too much memory together; this one is closed")
+	errForeign = errors.New("gossip: a message that no node sends; the stream is closed")
 )
 
 // room is what streams have taken of roomForStreams. An address may have as much as is left, so
@@ -71,8 +69,12 @@ type stream struct {
 	door   *door
 	from   string
 	in     *bufio.Reader
+	ahead  []byte // read by look, and not by the library yet
 	looked bool
 	wrong  error // why it is not read further
+
+	form    *form // nil: it has none that can be checked
+	kindsTo int   // bytes that come before what has a form
 
 	mu     sync.Mutex // guards what follows
 	taken  int64
@@ -115,6 +117,27 @@ func (s *stream) Read(b []byte) (n int, err error) {
 	if s.wrong != nil {
 		return 0, s.wrong
 	}
+	if n = copy(b, s.ahead); n > 0 {
+		if s.ahead = s.ahead[n:]; len(s.ahead) == 0 {
+			s.ahead = nil
+		}
+		return n, nil
+	}
+	n, err = s.readPaid(b)
+	if s.form != nil && n > 0 {
+		before := min(n, s.kindsTo)
+		s.kindsTo -= before
+		if !s.form.pass(b[before:n]) {
+			s.door.refused.Message.Add(1)
+			s.wrong = errForeign
+			return 0, s.wrong
+		}
+	}
+	return n, err
+}
+
+// readPaid reads, and charges the stream with what has come.
+func (s *stream) readPaid(b []byte) (n int, err error) {
 	if n, err = s.in.Read(b); n > 0 {
 		if s.wrong = s.take(int64(n)); s.wrong != nil {
 			return 0, s.wrong
@@ -147,121 +170,4 @@ func (s *stream) Close() error {
 		s.door.room.give(s.from, s.taken)
 	}
 	return s.Conn.Close()
-}
-
-// Kinds of messages of the library.
-const (
-	stateKind  = 6
-	manyKind   = 7
-	userKind   = 8
-	packedKind = 9
-	summedKind = 12
-	labelKind  = 244
-)
-
-// look charges the stream with what its first message announces.
-func (s *stream) look() error {
-	head, err := s.in.Peek(1)
-	at := 0
-	if err == nil && head[0] == labelKind {
-		if head, err = s.in.Peek(2); err == nil {
-			at = 2 + int(head[1])
-			head, err = s.in.Peek(at + 1)
-		}
-	}
-	switch {
-	case err != nil:
-		return err
-	case head[at] == packedKind || head[at] == userKind:
-		s.door.refused.Message.Add(1)
-		return errPacked
-	case head[at] != stateKind:
-		return nil
-	}
-	announced, err := s.announced(at + 1)
-	if err == nil {
-		err = s.take(announced)
-	}
-	return err
-}
-
-// stateFields are the head of a state, as the library writes it: a value follows each.
-var stateFields = [...]string{"\x83\xa4Join", "\xa5Nodes", "\xacUserStateLen"}
-
-// announced is how much memory the head of a state asks for, which begins at this byte.
-func (s *stream) announced(at int) (int64, error) {
-	var values [len(stateFields)]int64
-	for i, field := range stateFields {
-		head, err := s.in.Peek(at + len(field) + 1)
-		if err != nil {
-			return 0, err
-		}
-		first := head[len(head)-1]
-		width := widthOf(first)
-		if string(head[at:len(head)-1]) != field || width < 0 {
-			s.door.refused.Message.Add(1)
-			return 0, errPacked
-		}
-		if at = len(head) + width; width == 0 {
-			values[i] = int64(first)
-			continue
-		}
-		if head, err = s.in.Peek(at); err != nil {
-			return 0, err
-		}
-		padded := append(make([]byte, 8-width), head[at-width:]...)
-		values[i] = int64(min(binary.BigEndian.Uint64(padded), 1<<32))
-	}
-	return values[1]*nodeCost + values[2], nil
-}
-
-// widthOf is how many bytes a number or a truth value of MessagePack has behind its first one; -1:
-// it is neither.
-func widthOf(first byte) int {
-	switch {
-	case first < 0x80, first == 0xc2, first == 0xc3:
-		return 0
-	case first >= 0xcc && first <= 0xcf: // uint8 to uint64
-		return 1 << (first - 0xcc)
-	case first >= 0xd0 && first <= 0xd3: // int8 to int64
-		return 1 << (first - 0xd0)
-	}
-	return -1
-}
-
-// packedPacket reports whether the library would unpack something of a packet.
-func packedPacket(b []byte) bool {
-	if len(b) > 1 && b[0] == labelKind {
-		b = b[min(len(b), 2+int(b[1])):]
-	}
-	if len(b) >= 5 && b[0] == summedKind {
-		b = b[5:]
-	}
-	return packed(b)
-}
-
-// packed reports whether a message is packed, or one of the messages in it.
-func packed(b []byte) bool {
-	switch {
-	case len(b) < 2:
-		return false
-	case b[0] != manyKind:
-		return b[0] == packedKind
-	}
-	n := int(b[1])
-	if len(b) < 2+2*n {
-		return false // the library drops it
-	}
-	lengths, rest := b[2:2+2*n], b[2+2*n:]
-	for ; len(lengths) > 0; lengths = lengths[2:] {
-		length := int(binary.BigEndian.Uint16(lengths))
-		if length > len(rest) {
-			return false // the library reads no further
-		}
-		if packed(rest[:length]) {
-			return true
-		}
-		rest = rest[length:]
-	}
-	return false
 }

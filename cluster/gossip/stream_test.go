@@ -3,6 +3,8 @@ package gossip
 import (
 	"bytes"
 	"compress/lzw"
+	"crypto/aes"
+	"crypto/cipher"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
@@ -42,6 +44,20 @@ func several(messages ...[]byte) []byte {
 func summed(message []byte) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{12}, crc32.ChecksumIEEE(message)),
 		message...)
+}
+
+// sealed encrypts a message with the key k, as the library does it.
+func sealed(message []byte, context string) []byte {
+	block, _ := aes.NewCipher(keyOf('k'))
+	gcm, _ := cipher.NewGCM(block)
+	head := append([]byte{sealVersion}, make([]byte, gcm.NonceSize())...)
+	return gcm.Seal(head, head[1:], message, []byte(context))
+}
+
+// sealedStream encrypts a message of a stream.
+func sealedStream(message []byte) []byte {
+	head := binary.BigEndian.AppendUint32([]byte{sealedKind}, uint32(1+12+len(message)+16))
+	return append(head, sealed(message, string(head)+testLabel[2:])...)
 }
 
 const testLabel = "\xf4\x04test"
@@ -115,6 +131,49 @@ func TestCompressedGossipIsRefused(t *testing.T) {
 			t.Errorf("%d are counted as refused: %s, %s", n, c.network, c.node.roster.id)
 		}
 	}
+}
+
+// Promise: what comes encrypted is looked at as what comes in clear: also of a message that has the
+// key nothing is unpacked, no more memory is taken than there is room for, and none ends the node,
+// as an empty one and one with a wrong padding would do in the library.
+func TestEncryptedGossipIsLookedInto(t *testing.T) {
+	refused := new(Refused)
+	g := real(t, "locked", "127.0.0.1:0", func(c *Config) {
+		c.Refused, c.Keys = refused, [][]byte{keyOf('k')}
+	})
+	inPacket := func(message []byte) []byte { return sealed(message, testLabel[2:]) }
+	ping := []byte(pingBytes)
+	answered := func() bool {
+		return replies(t, "udp", g, inPacket(ping)) && replies(t, "tcp", g, sealedStream(ping))
+	}
+	await(t, "encrypted pings are answered", answered)
+	if n := refused.Message.Load() + refused.Room.Load(); n != 0 {
+		t.Errorf("%d encrypted pings are counted as refused", n)
+	}
+	old := inPacket(bytes.Repeat([]byte{0xff}, 16)) // the last byte: how long the padding is
+	old[0] = 0
+	many := "\x06\x83\xa4Join\xc2\xa5Nodes\xce\x00\x10\x00\x00\xacUserStateLen\x00"
+	for what, c := range map[string]struct {
+		network string
+		message []byte
+	}{
+		"a packed packet":               {"udp", inPacket(pack(pingBytes))},
+		"one of several with a sum":     {"udp", inPacket(summed(several(ping, pack(pingBytes))))},
+		"a packet with a wrong padding": {"udp", old},
+		"a packed stream":               {"tcp", sealedStream(pack(pingBytes))},
+		"an empty stream":               {"tcp", sealedStream(nil)},
+		"a message of a user":           {"tcp", sealedStream([]byte("\x08\x81\xa1x\x01x"))},
+		"a million nodes":               {"tcp", sealedStream([]byte(many))},
+	} {
+		before := refused.Message.Load() + refused.Room.Load()
+		if replies(t, c.network, g, c.message) {
+			t.Errorf("%s is answered", what)
+		}
+		if n := refused.Message.Load() + refused.Room.Load() - before; n != 1 {
+			t.Errorf("%s: %d are counted as refused", what, n)
+		}
+	}
+	await(t, "encrypted pings are answered still", answered)
 }
 
 func doorOf(g *Gossip) *door { return g.config.transport.(*door) }
