@@ -30,7 +30,7 @@ func TestAdminIsServedWhereTheFlagSays(t *testing.T) {
 			r, _ := startNode(t, func(s *settings) { s.HTTP, s.Admin = free, row.flag })
 			r.waitReady(t)
 			for _, flag := range []string{"--http", "--admin"} {
-				addr := r.address(flag)
+				addr := r.doors.address(flag)
 				if addr == "" {
 					continue
 				}
@@ -46,7 +46,7 @@ func TestAdminIsServedWhereTheFlagSays(t *testing.T) {
 				}
 			}
 			for _, flag := range []string{"--grpc", "--admin"} {
-				addr := r.address(flag)
+				addr := r.doors.address(flag)
 				if addr == "" {
 					continue
 				}
@@ -97,7 +97,7 @@ func TestAdminListenerAsksForRights(t *testing.T) {
 		if row.token != "" {
 			credential.AuthTokenFile = write(t, row.token)
 		}
-		c, err := credential.dial([]string{r.address("--admin")})
+		c, err := credential.dial([]string{r.doors.address("--admin")})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -116,7 +116,7 @@ func TestAdminListenerAsksForRights(t *testing.T) {
 		cancel()
 		c.Close()
 	}
-	if last := r.audit.Last(1); len(last) != 1 || !strings.HasPrefix(last[0].Who, "root ") {
+	if last := r.files.audit.Last(1); len(last) != 1 || !strings.HasPrefix(last[0].Who, "root ") {
 		t.Errorf("the change is recorded as %+v", last)
 	}
 }

@@ -16,7 +16,7 @@ import (
 // page is what a node answers to GET path.
 func page(t *testing.T, r *running, path string) string {
 	t.Helper()
-	answer, err := http.Get("http://" + r.address("--http") + path)
+	answer, err := http.Get("http://" + r.doors.address("--http") + path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,11 +104,11 @@ func TestDifferentLimitsAreShown(t *testing.T) {
 			}
 			return nil
 		})
-		out, _ := runVerb(t, "members", "--addr", r.address("--grpc"))
+		out, _ := runVerb(t, "members", "--addr", r.doors.address("--grpc"))
 		if !strings.Contains(out, "DIFFERENT LIMITS: the files of "+other) {
 			t.Errorf("members says nothing of it:\n%s", out)
 		}
-		out, _ = runVerb(t, "members", "-o", "json", "--addr", r.address("--grpc"))
+		out, _ = runVerb(t, "members", "-o", "json", "--addr", r.doors.address("--grpc"))
 		var answer struct {
 			Disagreeing []string `json:"limits_disagreeing"`
 		}

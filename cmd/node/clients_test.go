@@ -20,7 +20,7 @@ import (
 // askAs is the status and the body of a page for a client with a token.
 func askAs(t *testing.T, r *running, token, path string) (int, string) {
 	t.Helper()
-	request, err := http.NewRequest("GET", "http://"+r.address("--http")+path, nil)
+	request, err := http.NewRequest("GET", "http://"+r.doors.address("--http")+path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +187,7 @@ func TestNoBrokenFileOfClientsIsTakenOver(t *testing.T) {
 			t.Fatal(err)
 		}
 		putFile(t, file, row.text)
-		r.reload()
+		r.files.reload()
 		said := book.String()
 		if strings.Count(said, "clients are not loaded") <= i || !strings.Contains(said, row.want) {
 			t.Errorf("%q: nothing is logged of it:\n%s", row.text, said)
@@ -204,7 +204,7 @@ func TestNoBrokenFileOfClientsIsTakenOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	putFile(t, file, good)
-	r.reload()
+	r.files.reload()
 	if _, body := askAs(t, r, ops, "/metrics"); !strings.Contains(body,
 		"last_reload_successful 1\n") {
 		t.Error("the file is good again, and the metrics do not say so")
@@ -297,7 +297,8 @@ func TestCertificateForOtherNamesIsToldOf(t *testing.T) {
 	putFile(t, cert, string(readBytes(t, foreign)))
 	putFile(t, key, string(readBytes(t, foreignKey)))
 	eventually(t, "the log tells of the certificate that came", func() error {
-		conn, err := tls.Dial("tcp", r.address("--http"), &tls.Config{InsecureSkipVerify: true})
+		conn, err := tls.Dial("tcp", r.doors.address("--http"),
+			&tls.Config{InsecureSkipVerify: true})
 		if err != nil {
 			return err
 		}

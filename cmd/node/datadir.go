@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -224,16 +225,16 @@ func syncDir(path string) error {
 }
 
 // keepSaving writes the file again and again until the node leaves.
-func (r *running) keepSaving() {
+func (d *dataDir) keepSaving(leaving context.Context, node *cluster.Node, clock *clock.Clock) {
 	for wait := saveEvery; ; {
-		sleep(r.leaving, wait)
-		if r.leaving.Err() != nil {
+		sleep(leaving, wait)
+		if leaving.Err() != nil {
 			return
 		}
-		if err := r.data.save(r.node, r.clock); err != nil {
-			r.log.Error("counters are not saved; the file from before stays", "data-dir",
-				r.data.path, "err", err)
+		if err := d.save(node, clock); err != nil {
+			d.log.Error("counters are not saved; the file from before stays", "data-dir",
+				d.path, "err", err)
 		}
-		wait = r.data.pause()
+		wait = d.pause()
 	}
 }

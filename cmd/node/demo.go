@@ -299,7 +299,7 @@ func demoGreeting(nodes []*running) string {
 	for _, r := range nodes {
 		rows = append(rows, []string{
 			"  " + r.member.ID, r.member.HTTPAddr, r.member.GRPCAddr,
-			r.address("--redis"),
+			r.doors.address("--redis"),
 		})
 	}
 	columns(&b, rows)
@@ -311,7 +311,7 @@ func demoGreeting(nodes []*running) string {
 `, members, members, demoLimit.Name, demoKey)
 	fmt.Fprintf(&b, "  curl -i 'http://%s/v1/check?limit=%s&key=%s'\n", nodes[2].member.HTTPAddr,
 		demoLimit.Name, demoKey)
-	_, port, _ := net.SplitHostPort(nodes[0].address("--redis"))
+	_, port, _ := net.SplitHostPort(nodes[0].doors.address("--redis"))
 	fmt.Fprintf(&b, "  redis-cli -p %s CL.THROTTLE %s 4 5 10   # this limit comes "+
 		"along\n", port, demoKey)
 	fmt.Fprintf(&b, "  penstock check -a path=/api/orders -a user=%s   # rules choose limits\n\n",

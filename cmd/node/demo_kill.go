@@ -270,17 +270,8 @@ func (d *demo) revive(ctx context.Context, say sayFunc) {
 func (r *running) settingsAgain() settings {
 	s := r.settings
 	s.Gossip, s.Peer, s.GRPC = r.gossip.Addr(), r.member.PeerAddr, r.member.GRPCAddr
-	s.HTTP, s.Redis, s.Join = r.member.HTTPAddr, r.address("--redis"), nil
+	s.HTTP, s.Redis, s.Join = r.member.HTTPAddr, r.doors.address("--redis"), nil
 	return s
-}
-
-func (r *running) isReady() bool {
-	select {
-	case <-r.ready:
-		return true
-	default:
-		return false
-	}
 }
 
 // holdsAll reports whether r holds all partitions that it owns.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"crypto/tls"
+	"log/slog"
 	"time"
 
 	"penstock/rpc/door"
@@ -52,23 +53,23 @@ func share(limit, doors, connections int) (d descriptors) {
 	return d
 }
 
-// keepDoors puts a doorkeeper before each listener.
-func (r *running) keepDoors() {
+// keep puts a doorkeeper before each listener.
+func (o *openDoors) keep(s *settings, log *slog.Logger) {
 	clients := 0
-	for _, o := range r.doors {
-		if o.flag != "--peer" {
+	for _, at := range o.list {
+		if at.flag != "--peer" {
 			clients++
 		}
 	}
-	d := share(descriptorLimit()/max(1, r.settings.nodes), clients,
-		connectionsIn(r.settings.Memory, r.settings.TLSCert != ""))
+	d := share(descriptorLimit()/max(1, s.nodes), clients,
+		connectionsIn(s.Memory, s.TLSCert != ""))
 	room := door.NewCommonRoom(d.common)
-	for _, o := range r.doors {
+	for _, at := range o.list {
 		c := door.KeeperConfig{
-			Name: o.flag[2:], Own: d.own, Most: mostConnections, Common: room,
-			Fair: true, Logger: r.log,
+			Name: at.flag[2:], Own: d.own, Most: mostConnections, Common: room,
+			Fair: true, Logger: log,
 		}
-		switch o.flag {
+		switch at.flag {
 		case "--peer":
 			c.Own, c.Most, c.Common, c.UserTimeout = d.peers, d.peers, nil, grpcUserTimeout
 		case "--grpc":
@@ -79,11 +80,11 @@ func (r *running) keepDoors() {
 		case "--redis":
 			c.Refusal = "-ERR max number of clients reached\r\n"
 		}
-		if r.settings.TLSCert != "" {
+		if s.TLSCert != "" {
 			c.Refusal = ""
 		}
-		o.keeper = door.NewKeeper(o.listener, c)
-		o.listener = o.keeper
+		at.keeper = door.NewKeeper(at.listener, c)
+		at.listener = at.keeper
 	}
 }
 
@@ -98,6 +99,6 @@ func (r *running) hosts(d doors, token bool, clientTLS *tls.Config) *web.Hosts {
 	if (token || clientTLS != nil) && len(s.HTTPHost) == 0 {
 		return nil
 	}
-	return web.NewHosts(append([]string{s.Name, r.host, d.http.address, d.admin.address},
+	return web.NewHosts(append([]string{s.Name, r.doors.host, d.http.address, d.admin.address},
 		s.HTTPHost...)...)
 }

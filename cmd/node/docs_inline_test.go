@@ -73,11 +73,11 @@ func TestCommandsInSentences(t *testing.T) {
 		s.Limits, s.HTTP, s.GRPC = limits, "127.0.0.1:0", "127.0.0.1:0"
 	})
 	r.waitReady(t)
-	t.Setenv("PENSTOCK_ADDR", r.address("--grpc"))
-	t.Setenv("PENSTOCK_HTTP", r.address("--http"))
+	t.Setenv("PENSTOCK_ADDR", r.doors.address("--grpc"))
+	t.Setenv("PENSTOCK_HTTP", r.doors.address("--http"))
 	put := strings.NewReplacer(
 		"FILE-OR-DIRECTORY", limits, "FILE", limits, "OLD", limits, "NEW", limits,
-		"HOST:PORT", r.address("--grpc"), "NODE", r.address("--grpc"),
+		"HOST:PORT", r.doors.address("--grpc"), "NODE", r.doors.address("--grpc"),
 		"LIMIT", "login", "KEY", "k", "-a …", "-a user=ann", "'", "")
 	found, ran := 0, 0
 	for _, document := range documentsOf(t, "../..") {

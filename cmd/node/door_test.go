@@ -93,10 +93,10 @@ type stranger interface{ keptOut() error }
 
 // where is a door's network and address.
 func (p *protection) where(flag string) (network, address string) {
-	if path, found := strings.CutPrefix(p.node.address(flag), "unix://"); found {
+	if path, found := strings.CutPrefix(p.node.doors.address(flag), "unix://"); found {
 		return "unix", path
 	}
-	return "tcp", p.node.address(flag)
+	return "tcp", p.node.doors.address(flag)
 }
 
 // strangers are p without what p shows: in plaintext, or without the token.
@@ -340,7 +340,7 @@ func (p *protection) grpc(t *testing.T, title string) *grpcDoor {
 
 func (p *protection) dial() (*client.Client, error) {
 	return client.New(client.Config{
-		Targets: []string{p.node.address("--grpc")}, TLS: p.tls,
+		Targets: []string{p.node.doors.address("--grpc")}, TLS: p.tls,
 		Token: p.token,
 	})
 }

@@ -24,50 +24,51 @@ func (r *running) makeDoors(_ context.Context, d doors) error {
 	if err != nil {
 		return err
 	}
-	if err := r.openAudit(); err != nil {
+	if err := r.files.openAudit(); err != nil {
 		return err
 	}
-	clients, err := r.readClients()
+	clients, err := r.files.readClients()
 	if err != nil {
 		return err
 	}
 	inlines := &door.Inlines{Deny: s.Inline == "deny", Node: r.node}
 	gate := fair.New()
-	r.chargeConnections(gate)
+	r.doors.charge(gate, s.TLSCert != "")
 	r.envoy = envoy.New(r.node, r.clock, inlines)
 	pages := web.Config{
-		Node: r.node, Clients: clients, Audit: r.audit, Version: version(), Started: r.started,
-		Admin: s.Admin == "", Roster: r, Catalog: r.catalog, Overview: r.page,
-		Draining: r.draining.Load, Drain: r.drain, TrustedProxies: s.TrustedProxy,
+		Node: r.node, Clients: clients, Audit: r.files.audit, Version: version(),
+		Started: r.started, Admin: s.Admin == "", Roster: &r.roster, Catalog: r.catalog,
+		Overview: r.page, Draining: r.draining.Load, Drain: r.drain, TrustedProxies: s.TrustedProxy,
 		Metrics: r.newMetrics(clientTLS),
 		Hosts:   r.hosts(d, clients != nil, clientTLS),
 		Doors:   map[string]http.Handler{"POST /json": r.envoy}, Inlines: inlines, Gate: gate,
 		Trace: r.spans.tracer,
 	}
 	pages.Metrics.AddGate(gate)
-	if o := r.opened("--http"); o != nil {
+	if o := r.doors.of("--http"); o != nil {
 		o.serveHTTP(web.NewServer(web.New(pages)), clientTLS)
 	}
-	if o := r.opened("--admin"); o != nil {
+	if o := r.doors.of("--admin"); o != nil {
 		o.serveHTTP(web.NewAdminServer(web.NewAdmin(pages)), clientTLS)
 	}
-	if o := r.opened("--grpc"); o != nil {
+	if o := r.doors.of("--grpc"); o != nil {
 		o.serveGRPC(native.NewServer(native.Config{
-			Node: r.node, Clock: r.clock, TLS: clientTLS, Clients: clients, Audit: r.audit,
+			Node: r.node, Clock: r.clock, TLS: clientTLS, Clients: clients, Audit: r.files.audit,
 			Draining: r.draining.Load, Drain: r.drain,
-			AdminElsewhere: s.Admin != "", Roster: r, Catalog: r.catalog, Recorder: r.history,
-			Doors: []native.Door{r.envoy}, Unfinished: unfinished(s.Memory), Logger: r.log,
+			AdminElsewhere: s.Admin != "", Roster: &r.roster, Catalog: r.catalog,
+			Recorder: r.history, Doors: []native.Door{r.envoy},
+			Unfinished: unfinished(s.Memory), Logger: r.log,
 			Metrics: pages.Metrics, Inlines: inlines, Gate: gate, Trace: r.spans.tracer,
 		}))
 	}
-	if o := r.opened("--redis"); o != nil {
+	if o := r.doors.of("--redis"); o != nil {
 		server := redis.New(redis.Config{
-			Node: r.node, TLS: clientTLS, Clients: clients, Audit: r.audit,
+			Node: r.node, TLS: clientTLS, Clients: clients, Audit: r.files.audit,
 			Draining: r.draining.Load, Metrics: pages.Metrics, Inlines: inlines, Gate: gate,
 		})
 		o.serve, o.close = server.Serve, server.Shutdown
 	}
-	if o := r.opened("--peer"); o != nil {
+	if o := r.doors.of("--peer"); o != nil {
 		if err := r.serveNodes(o, pages.Metrics); err != nil {
 			return err
 		}
@@ -75,16 +76,16 @@ func (r *running) makeDoors(_ context.Context, d doors) error {
 	return nil
 }
 
-// chargeConnections has clients pay for connections: about what one takes of a processor until its
+// charge has clients pay for connections: about what one takes of a processor until its
 // first request, with the handshake of TLS where there is one.
-func (r *running) chargeConnections(gate *fair.Gate) {
+func (o *openDoors) charge(gate *fair.Gate, tls bool) {
 	cost := 60 * time.Microsecond
-	if r.settings.TLSCert != "" {
+	if tls {
 		cost = 600 * time.Microsecond
 	}
-	for _, o := range r.doors {
-		if o.flag != "--peer" && o.flag != "--admin" {
-			o.keeper.Charge(gate, cost)
+	for _, d := range o.list {
+		if d.flag != "--peer" && d.flag != "--admin" {
+			d.keeper.Charge(gate, cost)
 		}
 	}
 }

@@ -287,7 +287,7 @@ const faultKey = "faulty"
 // Promise: docs/doors.md says which door offers which feature, and each of them has just been
 // tried.
 func TestDoors(t *testing.T) {
-	open := openDoors(t, nil)
+	open := doorsAt(t, nil)
 	names := []string{}
 	for _, d := range open {
 		names = append(names, d.name())
@@ -323,7 +323,7 @@ func TestDoors(t *testing.T) {
 	rows = append(rows, row)
 	for _, protection := range []string{"TLS", "a token", "Unix sockets"} {
 		row := []string{protection}
-		protected := openDoors(t, protections[protection])
+		protected := doorsAt(t, protections[protection])
 		for _, d := range protected {
 			if _, local := d.(*insideDoor); local {
 				row = append(row, "–")
@@ -463,9 +463,9 @@ func compareTable(t *testing.T, rows [][]string) {
 	}
 }
 
-// openDoors starts a node that a change has been made to, and a program with a node inside that has
+// doorsAt starts a node that a change has been made to, and a program with a node inside that has
 // joined it.
-func openDoors(t *testing.T, change func(*testing.T, *settings) *protection) []aDoor {
+func doorsAt(t *testing.T, change func(*testing.T, *settings) *protection) []aDoor {
 	t.Helper()
 	dir := t.TempDir()
 	writeEnvoy(t, dir)

@@ -45,8 +45,8 @@ func TestEnvoyConfig(t *testing.T) {
 			s.Name, s.EnvoyConfig, s.Join, s.HTTP = fmt.Sprint("n", i), dir, seeds, "127.0.0.1:0"
 		})
 		r.waitReady(t)
-		nodes, urls, seeds = append(nodes, r), append(urls, "http://"+r.address("--http")+"/json"),
-			[]string{r.gossip.Addr()}
+		nodes, seeds = append(nodes, r), []string{r.gossip.Addr()}
+		urls = append(urls, "http://"+r.doors.address("--http")+"/json")
 	}
 	eventually(t, "both nodes see both", func() error {
 		for _, r := range nodes {
@@ -105,7 +105,7 @@ func TestEnvoyConfig(t *testing.T) {
 	}{{"many", 3}, {"4", 4}} {
 		put(c.file)
 		for i, r := range nodes {
-			r.reload()
+			r.files.reload()
 			if _, limit := ask(i, "new"); limit != c.want {
 				t.Errorf("node %d, file with %s a year: the limit is %d, want %d", i, c.file, limit,
 					c.want)

@@ -211,7 +211,7 @@ func TestOneAddressCannotTakeThePeerDoor(t *testing.T) {
 	r, _ := startNode(t, func(s *settings) { s.nodes = max(1, descriptorLimit()/64) })
 	dial := func(from string) net.Conn {
 		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
-		c, err := d.Dial("tcp", r.address("--peer"))
+		c, err := d.Dial("tcp", r.doors.address("--peer"))
 		if err != nil {
 			t.Fatal(err)
 		}

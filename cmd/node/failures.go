@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"penstock/cluster"
-	"penstock/rpc/admin"
 )
 
 // failedFor is how long a node is shown that has gone without a goodbye.
@@ -96,34 +95,6 @@ func (f *failures) now() time.Time {
 		return f.clock()
 	}
 	return time.Now()
-}
-
-// Failed lists the members that are shown as failed (admin.Roster).
-func (r *running) Failed() (list []admin.FailedMember) {
-	now := r.failures.now()
-	gone := r.failures.struckOff(now, r.node.View())
-	for _, f := range append(r.failures.at(now), gone...) {
-		list = append(list, admin.FailedMember{Member: f.member, Ago: now.Sub(f.at)})
-	}
-	return list
-}
-
-// countFailed says how many members have failed, and how many of them gossip has not missed yet.
-func (r *running) countFailed() (failed, unnoticed int) {
-	now := r.failures.now()
-	unnoticed = len(r.failures.struckOff(now, r.node.View()))
-	return len(r.failures.at(now)) + unnoticed, unnoticed
-}
-
-// Version is that of the program of m (admin.Roster).
-func (r *running) Version(m cluster.Member) string {
-	if m.Boot == r.member.Boot {
-		return version()
-	}
-	if g := r.teller.Load(); g != nil {
-		return g.Version(m.ID, m.Boot)
-	}
-	return ""
 }
 
 // logFailures warns of each member that has gone without a goodbye.

@@ -206,11 +206,11 @@ func TestFailedMemberLeavesTheList(t *testing.T) {
 	r.waitReady(t)
 	now := time.Now()
 	advance := func(d time.Duration) {
-		r.failures.mu.Lock()
-		defer r.failures.mu.Unlock()
+		r.roster.failures.mu.Lock()
+		defer r.roster.failures.mu.Unlock()
 		now = now.Add(d)
 		then := now
-		r.failures.clock = func() time.Time { return then }
+		r.roster.failures.clock = func() time.Time { return then }
 	}
 	for _, members := range [][]cluster.Member{{
 		r.member,
@@ -220,7 +220,7 @@ func TestFailedMemberLeavesTheList(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.failures.see(now, v)
+		r.roster.failures.see(now, v)
 	}
 	for _, step := range []struct {
 		after time.Duration

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"log/slog"
 	"time"
 
 	"penstock/cluster"
@@ -25,21 +26,20 @@ func (s *settings) trust() cluster.Trust {
 
 // tellFounders warns of flags that say something else than the cluster goes by, and reports whether
 // that is known by now.
-func (r *running) tellFounders() (known bool) {
-	c := r.node.Agreed()
+func (s *settings) tellFounders(node *cluster.Node, log *slog.Logger) (known bool) {
+	c := node.Agreed()
 	if c == nil {
 		return false
 	}
-	s := &r.settings
 	const help = "its founder has said so; a new value needs a stop of all members, with " +
 		"--data-dir the counters stay"
 	if s.Copies != nil && *s.Copies != c.Copies.Heirs() {
-		r.log.Warn("the cluster goes by another --copies", "flag", *s.Copies, "cluster",
+		log.Warn("the cluster goes by another --copies", "flag", *s.Copies, "cluster",
 			c.Copies.Heirs(), "help", help)
 	}
 	failover := cmp.Or(c.Failover, time.Second)
 	if s.Failover != 0 && s.Failover != failover {
-		r.log.Warn("the cluster goes by another --failover", "flag", s.Failover, "cluster",
+		log.Warn("the cluster goes by another --failover", "flag", s.Failover, "cluster",
 			failover, "help", help)
 	}
 	return true

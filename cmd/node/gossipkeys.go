@@ -27,24 +27,24 @@ type gossipKeys struct {
 }
 
 // readGossipKeys reads --gossip-key-file and goes on watching it; without the flag there are none.
-func (r *running) readGossipKeys() ([][]byte, error) {
-	path := r.settings.GossipKeyFile
+func (f *files) readGossipKeys() ([][]byte, error) {
+	path := f.settings.GossipKeyFile
 	if path == "" {
 		return nil, nil
 	}
 	var err error
-	r.keys.watcher, err = policy.WatchFile(
+	f.keys.watcher, err = policy.WatchFile(
 		path,
 		"gossip keys",
-		r.log,
+		f.log,
 		func(always bool) (int, bool, error) {
 			next, err := readGossipKeys(path)
 			if err != nil {
 				return 0, false, err
 			}
-			before, changed, err := r.keys.put(next)
+			before, changed, err := f.keys.put(next)
 			if err == nil && (always || changed) {
-				r.recordReload("load gossip keys", path, before, namesOf(next))
+				f.recordReload("load gossip keys", path, before, namesOf(next))
 			}
 			return len(next), err == nil && (always || changed), err
 		},
@@ -52,10 +52,10 @@ func (r *running) readGossipKeys() ([][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	warnIfShared(r.log, "--gossip-key-file", path, true)
-	r.keys.mu.Lock()
-	defer r.keys.mu.Unlock()
-	return r.keys.latest, nil
+	warnIfShared(f.log, "--gossip-key-file", path, true)
+	f.keys.mu.Lock()
+	defer f.keys.mu.Unlock()
+	return f.keys.latest, nil
 }
 
 // put has gossip use keys, if they are others than before, and returns the names of those before.

@@ -22,7 +22,7 @@ func postFrom(t *testing.T, r *running, from, path, body string) (code int, answ
 	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
 	transport := &http.Transport{DialContext: dialer.DialContext}
 	defer transport.CloseIdleConnections()
-	got, err := (&http.Client{Transport: transport}).Post("http://"+r.address("--http")+path,
+	got, err := (&http.Client{Transport: transport}).Post("http://"+r.doors.address("--http")+path,
 		"application/json", strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
@@ -85,7 +85,7 @@ var floods = map[string]func(t *testing.T, r *running){
 		}
 	},
 	"Redis": func(t *testing.T, r *running) {
-		conn, err := net.Dial("tcp", r.address("--redis"))
+		conn, err := net.Dial("tcp", r.doors.address("--redis"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -159,7 +159,7 @@ func TestInlineDenied(t *testing.T) {
 		s.Limits, s.HTTP, s.Redis, s.Inline = file, "127.0.0.1:0", "127.0.0.1:0", "deny"
 	})
 	r.waitReady(t)
-	c, err := client.New(client.Config{Targets: []string{r.address("--grpc")}})
+	c, err := client.New(client.Config{Targets: []string{r.doors.address("--grpc")}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +200,7 @@ func TestInlineDenied(t *testing.T) {
 		"CL.THROTTLE a 5 5 60",
 	} {
 		rows["Redis, "+words] = func() (string, bool) {
-			answer := sayRedis(t, r.address("--redis"), strings.Fields(words)...)
+			answer := sayRedis(t, r.doors.address("--redis"), strings.Fields(words)...)
 			return answer, strings.HasPrefix(answer, "-")
 		}
 	}

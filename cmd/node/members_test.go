@@ -25,7 +25,7 @@ func TestMembersAreCalledAlike(t *testing.T) {
 		delete(list.Members[0], "features") // gRPC has none
 		return slices.Sorted(maps.Keys(list.Members[0]))
 	}
-	out, _ := runVerb(t, "members", "-o", "json", "--addr", r.address("--grpc"))
+	out, _ := runVerb(t, "members", "-o", "json", "--addr", r.doors.address("--grpc"))
 	if got, want := fields(out), fields(page(t, r, "/v1/members")); !slices.Equal(got, want) {
 		t.Errorf("the verb has the fields %q, the page %q", got, want)
 	}
@@ -74,7 +74,7 @@ func TestMembersFitOnATerminal(t *testing.T) {
 func TestHealthcheckByGRPC(t *testing.T) {
 	r, _ := startNode(t, func(s *settings) { s.Name, s.HTTP = "n1", "off" })
 	r.waitReady(t)
-	if out, code := runVerb(t, "healthcheck", "--addr", r.address("--grpc")); code != 0 ||
+	if out, code := runVerb(t, "healthcheck", "--addr", r.doors.address("--grpc")); code != 0 ||
 		out != "ready\n" {
 		t.Errorf("exit code %d: %s", code, out)
 	}
@@ -82,7 +82,7 @@ func TestHealthcheckByGRPC(t *testing.T) {
 		!strings.Contains(out, "cannot reach 127.0.0.1:1: ") {
 		t.Errorf("exit code %d: %s", code, out)
 	}
-	if out, code := runVerb(t, "healthcheck", "--http", r.address("--grpc")); code != 1 ||
+	if out, code := runVerb(t, "healthcheck", "--http", r.doors.address("--grpc")); code != 1 ||
 		!strings.Contains(out, "it does not answer in HTTP, so this is another door\n") {
 		t.Errorf("exit code %d: %s", code, out)
 	}

@@ -13,19 +13,19 @@ func (r *running) newMetrics(clientTLS *tls.Config) *door.Metrics {
 	m.SetBuild(version())
 	m.Register(r.envoy)
 	r.envoy.Measure(m.Checks("envoy"))
-	m.SetReloads(r.lastReload)
-	m.SetFailed(r.countFailed)
+	m.SetReloads(r.files.lastReload)
+	m.SetFailed(r.roster.countFailed)
 	m.SetSaveErrors(func() uint64 {
 		if r.data == nil {
 			return 0
 		}
 		return r.data.failed.Load() + r.catalog.SaveErrors()
 	})
-	m.SetAuditErrors(r.audit.Lost)
+	m.SetAuditErrors(r.files.audit.Lost)
 	m.SetGossipRefused("network", r.refused.Network.Load)
 	m.SetGossipRefused("message", r.refused.Message.Load)
 	m.SetGossipRefused("room", r.refused.Room.Load)
-	for _, o := range r.doors {
+	for _, o := range r.doors.list {
 		m.AddDoor(o.keeper)
 		if clientTLS != nil && o.flag != "--peer" {
 			m.AddCertificate(o.flag[2:], clientTLS)

@@ -100,7 +100,7 @@ func startOperated(t *testing.T) (*running, *logBook, func(path string) string) 
 	return r, book, func(path string) string {
 		t.Helper()
 		ask, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
-			"https://"+r.address("--http")+path, nil)
+			"https://"+r.doors.address("--http")+path, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -18,7 +18,6 @@ import (
 	"penstock/limiter"
 	"penstock/limiter/policy"
 	"penstock/rpc"
-	"penstock/rpc/audit"
 	"penstock/rpc/catalog"
 	"penstock/rpc/clock"
 	"penstock/rpc/envoy"
@@ -27,42 +26,40 @@ import (
 	"penstock/rpc/peer"
 )
 
-// running is one node with everything around it, from start to stop. Any number of them live in one
-// process.
+// running is one node with everything around it, from start, which lists the steps, to stop
+// (stop.go). Any number of them live in one process.
 type running struct {
 	settings settings
 	log      *slog.Logger
 	member   cluster.Member // this node as others see it
-	host     string         // for listeners on all addresses: one by which others reach them
+	doors    openDoors
 	clock    *clock.Clock
 	node     *cluster.Node
 	peers    *peer.Lines
-	gossip   *gossip.Gossip  // nil if --gossip is off
-	refused  gossip.Refused  // at its address
-	limits   *policy.Watcher // nil without --limits
+	gossip   *gossip.Gossip // nil if --gossip is off
+	refused  gossip.Refused // at its address
 	envoy    *envoy.Door
-	envoys   *policy.Watcher // nil without --envoy-config
-	secretFiles
-	spans   spans
-	audit   *audit.Log
-	catalog *catalog.Catalog // of limits that are put
-	history *history.Recorder
-	page    *overview.Overview
-
-	data *dataDir // nil without --data-dir
-	agreement
-	failures failures
-	doors    []*openDoor
+	spans    spans
+	files    files
+	data     *dataDir         // nil without --data-dir
+	catalog  *catalog.Catalog // of limits that are put
+	history  *history.Recorder
+	page     *overview.Overview
+	roster   roster
 	started  time.Time
-	draining atomic.Bool // /readyz says no
+	lifetime
+}
 
-	ready  chan struct{} // closed when the node is in the ring, or knows one if it is an agent
-	failed chan error    // gets the first error that ends a node at work
+// lifetime is how far a node is between its start and its stop.
+type lifetime struct {
+	ready    chan struct{} // closed when the node is in the ring, or knows one if it is an agent
+	failed   chan error    // gets the first error that ends a node at work
+	draining atomic.Bool   // /readyz says no
 
 	leave   context.CancelFunc // ends the wait for the cluster
 	leaving context.Context
 	joining sync.WaitGroup // becomeActive
-	tasks   sync.WaitGroup // the doors
+	tasks   sync.WaitGroup // the doors, and what goes on until the node leaves
 }
 
 // start makes a node of s that answers when start returns, though perhaps not ready yet: see ready.
@@ -72,15 +69,13 @@ func start(ctx context.Context, s settings, log *slog.Logger) (*running, error) 
 	if err != nil {
 		return nil, err
 	}
-	r := &running{
-		settings: s, log: log, started: time.Now(), ready: make(chan struct{}),
-		failed: make(chan error, 1),
-	}
-	r.warn(d)
+	r := &running{settings: s, log: log, started: time.Now()}
+	r.ready, r.failed = make(chan struct{}), make(chan error, 1)
 	r.leaving, r.leave = context.WithCancel(context.Background())
+	r.files.settings, r.files.log, r.files.began = &r.settings, log, r.started
+	r.warn(d)
 	for _, step := range []func(context.Context, doors) error{
-		r.open, r.makeNode, r.makeDoors,
-		r.readLimits, r.serve, r.join,
+		r.open, r.makeNode, r.recall, r.makeDoors, r.readLimits, r.serve, r.join,
 	} {
 		if err := step(ctx, d); err != nil {
 			r.crash()
@@ -99,20 +94,12 @@ func (r *running) warn(d doors) {
 	}
 }
 
-// open takes every address, before anything else: what is in use is then known at once.
 func (r *running) open(_ context.Context, d doors) error {
-	for _, at := range []place{d.http, d.grpc, d.redis, d.admin, d.peer} {
-		if at.off() {
-			continue
-		}
-		l, err := at.listen()
-		if err != nil {
-			return err
-		}
-		r.doors = append(r.doors, &openDoor{place: at, listener: l})
+	err := r.doors.open(d)
+	if err == nil {
+		r.doors.keep(&r.settings, r.log)
 	}
-	r.keepDoors()
-	return nil
+	return err
 }
 
 // makeNode makes the node and its hands.
@@ -153,6 +140,15 @@ func (r *running) makeNode(_ context.Context, d doors) error {
 	if r.member.Role == cluster.RoleMember && !d.gossip.off() {
 		r.node.Membership().Agree(s.trust())
 	}
+	r.roster.node, r.roster.boot, r.roster.log = r.node, r.member.Boot, r.log
+	return nil
+}
+
+// recall has the node know what was kept from before, and keep what comes: counters, limits that
+// are put, and an hour of counts and events. Then it begins to work.
+func (r *running) recall(context.Context, doors) (err error) {
+	s := &r.settings
+	put := catalog.Config{Node: r.node, Network: r.peers, Logger: r.log}
 	if s.DataDir != "" {
 		if r.data, err = openDataDir(s.DataDir, s.Cluster, r.log); err != nil {
 			return err
@@ -160,17 +156,19 @@ func (r *running) makeNode(_ context.Context, d doors) error {
 		if err := r.data.restore(r.node); err != nil {
 			return err
 		}
-		r.tasks.Go(r.keepSaving)
-	}
-	put := catalog.Config{Node: r.node, Network: r.peers, Logger: r.log}
-	if r.data != nil {
+		r.tasks.Go(func() { r.data.keepSaving(r.leaving, r.node, r.clock) })
 		put.File = filepath.Join(r.data.path, catalogFile)
 	}
 	if r.catalog, err = catalog.New(put); err != nil {
 		return fmt.Errorf("--data-dir: %w", err)
 	}
 	r.tasks.Go(func() { r.catalog.Run(r.leaving) })
-	r.remember()
+	r.history = history.NewRecorder(r.node, r.clock.Now(), time.Now)
+	r.tasks.Go(func() { r.history.Run(r.leaving) })
+	r.page = overview.New(overview.Config{
+		Node: r.node, Recorder: r.history, Network: r.peers, Roster: &r.roster,
+		Started: r.started, Ended: r.leaving.Done(), Logger: r.log,
+	})
 	r.node.Start()
 	r.tasks.Go(r.watchRefused)
 	r.tasks.Go(r.watchLost)
@@ -180,21 +178,21 @@ func (r *running) makeNode(_ context.Context, d doors) error {
 // advertise finds the addresses by which others reach this node.
 func (r *running) advertise(d doors) (err error) {
 	s, m := &r.settings, &r.member
-	if r.host = s.Advertise; r.host == "" {
-		r.host, err = ownAddress()
+	if r.doors.host = s.Advertise; r.doors.host == "" {
+		r.doors.host, err = ownAddress()
 		if err != nil && (d.gossip.everywhere() || d.peer.everywhere()) {
 			return err
 		}
 	}
-	m.PeerAddr = r.address("--peer")
+	m.PeerAddr = r.doors.address("--peer")
 	if s.Advertise != "" && m.PeerAddr != "" {
 		_, port, _ := net.SplitHostPort(m.PeerAddr)
 		m.PeerAddr = net.JoinHostPort(s.Advertise, port)
 	}
 	if d.gossip.everywhere() {
-		s.Advertise = r.host
+		s.Advertise = r.doors.host
 	}
-	m.GRPCAddr, m.HTTPAddr = r.address("--grpc"), r.address("--http")
+	m.GRPCAddr, m.HTTPAddr = r.doors.address("--grpc"), r.doors.address("--http")
 	return nil
 }
 
@@ -230,10 +228,10 @@ func (r *running) readLimits(context.Context, doors) error {
 	var err error
 	if s.EnvoyConfig != "" {
 		before := 0
-		if r.envoys, err = policy.WatchEnvoy(s.EnvoyConfig, r.log, func(e *policy.Envoy) {
+		if r.files.envoys, err = policy.WatchEnvoy(s.EnvoyConfig, r.log, func(e *policy.Envoy) {
 			r.envoy.Set(e)
-			r.lookAtRoles()
-			r.recordReload("load Envoy limits", s.EnvoyConfig, before, len(e.Rules()))
+			r.files.lookAtRoles()
+			r.files.recordReload("load Envoy limits", s.EnvoyConfig, before, len(e.Rules()))
 			before = len(e.Rules())
 		}); err != nil {
 			return fmt.Errorf("--envoy-config: %w", err)
@@ -245,14 +243,14 @@ func (r *running) readLimits(context.Context, doors) error {
 		}
 		return nil
 	}
-	r.limits, err = policy.Watch(s.Limits, r.log, func(set *policy.Set) {
-		before := r.node.LimitsHash()
+	hash := func() string { return fmt.Sprintf("%016x", r.node.LimitsHash()) }
+	r.files.limits, err = policy.Watch(s.Limits, r.log, func(set *policy.Set) {
+		before := hash()
 		r.node.SetLimits(set.Limits)
 		r.node.SetRules(set.Rules)
-		r.tellLimits()
-		r.lookAtRoles()
-		r.recordReload("load limits", s.Limits, fmt.Sprintf("%016x", before), fmt.Sprintf("%016x",
-			r.node.LimitsHash()))
+		r.roster.tellLimits()
+		r.files.lookAtRoles()
+		r.files.recordReload("load limits", s.Limits, before, hash())
 	})
 	if err != nil {
 		return fmt.Errorf("--limits: %w", err)
@@ -262,7 +260,7 @@ func (r *running) readLimits(context.Context, doors) error {
 
 // serve opens the doors. Until the node has joined its cluster, its answers say so.
 func (r *running) serve(context.Context, doors) error {
-	for _, o := range r.doors {
+	for _, o := range r.doors.list {
 		r.tasks.Go(func() {
 			if err := o.serve(o.listener); err != nil {
 				r.fail(fmt.Errorf("%s %s: %w", o.flag, o.address, err))
@@ -273,26 +271,18 @@ func (r *running) serve(context.Context, doors) error {
 }
 
 // fail ends a node at work. Only the first reason counts.
-func (r *running) fail(err error) {
+func (l *lifetime) fail(err error) {
 	select {
-	case r.failed <- err:
+	case l.failed <- err:
 	default:
 	}
 }
 
-// reload reads the files of limits, clients and gossip keys again, and opens the audit log again,
-// as a SIGHUP asks for.
-func (r *running) reload() {
-	watchers := r.watchers()
-	if len(watchers) == 0 && r.settings.AuditLog == "" {
-		r.log.Warn("nothing to read again: neither --limits, --envoy-config, --auth-token-file, " +
-			"--gossip-key-file nor --audit-log were given")
-	}
-	if err := r.audit.Reopen(); err != nil {
-		r.log.Error("--audit-log cannot be opened again; it goes on in the file from before",
-			"err", err)
-	}
-	for _, w := range watchers {
-		_ = w.Reload() // it logs what is wrong, and what is in force stays
+func (l *lifetime) isReady() bool {
+	select {
+	case <-l.ready:
+		return true
+	default:
+		return false
 	}
 }

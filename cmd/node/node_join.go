@@ -26,7 +26,7 @@ func (r *running) join(ctx context.Context, d doors) error {
 	}
 	s := &r.settings
 	r.member.Limits = r.node.LimitsHash()
-	keys, err := r.readGossipKeys()
+	keys, err := r.files.readGossipKeys()
 	if err != nil {
 		return err
 	}
@@ -52,8 +52,8 @@ func (r *running) join(ctx context.Context, d doors) error {
 		return s.gossipError(err)
 	}
 	r.gossip = g
-	r.keys.use(g)
-	r.tellLimitsTo(g)
+	r.files.keys.use(g)
+	r.roster.tellLimitsTo(g)
 	r.joining.Go(r.becomeActive)
 	return nil
 }
@@ -82,13 +82,13 @@ func (r *running) see(v *cluster.View) {
 		names[i] = m.ID + " " + m.State.String()
 	}
 	r.log.Info("members", "members", names, "ring", fmt.Sprintf("%016x", v.RingHash()))
-	logFailures(r.log, r.failures.see(r.failures.now(), v))
+	logFailures(r.log, r.roster.failures.see(r.roster.failures.now(), v))
 	r.peers.Keep(v.Members)
 	r.node.SetView(v)
-	r.failures.struckOff(r.failures.now(), r.node.View())
+	r.roster.failures.struckOff(r.roster.failures.now(), r.node.View())
 	r.catalog.Seen()
 	r.history.Seen(v)
-	r.compareLimits(v)
+	r.roster.compareLimits(v)
 }
 
 // becomeActive waits for the cluster, however long that takes, and enters the ring.
@@ -157,9 +157,9 @@ func (r *running) announce() {
 	if r.gossip != nil {
 		where = append(where, "gossip", r.gossip.Addr(), "peer", r.member.PeerAddr)
 	}
-	for _, o := range r.doors {
+	for _, o := range r.doors.list {
 		if o.flag != "--peer" {
-			where = append(where, o.flag[2:], reachable(o.listener, r.host))
+			where = append(where, o.flag[2:], reachable(o.listener, r.doors.host))
 		}
 	}
 	r.log.Info("ready", where...)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"sync"
 
 	"penstock/rpc/door"
 )
@@ -19,9 +20,30 @@ type openDoor struct {
 	close    func(ctx context.Context) // lets requests under way end, at most until ctx ends
 }
 
-// opened is the open door of a flag, or nil.
-func (r *running) opened(flag string) *openDoor {
-	for _, d := range r.doors {
+// openDoors are the doors of one node.
+type openDoors struct {
+	list []*openDoor
+	host string // for listeners on all addresses: one by which others reach them
+}
+
+// open takes every address, before anything else: what is in use is then known at once.
+func (o *openDoors) open(d doors) error {
+	for _, at := range []place{d.http, d.grpc, d.redis, d.admin, d.peer} {
+		if at.off() {
+			continue
+		}
+		l, err := at.listen()
+		if err != nil {
+			return err
+		}
+		o.list = append(o.list, &openDoor{place: at, listener: l})
+	}
+	return nil
+}
+
+// of is the open door of a flag, or nil.
+func (o *openDoors) of(flag string) *openDoor {
+	for _, d := range o.list {
 		if d.flag == flag {
 			return d
 		}
@@ -30,11 +52,28 @@ func (r *running) opened(flag string) *openDoor {
 }
 
 // address is where others reach the door of a flag; empty if it is off.
-func (r *running) address(flag string) string {
-	if d := r.opened(flag); d != nil {
-		return reachable(d.listener, r.host)
+func (o *openDoors) address(flag string) string {
+	if d := o.of(flag); d != nil {
+		return reachable(d.listener, o.host)
 	}
 	return ""
+}
+
+// close closes some doors at once and waits for them.
+func (o *openDoors) close(ctx context.Context, some func(*openDoor) bool) {
+	var closing sync.WaitGroup
+	for _, d := range o.list {
+		if !some(d) {
+			continue
+		}
+		closing.Go(func() {
+			if d.close != nil {
+				d.close(ctx)
+			}
+			d.listener.Close()
+		})
+	}
+	closing.Wait()
 }
 
 func (o *openDoor) serveHTTP(s *http.Server, t *tls.Config) {

@@ -1,6 +1,10 @@
 package main
 
-import "time"
+import (
+	"time"
+
+	"penstock/cluster"
+)
 
 // A node with no more room for limits in its table refuses requests, and a client sees no more than
 // denials. So the log says it: at once, and then not more often than refusedPause as long as it
@@ -15,9 +19,9 @@ type refusals struct {
 	limits, inline, atDoors uint64
 }
 
-func (r *running) refusals() (n refusals) {
-	n.limits, n.inline = r.node.Table().Turned()
-	n.atDoors = r.node.Stats().InlineRefused.Load()
+func refusalsOf(node *cluster.Node) (n refusals) {
+	n.limits, n.inline = node.Table().Turned()
+	n.atDoors = node.Stats().InlineRefused.Load()
 	return n
 }
 
@@ -29,7 +33,7 @@ func (r *running) watchLost() {
 		if r.leaving.Err() != nil {
 			return
 		}
-		told = told || r.tellFounders()
+		told = told || r.settings.tellFounders(r.node, r.log)
 		switch now := r.node.Membership().LostText(); {
 		case now != "" && lost == "":
 			r.log.Error("a majority is lost; on_partition decides", "help", now)
@@ -49,7 +53,7 @@ func (r *running) watchRefused() {
 		if r.leaving.Err() != nil {
 			return
 		}
-		now := r.refusals()
+		now := refusalsOf(r.node)
 		if pause = refusedEvery; now == last {
 			continue
 		}

@@ -18,7 +18,7 @@ import (
 func reloaded(t *testing.T, r *running, want bool, what string) {
 	t.Helper()
 	eventually(t, what, func() error {
-		if ok, _ := r.lastReload(); ok != want {
+		if ok, _ := r.files.lastReload(); ok != want {
 			return fmt.Errorf("penstock_config_last_reload_successful is %v", ok)
 		}
 		return nil
@@ -42,8 +42,8 @@ func TestRolesFollowLimits(t *testing.T) {
 	reloaded(t, r, false, "a role names a limit that is not there")
 	putFile(t, limits, login(5)+pay)
 	reloaded(t, r, true, "the limit is there")
-	ask, err := http.NewRequest("GET", "http://"+r.address("--http")+"/v1/check?limit=pay&key=k",
-		nil)
+	ask, err := http.NewRequest("GET",
+		"http://"+r.doors.address("--http")+"/v1/check?limit=pay&key=k", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestChangesOfClientsAreRecorded(t *testing.T) {
 	r, _ := startNode(t, func(s *settings) { s.AuthTokenFile = roles })
 	putFile(t, roles, "clients:\n"+fmt.Sprintf(one, ", refund: true"))
 	eventually(t, "the change is recorded", func() error {
-		last := r.audit.Last(1)[0]
+		last := r.files.audit.Last(1)[0]
 		before, after := fmt.Sprint(last.Before), fmt.Sprint(last.After)
 		if last.Action != "load clients" || strings.Count(before, "(token ") != 2 ||
 			!strings.Contains(before, "ops") || !strings.Contains(before, ": admin: read") ||

@@ -6,49 +6,20 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"time"
 
 	"penstock/limiter/policy"
 	"penstock/rpc/access"
-	"penstock/rpc/audit"
 )
 
-// secretFiles are the files with secrets that are read again while the node runs.
-type secretFiles struct {
-	tokens *policy.Watcher // nil without --auth-token-file
-	keys   gossipKeys
-	tlsState
-}
-
-// openAudit makes the audit log.
-func (r *running) openAudit() (err error) {
-	if r.settings.AuditLog == "" {
-		r.audit = audit.New(nil, r.log)
-		return nil
-	}
-	if r.audit, err = audit.Open(r.settings.AuditLog, r.log); err != nil {
-		return fmt.Errorf("--audit-log: %w", err)
-	}
-	return nil
-}
-
-// recordReload records that a file was put in force.
-func (r *running) recordReload(action, path string, before, after any) {
-	r.audit.Add(audit.Entry{
-		Time: time.Now(), Who: "this node", From: "a file", Action: action, Target: path,
-		Before: before, After: after,
-	})
-}
-
 // readClients reads --auth-token-file and goes on watching it. nil: the node was given none.
-func (r *running) readClients() (clients *access.Clients, err error) {
-	s := &r.settings
+func (f *files) readClients() (clients *access.Clients, err error) {
+	s := f.settings
 	if s.AuthTokenFile == "" {
 		return nil, nil
 	}
 	var last *access.Set
 	plain := false
-	r.tokens, err = policy.WatchFile(s.AuthTokenFile, "clients", r.log,
+	f.tokens, err = policy.WatchFile(s.AuthTokenFile, "clients", f.log,
 		func(always bool) (int, bool, error) {
 			set, err := access.Load(s.AuthTokenFile, s.Insecure)
 			if err == nil && set.Certificates() && s.TLSCA == "" {
@@ -69,14 +40,14 @@ func (r *running) readClients() (clients *access.Clients, err error) {
 				clients.Replace(set)
 			}
 			last = set
-			r.recordReload("load clients", s.AuthTokenFile, without(before, set.Lines()),
+			f.recordReload("load clients", s.AuthTokenFile, without(before, set.Lines()),
 				without(set.Lines(), before))
 			return set.Len(), true, nil
 		})
 	if err != nil {
 		return nil, fmt.Errorf("--auth-token-file: %w", err)
 	}
-	warnIfShared(r.log, "--auth-token-file", s.AuthTokenFile, plain)
+	warnIfShared(f.log, "--auth-token-file", s.AuthTokenFile, plain)
 	return clients, nil
 }
 
@@ -93,14 +64,6 @@ func without(list, other []string) []string {
 		list = append(list[:mostListed], fmt.Sprintf("and %d more", more))
 	}
 	return list
-}
-
-// lookAtRoles reads the clients again after a change of limits: it may have taken a limit away that
-// one of them may check, or brought the one for which they were refused.
-func (r *running) lookAtRoles() {
-	if r.tokens != nil {
-		r.tokens.Look()
-	}
 }
 
 // checkRoles is an error if a client may check a limit that no file has: its name is mistyped.

@@ -90,7 +90,7 @@ func TestSecretsAreShownNowhere(t *testing.T) {
 
 	// Files that break while the node runs are spoken of, and not repeated.
 	putFile(t, tokens, "clients:\n- {name: ops, token: "+ops+", admin: ["+shop+"]}\n")
-	nodes[0].reload()
+	nodes[0].files.reload()
 	broken := write(t, string(gossipKey)+"\n")
 	if _, err := readGossipKeys(broken); err != nil {
 		fmt.Fprintln(said, err)
@@ -190,7 +190,7 @@ func (n *guardedNode) overHTTP(token string) {
 		fmt.Fprintln(n.said, method, answer.Status, answer.Header, string(text))
 	}
 	for _, door := range []string{"--http", "--admin"} {
-		at := "https://" + n.address(door)
+		at := "https://" + n.doors.address(door)
 		for _, path := range []string{
 			"/v1/check?limit=login&key=k", "/v1/check?limit=none&key=k",
 			"/v1/peek?limit=login&key=k",
@@ -214,7 +214,7 @@ func (n *guardedNode) overGRPC(token, ca string) {
 		credential.AuthTokenFile = write(n.t, token)
 	}
 	for _, door := range []string{"--grpc", "--admin"} {
-		c, err := credential.dial([]string{n.address(door)})
+		c, err := credential.dial([]string{n.doors.address(door)})
 		if err != nil {
 			n.t.Fatal(err)
 		}
@@ -239,7 +239,7 @@ func (n *guardedNode) overRedis(token string) {
 		{"CLIENT", "SETINFO", "lib-name", "x"},
 		{"CL.THROTTLE", "k", "1", "1", "1"},
 	} {
-		conn, err := tls.Dial("tcp", n.address("--redis"), &tls.Config{RootCAs: n.trust})
+		conn, err := tls.Dial("tcp", n.doors.address("--redis"), &tls.Config{RootCAs: n.trust})
 		if err != nil {
 			n.t.Fatal(err)
 		}

@@ -105,7 +105,7 @@ func (r *running) reloadAt(signals <-chan os.Signal) {
 	for {
 		select {
 		case <-signals:
-			r.reload()
+			r.files.reload()
 		case <-r.leaving.Done():
 			return
 		}

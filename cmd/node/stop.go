@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"penstock/cluster"
@@ -29,7 +28,7 @@ func (r *running) stop(ctx context.Context, grace time.Duration) {
 		r.handOver(ctx)
 	}
 	// Clients first: what they still have under way may need the peers.
-	r.closeDoors(ctx, func(o *openDoor) bool { return o.flag != "--peer" })
+	r.doors.close(ctx, func(o *openDoor) bool { return o.flag != "--peer" })
 	if goodbye {
 		r.sayAll(ctx)
 		if err := r.gossip.Leave(leaveTimeout); err != nil {
@@ -40,11 +39,11 @@ func (r *running) stop(ctx context.Context, grace time.Duration) {
 		// a door that is closed must not be taken for a process that is gone while it decides
 		r.node.Membership().Close()
 	}
-	r.closeDoors(ctx, func(o *openDoor) bool { return o.flag == "--peer" })
+	r.doors.close(ctx, func(o *openDoor) bool { return o.flag == "--peer" })
 	if r.gossip != nil {
 		r.gossip.Close()
 	}
-	for _, w := range r.watchers() {
+	for _, w := range r.files.watchers() {
 		w.Close()
 	}
 	if r.node != nil {
@@ -53,7 +52,7 @@ func (r *running) stop(ctx context.Context, grace time.Duration) {
 	}
 	r.tasks.Wait()
 	r.spans.close(ctx)
-	_ = r.audit.Close()
+	_ = r.files.audit.Close()
 	if r.data != nil {
 		if grace > 0 {
 			if err := r.data.save(r.node, r.clock); err != nil {
@@ -69,9 +68,7 @@ func (r *running) stop(ctx context.Context, grace time.Duration) {
 // ready, owns nothing, and asks the others about all that it is asked. It returns when that is
 // done, or when ctx ends; what is begun goes on. There is no way back.
 func (r *running) drain(ctx context.Context) error {
-	select {
-	case <-r.ready:
-	default:
+	if !r.isReady() {
 		return cluster.ErrNoView
 	}
 	v := r.node.View()
@@ -146,23 +143,6 @@ func (r *running) sayAll(ctx context.Context) {
 
 // sayAllTimeout is how long a node that leaves waits for that.
 const sayAllTimeout = 2 * time.Second
-
-// closeDoors closes some doors at once and waits for them.
-func (r *running) closeDoors(ctx context.Context, some func(*openDoor) bool) {
-	var closing sync.WaitGroup
-	for _, o := range r.doors {
-		if !some(o) {
-			continue
-		}
-		closing.Go(func() {
-			if o.close != nil {
-				o.close(ctx)
-			}
-			o.listener.Close()
-		})
-	}
-	closing.Wait()
-}
 
 // leaveTimeout bounds each message of the goodbye.
 const leaveTimeout = time.Second

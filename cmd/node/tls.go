@@ -40,16 +40,10 @@ func (s *tlsState) good() bool {
 	return true
 }
 
-// tlsFiles are files with faults that show in penstock_config_last_reload_successful.
-func (r *running) tlsFiles(flag, cert, key, ca string) rpc.TLSFiles {
-	told := func(err error) { r.tlsState.set(flag, err) }
-	return rpc.TLSFiles{Cert: cert, Key: key, CA: ca, Reloaded: told}
-}
-
 // peerFiles are the files of --peer-tls-cert. The certificate must be this node's.
 func (r *running) peerFiles() rpc.TLSFiles {
 	s := &r.settings
-	files := r.tlsFiles("--peer-tls-cert", s.PeerTLSCert, s.PeerTLSKey, s.PeerTLSCA)
+	files := r.files.tlsFiles("--peer-tls-cert", s.PeerTLSCert, s.PeerTLSKey, s.PeerTLSCA)
 	files.Mutual, files.Check = true, peer.CheckNode(r.member.ID, r.member.Role)
 	return files
 }
@@ -60,10 +54,10 @@ func (r *running) peerFiles() rpc.TLSFiles {
 // node cannot tell that from a mistake.
 func (r *running) doorFiles() rpc.TLSFiles {
 	s := &r.settings
-	files := r.tlsFiles("--tls-cert", s.TLSCert, s.TLSKey, s.TLSCA)
+	files := r.files.tlsFiles("--tls-cert", s.TLSCert, s.TLSKey, s.TLSCA)
 	var told string // the certificate that was last looked at
 	files.Check = func(c *x509.Certificate) error {
-		names := r.doorNames()
+		names := r.doors.names(s)
 		if len(names) == 0 || told == string(c.Raw) {
 			return nil
 		}
@@ -93,29 +87,29 @@ func (r *running) doorFiles() rpc.TLSFiles {
 	return files
 }
 
-// doorNames are the names and addresses by which clients may dial this node's doors; none if they
+// names are the names and addresses by which clients may dial this node's doors; none if they
 // are all unix sockets.
-func (r *running) doorNames() (names []string) {
+func (o *openDoors) names(s *settings) (names []string) {
 	for _, flag := range []string{"--grpc", "--http", "--redis", "--admin"} {
-		o := r.opened(flag)
-		if o == nil || o.network != "tcp" {
+		d := o.of(flag)
+		if d == nil || d.network != "tcp" {
 			continue
 		}
-		if o.loopback() {
+		if d.loopback() {
 			names = append(names, "localhost")
 		}
-		if host, _, err := net.SplitHostPort(o.address); err == nil && !o.everywhere() {
+		if host, _, err := net.SplitHostPort(d.address); err == nil && !d.everywhere() {
 			names = append(names, host)
 		}
 	}
 	if len(names) == 0 &&
-		!slices.ContainsFunc(r.doors,
-			func(o *openDoor) bool { return o.everywhere() && o.flag != "--peer" }) {
+		!slices.ContainsFunc(o.list,
+			func(d *openDoor) bool { return d.everywhere() && d.flag != "--peer" }) {
 		return nil
 	}
 	host, _ := os.Hostname() // without one, the others remain
-	names = append(names, r.settings.Name, host, r.settings.Advertise, r.host)
-	names = append(names, r.settings.HTTPHost...)
+	names = append(names, s.Name, host, s.Advertise, o.host)
+	names = append(names, s.HTTPHost...)
 	names = slices.DeleteFunc(names, func(name string) bool { return name == "" })
 	slices.Sort(names)
 	return slices.Compact(names)

@@ -68,7 +68,7 @@ func TestTogetherAtTheDoors(t *testing.T) {
 			r,
 		), append(
 			urls,
-			"http://"+r.address("--http"),
+			"http://"+r.doors.address("--http"),
 		), []string{
 			r.gossip.Addr(),
 		}

@@ -2,19 +2,24 @@ package main
 
 import (
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"penstock/cluster"
 	"penstock/cluster/gossip"
-	"penstock/limiter/policy"
+	"penstock/rpc/admin"
 )
 
-// agreement is what a node knows of whether all nodes have the same limits.
-type agreement struct {
+// roster is what a node knows of the others: those that have failed, the versions of their
+// programs, and whether all have the same limits.
+type roster struct {
+	node     *cluster.Node
+	boot     uint64 // of this node
+	log      *slog.Logger
+	failures failures
 	// tells the others this node's hash; nil before it has begun, and alone
 	teller atomic.Pointer[gossip.Gossip]
 	// that were last warned of; written by the callback of gossip alone
@@ -22,7 +27,7 @@ type agreement struct {
 }
 
 // tellLimits tells the others the hash of this node's limits, when files have changed them.
-func (r *running) tellLimits() {
+func (r *roster) tellLimits() {
 	g := r.teller.Load()
 	if g == nil {
 		return // join tells it
@@ -33,14 +38,14 @@ func (r *running) tellLimits() {
 }
 
 // tellLimitsTo makes g the teller, and tells what has changed since it was made.
-func (r *running) tellLimitsTo(g *gossip.Gossip) {
+func (r *roster) tellLimitsTo(g *gossip.Gossip) {
 	r.teller.Store(g)
 	r.tellLimits()
 }
 
 // compareLimits warns once for each way in which the limits of the members of v differ, and says
 // when they agree again.
-func (r *running) compareLimits(v *cluster.View) {
+func (r *roster) compareLimits(v *cluster.View) {
 	members := map[uint64][]string{}
 	for _, m := range v.Members {
 		if m.Limits != 0 {
@@ -66,25 +71,30 @@ func (r *running) compareLimits(v *cluster.View) {
 	r.groups = text
 }
 
-// watchers are those of the files that the node was given.
-func (r *running) watchers() (given []*policy.Watcher) {
-	for _, w := range []*policy.Watcher{r.limits, r.envoys, r.tokens, r.keys.watcher} {
-		if w != nil {
-			given = append(given, w)
-		}
+// Failed lists the members that are shown as failed (admin.Roster).
+func (r *roster) Failed() (list []admin.FailedMember) {
+	now := r.failures.now()
+	gone := r.failures.struckOff(now, r.node.View())
+	for _, f := range append(r.failures.at(now), gone...) {
+		list = append(list, admin.FailedMember{Member: f.member, Ago: now.Sub(f.at)})
 	}
-	return given
+	return list
 }
 
-// lastReload says whether the files of limits, clients, gossip keys and TLS were taken over when
-// they were last read, and when some last were.
-func (r *running) lastReload() (ok bool, at time.Time) {
-	ok, at = r.tlsState.good(), r.started
-	for _, w := range r.watchers() {
-		s := w.State()
-		if ok = ok && s.OK; s.Last.After(at) {
-			at = s.Last
-		}
+// countFailed says how many members have failed, and how many of them gossip has not missed yet.
+func (r *roster) countFailed() (failed, unnoticed int) {
+	now := r.failures.now()
+	unnoticed = len(r.failures.struckOff(now, r.node.View()))
+	return len(r.failures.at(now)) + unnoticed, unnoticed
+}
+
+// Version is that of the program of m (admin.Roster).
+func (r *roster) Version(m cluster.Member) string {
+	if m.Boot == r.boot {
+		return version()
 	}
-	return ok, at
+	if g := r.teller.Load(); g != nil {
+		return g.Version(m.ID, m.Boot)
+	}
+	return ""
 }
