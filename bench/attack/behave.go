@@ -95,7 +95,7 @@ func asker(door, address string) (once func(key string) error, err error) {
 	}
 	c := &http.Client{Timeout: patience, Transport: from("127.0.0.2")}
 	return func(key string) error {
-		answer, err := c.Get(fmt.Sprintf("http://%s/v1/check?limit=demo&key=%s", address, key))
+		answer, err := getFrom(c, door, fmt.Sprintf("%s/v1/check?limit=demo&key=%s", address, key))
 		if err != nil {
 			return err
 		}

@@ -2,12 +2,14 @@ package main
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"log"
 	"math"
 	"math/rand/v2"
 	"net"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -55,7 +57,7 @@ var forged = []attack{
 	},
 	{
 		"full-gossip",
-		"100 connections to the gossip port that send 19 MiB of a message which only a key opens",
+		"100 connections to the gossip port with 1 to 20 MiB of a message that only a key opens",
 		"http",
 		each(100, fullGossip),
 	},
@@ -283,9 +285,10 @@ func fullGossip(ctx context.Context, v *victim) (sent int) {
 		return 0
 	}
 	defer c.Close()
-	_, _ = io.WriteString(c, "\xf4\x08penstock\x0a\x01\x3f\xff\xff")
-	piece := make([]byte, 1<<20)
-	for range 19 {
+	length := []int{1, 3, 7, 20}[rand.IntN(4)] << 20
+	_, _ = c.Write(binary.BigEndian.AppendUint32([]byte("\xf4\x08penstock\x0a"), uint32(length-1)))
+	piece := make([]byte, 1<<18)
+	for range length/len(piece) - 1 {
 		if _, err := c.Write(piece); err != nil {
 			return sent
 		}
@@ -338,6 +341,28 @@ func pings(ctx context.Context, v *victim) (sent int) {
 	}
 	return sent
 }
+
+// full says that the table of counters is full before an attack begins.
+var full bool
+
+// fill charges new keys until the node has no place for more.
+func (v *victim) fill() {
+	ctx, cancel := context.WithTimeout(context.Background(), fillTime)
+	defer cancel()
+	go each(20, newKeys)(ctx, v)
+	for ctx.Err() == nil {
+		if page, err := v.read("/metrics"); err == nil && tableIsFull.MatchString(page) {
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// tableIsFull is what the metrics say of a full table.
+var tableIsFull = regexp.MustCompile(`(?m)^penstock_table_refused_total [1-9]`)
+
+// fillTime is how long a table may take to be full.
+const fillTime = 30 * time.Second
 
 // chosenKeys are charged under a limit that remembers them for long.
 func chosenKeys(ctx context.Context, v *victim) int {

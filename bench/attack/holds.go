@@ -59,7 +59,7 @@ func reserveOnce(v *victim) (status string, err error) {
 
 // openHolds is what the node says of how many reservations are open.
 func (v *victim) openHolds() string {
-	page, err := read(v.http, "/metrics")
+	page, err := v.read("/metrics")
 	if err != nil {
 		return err.Error()
 	}

@@ -58,6 +58,7 @@ func run() error {
 	empty := flag.String("empty", "", "only be a server that does nothing, at this address")
 	flag.IntVar(&offer, "offer", 0,
 		"requests a second of the attack overload; default: 3 times what the node can answer")
+	flag.BoolVar(&full, "full", false, "fill the table of counters before each attack")
 	flag.Parse()
 	if *empty != "" {
 		return serveEmpty(*empty)
@@ -110,7 +111,7 @@ type series struct {
 // run tries all attacks, and returns their table and those that failed.
 func (s *series) run() (table string, failed []error) {
 	table = head
-	for i, a := range slices.Concat(overloads, attacks, forged, linked) {
+	for i, a := range slices.Concat(overloads, attacks, forged, linked, secured) {
 		if len(s.only) > 0 && !slices.Contains(s.only, a.name) {
 			continue
 		}
@@ -143,12 +144,15 @@ func try(
 	program, dir string, a attack, processors int, length time.Duration,
 ) (row string, err error) {
 	length += a.onset()
-	v, err := start(program, dir, processors)
+	v, err := start(program, dir, processors, a.isSecured())
 	if err != nil {
 		return "", err
 	}
 	defer v.stop()
-	calm := behave(a.door, v.address(a.door), 2*time.Second)
+	if full {
+		v.fill()
+	}
+	calm := behave(v.door(a.door), v.address(a.door), 2*time.Second)
 	before, err := v.figures()
 	if err != nil {
 		return "", err
@@ -162,7 +166,7 @@ func try(
 	v.began = time.Now()
 	go func() {
 		time.Sleep(a.onset())
-		during = behave(a.door, v.address(a.door), length-a.onset())
+		during = behave(v.door(a.door), v.address(a.door), length-a.onset())
 		close(asked)
 	}()
 	said := make(chan string, 1)
@@ -180,7 +184,7 @@ func try(
 		a.name,
 		a.what+v.said,
 		before.resident,
-		peak.resident,
+		after.most,
 		after.resident,
 		before.files,
 		peak.files,
@@ -196,8 +200,8 @@ func try(
 		refusals(before.counters, after.counters),
 	)
 	switch {
-	case peak.resident > budget+slack:
-		err = fmt.Errorf("%d MiB resident; the budget is %d", peak.resident, budget)
+	case after.most > budget+slack:
+		err = fmt.Errorf("%d MiB resident; the budget is %d", after.most, budget)
 	case during.Asked == during.Failed:
 		err = fmt.Errorf("the client that behaves was not answered")
 	case after.goroutines > before.goroutines+200 || after.files > before.files+200:
@@ -216,7 +220,7 @@ func aside(program, dir string, a attack, length time.Duration) string {
 	if err != nil {
 		return ""
 	}
-	v, err := start(program, dir, runtime.NumCPU())
+	v, err := start(program, dir, runtime.NumCPU(), false)
 	if err != nil {
 		return ""
 	}

@@ -22,6 +22,7 @@ import (
 type victim struct {
 	cmd                             *exec.Cmd
 	gossip, peer, grpc, http, redis string
+	secured                         bool // with TLS and a token
 
 	said       string       // by the attack, about itself
 	began      time.Time    // when it was started, and later when it was attacked
@@ -31,8 +32,8 @@ type victim struct {
 }
 
 // start starts a node with a member's doors, a gossip key, and one limit.
-func start(program, dir string, processors int) (*victim, error) {
-	v := &victim{began: time.Now()}
+func start(program, dir string, processors int, secured bool) (*victim, error) {
+	v := &victim{began: time.Now(), secured: secured}
 	if err := v.choose(); err != nil {
 		return nil, err
 	}
@@ -72,6 +73,11 @@ func start(program, dir string, processors int) (*victim, error) {
 		"--log-level",
 		"error",
 	)
+	if secured {
+		if err := v.secure(program, dir); err != nil {
+			return nil, err
+		}
+	}
 	v.cmd.Stderr = os.Stderr
 	v.cmd.Env = append(os.Environ(), fmt.Sprintf("GOMAXPROCS=%d", processors))
 	return v, v.await()
@@ -107,7 +113,7 @@ func (v *victim) await() error {
 		return err
 	}
 	for range 200 {
-		if get(v.http, "/readyz") == nil {
+		if v.get("/readyz") == nil {
 			return nil
 		}
 		time.Sleep(50 * time.Millisecond)
@@ -125,8 +131,9 @@ func (v *victim) stop() {
 
 // figures are what the node takes at a moment.
 type figures struct {
-	resident, files, goroutines int // MiB, and numbers
-	counters                    map[string]float64
+	resident, most    int // MiB: now, and the most until now, as the kernel saw it
+	files, goroutines int
+	counters          map[string]float64
 }
 
 // operator asks from an address of its own, and waits longer than others do.
@@ -136,6 +143,7 @@ var operator = &http.Client{Timeout: 20 * time.Second, Transport: from("127.0.0.
 func from(address string) *http.Transport {
 	return &http.Transport{
 		DialContext: dialerFrom(address).DialContext, MaxIdleConnsPerHost: 8,
+		TLSClientConfig: trusting,
 	}
 }
 
@@ -145,13 +153,13 @@ func dialerFrom(address string) *net.Dialer {
 	}
 }
 
-func get(address, path string) error {
-	_, err := read(address, path)
+func (v *victim) get(path string) error {
+	_, err := v.read(path)
 	return err
 }
 
-func read(address, path string) (string, error) {
-	answer, err := operator.Get("http://" + address + path)
+func (v *victim) read(path string) (string, error) {
+	answer, err := getFrom(operator, v.door("http"), v.http+path)
 	if err != nil {
 		return "", err
 	}
@@ -167,7 +175,7 @@ func (v *victim) figures() (f figures, err error) {
 	if err = v.outside(&f); err != nil {
 		return f, err
 	}
-	page, err := read(v.http, "/metrics")
+	page, err := v.read("/metrics")
 	f.counters = make(map[string]float64)
 	for line := range strings.Lines(page) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
@@ -189,9 +197,11 @@ func (v *victim) outside(f *figures) error {
 		return err
 	}
 	for line := range strings.Lines(string(status)) {
-		if text, found := strings.CutPrefix(line, "VmRSS:"); found {
-			kb, _ := strconv.Atoi(strings.Fields(text)[0])
-			f.resident = kb >> 10
+		for name, to := range map[string]*int{"VmRSS:": &f.resident, "VmHWM:": &f.most} {
+			if text, found := strings.CutPrefix(line, name); found {
+				kb, _ := strconv.Atoi(strings.Fields(text)[0])
+				*to = kb >> 10
+			}
 		}
 	}
 	files, err := os.ReadDir(proc + "fd")
@@ -230,12 +240,12 @@ func (v *victim) watch(ctx context.Context) (peak figures) {
 		if v.outside(&now) != nil {
 			return peak
 		}
-		if page, err := read(v.http, "/metrics"); err == nil {
+		if page, err := v.read("/metrics"); err == nil {
 			_, rest, _ := strings.Cut(page, "\ngo_goroutines ")
 			text, _, _ := strings.Cut(rest, "\n")
 			now.goroutines, _ = strconv.Atoi(text)
 		}
-		peak.resident, peak.files = max(peak.resident, now.resident), max(peak.files, now.files)
+		peak.files = max(peak.files, now.files)
 		peak.goroutines = max(peak.goroutines, now.goroutines)
 		time.Sleep(100 * time.Millisecond)
 	}
@@ -251,7 +261,7 @@ func (v *victim) settle(before figures) (after figures, err error) {
 	began := time.Now()
 	time.Sleep(3 * time.Second)
 	for {
-		_ = get(v.http, "/debug/pprof/heap?gc=1")
+		_ = v.get("/debug/pprof/heap?gc=1")
 		after, err = v.figures()
 		if err != nil || time.Since(began) > settleTime ||
 			after.goroutines < before.goroutines+20 && after.files < before.files+20 {

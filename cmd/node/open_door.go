@@ -79,7 +79,11 @@ func (o *openDoors) close(ctx context.Context, some func(*openDoor) bool) {
 func (o *openDoor) serveHTTP(s *http.Server, t *tls.Config) {
 	o.serve = func(l net.Listener) error {
 		if t != nil {
-			s.TLSConfig = t.Clone() // each server adds to its own
+			s.TLSConfig = door.Adjusted(t, func(c *tls.Config) {
+				if !s.Protocols.HTTP2() {
+					c.NextProtos = []string{"http/1.1"}
+				}
+			})
 			return ignore(s.ServeTLS(l, "", ""), http.ErrServerClosed)
 		}
 		return ignore(s.Serve(l), http.ErrServerClosed)

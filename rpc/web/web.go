@@ -84,9 +84,14 @@ const (
 	answerTimeout = 10 * time.Second
 )
 
-// NewServer makes a server for h that cuts off slow and large requests.
+// NewServer makes a server for h that cuts off slow and large requests. It speaks HTTP/1.1 alone,
+// with TLS as well: there a connection has one request under way, so what connections take bounds
+// what requests take. With HTTP/2 a connection has hundreds, of which none has room for its answer.
 func NewServer(h http.Handler) *http.Server {
+	one := new(http.Protocols)
+	one.SetHTTP1(true)
 	return &http.Server{
+		Protocols:         one,
 		Handler:           h,
 		ReadHeaderTimeout: headerTimeout,
 		ReadTimeout:       requestTimeout,
