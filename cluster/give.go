@@ -90,8 +90,9 @@ func (cp *copier) takenLocked(now limiter.Instant, p *peer, m *Move, a *MoveAnsw
 			cp.stats.Given.Add(1)
 			pt.term, pt.to = max(pt.term, m.Term), nil
 			cp.endOthersLocked(int(i), p)
-			if kept(i) && !pt.ended ||
-				r.Me().State == StateActive && r.keeps(int(i), cp.right.heirs()) {
+			// one of an earlier release says nothing, and copies all to the member that owns it next
+			mine := r.Me().State == StateActive && r.keeps(int(i), cp.right.heirs())
+			if !pt.ended && (kept(i) || mine) {
 				pt.copyOf, pt.pure, pt.whole, pt.gave = p.boot, true, true, true
 				cp.parts.enterLocked(int(i), partCopied)
 			} else {

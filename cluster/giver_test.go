@@ -238,29 +238,45 @@ func (w *world) leaves(id string) {
 	w.kill(id)
 }
 
-// Promise: a node leaves as soon as it is not needed any more. A copy that the taker of a gift ends
-// before the gift's answer is heard is not kept; an end by another member says nothing of it.
+// Promise: a copy that gets no changes any more is not kept. The taker of a gift may end the giver's
+// copy before the giver has heard its answer, also where the giver owns the partition next; an end
+// by another member says nothing of it.
 func TestEndBeforeTheAnswerToAGift(t *testing.T) {
 	for _, c := range []struct {
-		by   uint64
-		want partState
-	}{{2, partNone}, {3, partCopied}} {
+		owner string // of the partition: n1 gives it
+		by    uint64
+		whole bool // the taker has asked n1 to keep it
+		want  partState
+	}{
+		{"n1", 2, true, partNone},
+		{"n1", 3, true, partCopied},
+		{"n2", 2, true, partNone},
+		{"n2", 2, false, partNone},
+		{"n2", 3, false, partCopied},
+	} {
 		w := newWorld(t, 3, five)
 		w.pass(time.Second)
 		n := w.nodes["n1"]
-		p := n.partition(limiter.Hash(w.key("n1", 0)))
-		r, pt, list := n.view.Load(), &n.parts.list[p], []uint16{uint16(p)}
+		p, r := n.partition(limiter.Hash(w.key(c.owner, 0))), n.view.Load()
+		for i := 1; c.owner != "n1" && !r.keeps(p, 1); i++ {
+			p = n.partition(limiter.Hash(w.key(c.owner, i)))
+		}
+		pt, list := &n.parts.list[p], []uint16{uint16(p)}
 		n.parts.mu.Lock()
 		taker := r.peers[r.Find("n2")]
 		n.copier.outboxLocked(taker)
+		n.parts.enterLocked(p, partHeld)
 		pt.to, pt.hint = taker, taker.id
 		n.parts.enterLocked(p, partGiving)
 		n.intake.endLocked(new(inbox), &Move{From: c.by, Copying: Copying{End: list}})
-		gift := &Move{Giving: Giving{Gift: list}}
-		n.copier.takenLocked(w.now, taker, gift, &MoveAnswer{Whole: list})
+		gift, answer := &Move{Giving: Giving{Gift: list}}, &MoveAnswer{}
+		if c.whole {
+			answer.Whole = list
+		}
+		n.copier.takenLocked(w.now, taker, gift, answer)
 		n.parts.mu.Unlock()
 		if pt.state != c.want {
-			t.Errorf("after an end by boot %d it is %v, want %v", c.by, pt.state, c.want)
+			t.Errorf("%+v: it is %v", c, pt.state)
 		}
 	}
 }
