@@ -313,6 +313,9 @@ func (a *agreement) boreEnd(why ownership.Ending) {
 		}
 	}
 	a.parts.mu.Unlock()
+	if why == ownership.Left {
+		a.followers.agreedAnew(a.clock.Now())
+	}
 	if pause := a.pauseAfter(why); pause > 0 {
 		a.clock.AfterFunc(pause, a.nextLife)
 		return

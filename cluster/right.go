@@ -74,6 +74,12 @@ func (r *roll) leaving() bool {
 	return m.Role == ownership.RoleLeaving
 }
 
+// hasLeft reports whether the node was a member, and has left as it wished to. It may go on for as
+// long as its process is not stopped.
+func (rt *right) hasLeft(r *roll) bool {
+	return r != nil && r.stage == ownership.StageEnded && rt.leaves.Load()
+}
+
 // lonely reports whether the node is the only member. As such it may leave without being told so.
 func (r *roll) lonely() bool { return r.joined() && len(r.config.Members) == 1 }
 

@@ -109,6 +109,9 @@ func (n *Node) reviewLocked(now limiter.Instant) {
 // membersLocked are the members of v as the configuration has them.
 func (vs *views) membersLocked(v *View, old *route, roll *roll) []Member {
 	members := slices.Clone(v.Members)
+	if vs.agreed.hasLeft(roll) { // as an agent it goes by gossip, for it hears of no configuration
+		return members
+	}
 	for i := range members {
 		if m := &members[i]; m.Role == RoleMember &&
 			(i != v.Self || m.State != StateLeaving || !roll.lonely()) {
