@@ -90,7 +90,7 @@ func (cp *copier) takenLocked(now limiter.Instant, p *peer, m *Move, a *MoveAnsw
 			cp.stats.Given.Add(1)
 			pt.term, pt.to = max(pt.term, m.Term), nil
 			cp.endOthersLocked(int(i), p)
-			// one of an earlier release says nothing, and copies all to the member that owns it next
+			// a taker of an earlier release says nothing, and copies all to its heir
 			mine := r.Me().State == StateActive && r.keeps(int(i), cp.right.heirs())
 			if !pt.ended && (kept(i) || mine) {
 				pt.copyOf, pt.pure, pt.whole, pt.gave = p.boot, true, true, true

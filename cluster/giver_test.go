@@ -238,7 +238,7 @@ func (w *world) leaves(id string) {
 	w.kill(id)
 }
 
-// Promise: a copy that gets no changes any more is not kept. The taker of a gift may end the giver's
+// Promise: a copy that gets no changes any more is not kept. A taker of a gift may end the giver's
 // copy before the giver has heard its answer, also where the giver owns the partition next; an end
 // by another member says nothing of it.
 func TestEndBeforeTheAnswerToAGift(t *testing.T) {
