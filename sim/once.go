@@ -134,9 +134,12 @@ func (j *onceJudge) remembered(p *process, a *answered, id cluster.ID, items []a
 	if a == nil || len(a.decisions) != len(got) {
 		return nil
 	}
-	if own := a.of(p); own != nil && !own.share && len(own.decisions) == len(got) &&
-		own.at.Add(memory) > p.now() {
-		return own.decisions
+	// What it has told stands for as long as it, or what it has heard since, is remembered.
+	if own := a.of(p); own != nil && !own.share && len(own.decisions) == len(got) {
+		_, still := a.toldTo(p)
+		if still && own != a || own.at.Add(memory) > p.now() {
+			return own.decisions
+		}
 	}
 	// else it may have come back with the partition, and live longer
 	if a.by == p && j.recalled[j.world.plan.partition(items[0].account.hash)] < a.now {

@@ -126,7 +126,7 @@ func (w *Window) Each(now limiter.Instant, wanted func(partition uint16) bool, f
 		s.mu.Lock()
 		s.expireLocked(now)
 		for k := s.head; k < s.tail; k++ {
-			if x := s.atLocked(k); !x.flag(isShare) && wanted(x.partition) {
+			if x := s.atLocked(k); !x.flag(isShare|isOutdated) && wanted(x.partition) {
 				fn(s.memoryLocked(now, k))
 			}
 		}
@@ -175,7 +175,8 @@ func (w *Window) Knows(now limiter.Instant, id ID) (known bool) {
 }
 
 // Learn takes over memories of another node. Each lasts as long as an answer given now, which is a
-// little longer than need be.
+// little longer than need be. What is known of the same take here stays the answer to it, and lasts
+// as long as the other one.
 func (w *Window) Learn(now limiter.Instant, list []Memory) {
 	for i := range list {
 		w.learn(now, &list[i])
@@ -187,14 +188,18 @@ func (w *Window) learn(now limiter.Instant, m *Memory) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.findLocked(now, m.ID, place, len(m.Decisions))
-	// a share's yes has charged nothing, and an owner's yes has
-	if p < 0 || s.atLocked(p).flag(isShare) && m.Decisions[0].Allowed {
+	switch {
+	case p < 0, s.atLocked(p).flag(isShare) && m.Decisions[0].Allowed:
+		// a share's yes has charged nothing, and an owner's yes has
 		is := isLearned
 		if m.GivesBack {
 			is |= isBack
 		}
 		s.addLocked(now, m.ID, place, m.Partition, is)
 		s.keepLocked(m.Decisions)
+	case !s.atLocked(p).flag(isShare) && s.atLocked(p).at < now.Add(-m.Age):
+		// The take was charged anew while this node had lost the partition, and once is enough.
+		s.renewLocked(now, place, p)
 	}
 }
 

@@ -169,11 +169,34 @@ func TestWindowLearnsOnce(t *testing.T) {
 		r.Each(now, func(uint16) bool { return true }, func(Memory) { n++ })
 		return n
 	}
-	if n := told(limiter.Instant(Lasts)); n != 1 {
+	if n := told(1 + limiter.Instant(Lasts)); n != 1 {
 		t.Errorf("%d memories of one answer", n)
 	}
-	if n := told(1 + limiter.Instant(Lasts)); n != 0 {
+	if n := told(2 + limiter.Instant(Lasts)); n != 0 {
 		t.Errorf("%d memories of an answer that is forgotten", n)
+	}
+}
+
+// Promise: a take that was charged anew while a node had lost its partition is not charged once more
+// by that node, which has heard of it with the partition. It says what it has said before.
+func TestWindowLastsAsTheLaterAnswer(t *testing.T) {
+	var r Window
+	id := ID{Origin: 1, Sequence: 7}
+	out := make([]limiter.Decision, 1)
+	take := func() bool { out[0].Remaining = 9; return true }
+	learn := func(now limiter.Instant, age time.Duration) {
+		r.Learn(now, []Memory{{ID: id, Age: age, Decisions: []limiter.Decision{{Remaining: 8}}}})
+	}
+	r.Once(0, Take{ID: id}, out, take)
+	learn(limiter.Instant(Lasts/4), Lasts/2) // of an answer before
+	learn(limiter.Instant(Lasts/2), Lasts/4)
+	for _, now := range []limiter.Instant{limiter.Instant(Lasts), limiter.Instant(Lasts*3/2) - 1} {
+		if !r.Once(now, Take{ID: id}, out, take) || out[0].Remaining != 9 {
+			t.Errorf("after %d ns the take is answered with %d left, or charged", now, out[0].Remaining)
+		}
+	}
+	if r.Once(limiter.Instant(Lasts*3/2), Take{ID: id}, out, take) {
+		t.Error("the take is remembered for too long")
 	}
 }
 

@@ -17,6 +17,7 @@ type answer struct {
 	Memory
 	at             limiter.Instant
 	learned, share bool
+	outdated       bool // there is a later one that says the same
 	told           bool // as newly given back
 }
 
@@ -113,10 +114,16 @@ func TestWindowAgainstNaive(t *testing.T) {
 					t.Fatalf("%v: again %t, taken %t, %+v; want %+v", id, again, taken, out, want)
 				}
 			case 3:
-				m := Memory{ID: id, Partition: partition, Decisions: given, GivesBack: back}
+				m := Memory{id, partition, later(), given, back}
 				w.Learn(now, []Memory{m})
-				if known == nil || known.share && given[0].Allowed {
+				switch {
+				case known == nil || known.share && given[0].Allowed:
 					remember(&answer{Memory: m, at: now, learned: true})
+				case !known.share && known.at < now.Add(-m.Age):
+					known.outdated = true
+					later := *known
+					later.at, later.outdated, later.told = now, false, false
+					remember(&later)
 				}
 			case 4:
 				w.Share(now, id)
@@ -196,7 +203,7 @@ func (n naive) check(
 	t.Helper()
 	want, got := map[ID][]string{}, map[ID][]string{}
 	for _, a := range n {
-		if now < a.at.Add(Lasts) && !a.share && fits(a) {
+		if now < a.at.Add(Lasts) && !a.share && !a.outdated && fits(a) {
 			want[a.ID] = append(want[a.ID], a.memory(now))
 		}
 	}

@@ -51,7 +51,8 @@ const (
 	isShare               // a share of the limit answered it, not the owner of the key
 	// the answers are in many: there are several, or one does not fit into a record
 	isApart
-	isBack // something was given back
+	isBack     // something was given back
+	isOutdated // there is a later record with the same answer
 )
 
 func (x *record) flag(f recordFlags) bool { return x.is&f != 0 }
@@ -144,10 +145,19 @@ func (s *shard) backLocked(
 	s.back = s.back[first:] // its room goes when it grows
 	first, _ = slices.BinarySearch(s.back, from)
 	for _, p := range s.back[first:] {
-		if x := s.atLocked(p); !x.flag(isShare) && wanted(x.partition) {
+		if x := s.atLocked(p); !x.flag(isShare|isOutdated) && wanted(x.partition) {
 			fn(s.memoryLocked(now, p))
 		}
 	}
+}
+
+// renewLocked has the answer at a position, which is of place, last as long as one given now.
+func (s *shard) renewLocked(now limiter.Instant, place uint64, position int) {
+	x, answers := s.atLocked(position), make([]limiter.Decision, s.decisionsLocked(position))
+	s.answersLocked(position, answers)
+	x.is |= isOutdated
+	s.addLocked(now, x.id, place, x.partition, x.is&(isLearned|isBack))
+	s.keepLocked(answers)
 }
 
 // keepLocked stores the answers of the last record.
