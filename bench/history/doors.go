@@ -149,7 +149,10 @@ func ask(by *http.Client, request *http.Request, into any) error {
 	if err != nil {
 		return err
 	}
-	if answer.StatusCode != http.StatusOK && answer.StatusCode != http.StatusTooManyRequests {
+	decided := answer.StatusCode == http.StatusOK || // a node that is overloaded says 429 as well
+		answer.StatusCode == http.StatusTooManyRequests &&
+			answer.Header.Get("Content-Type") != "application/problem+json"
+	if !decided {
 		return fmt.Errorf("%s: %s", answer.Status, text)
 	}
 	return json.Unmarshal(text, into)
