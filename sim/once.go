@@ -134,12 +134,8 @@ func (j *onceJudge) remembered(p *process, a *answered, id cluster.ID, items []a
 	if a == nil || len(a.decisions) != len(got) {
 		return nil
 	}
-	// What it has told stands for as long as it, or what it has heard since, is remembered.
-	if own := a.of(p); own != nil && !own.share && len(own.decisions) == len(got) {
-		_, still := a.toldTo(p)
-		if still && own != a || own.at.Add(memory) > p.now() {
-			return own.decisions
-		}
+	if own := a.of(p); own != nil && own.stands(a, p) && len(own.decisions) == len(got) {
+		return own.decisions
 	}
 	// else it may have come back with the partition, and live longer
 	if a.by == p && j.recalled[j.world.plan.partition(items[0].account.hash)] < a.now {
@@ -157,6 +153,13 @@ func (j *onceJudge) remembered(p *process, a *answered, id cluster.ID, items []a
 		return a.decisions
 	}
 	return nil
+}
+
+// stands reports whether p still says what it has answered itself: for as long as that, or the
+// latest answer of another process that it has heard of, is remembered.
+func (a *answered) stands(latest *answered, p *process) bool {
+	_, still := latest.toldTo(p)
+	return !a.share && (a.at.Add(memory) > p.now() || still && latest != a)
 }
 
 // mayRepeat follows an answer that p may have remembered, as a says, or may have decided once more.

@@ -21,6 +21,7 @@ import (
 
 	"penstock/bench/history/judge"
 	penstockv1 "penstock/proto/penstock/v1"
+	"penstock/rpc/door"
 )
 
 // connecting is how long a node that has started may take to accept connections.
@@ -149,9 +150,9 @@ func ask(by *http.Client, request *http.Request, into any) error {
 	if err != nil {
 		return err
 	}
-	decided := answer.StatusCode == http.StatusOK || // a node that is overloaded says 429 as well
+	decided := answer.StatusCode == http.StatusOK ||
 		answer.StatusCode == http.StatusTooManyRequests &&
-			answer.Header.Get("Content-Type") != "application/problem+json"
+			!bytes.Contains(text, []byte(door.Overloaded)) // that is no denial
 	if !decided {
 		return fmt.Errorf("%s: %s", answer.Status, text)
 	}

@@ -177,8 +177,8 @@ func TestWindowLearnsOnce(t *testing.T) {
 	}
 }
 
-// Promise: a take that was charged anew while a node had lost its partition is not charged once more
-// by that node, which has heard of it with the partition. It says what it has said before.
+// Promise: a take that was charged anew while a node had lost its partition is not charged again by
+// that node, which has heard of it with the partition. It says what it has said before.
 func TestWindowLastsAsTheLaterAnswer(t *testing.T) {
 	var r Window
 	id := ID{Origin: 1, Sequence: 7}
@@ -192,7 +192,7 @@ func TestWindowLastsAsTheLaterAnswer(t *testing.T) {
 	learn(limiter.Instant(Lasts/2), Lasts/4)
 	for _, now := range []limiter.Instant{limiter.Instant(Lasts), limiter.Instant(Lasts*3/2) - 1} {
 		if !r.Once(now, Take{ID: id}, out, take) || out[0].Remaining != 9 {
-			t.Errorf("after %d ns the take is answered with %d left, or charged", now, out[0].Remaining)
+			t.Errorf("at %d the take is answered with %d left, or charged", now, out[0].Remaining)
 		}
 	}
 	if r.Once(limiter.Instant(Lasts*3/2), Take{ID: id}, out, take) {
