@@ -56,11 +56,7 @@ func (l *shares) split(p *process, it *cluster.Item, s *limiter.Spec, d *cluster
 	w := p.machine.world
 	most := len(w.machines)
 	fits := func(n int) bool { return may(n) && statesShare(s, n, d) }
-	explains := func(n int) bool {
-		yes := raw
-		yes.Allowed = true // before it fell with others
-		return l.says(p, share(s, n), it, raw) || atomic && l.says(p, share(s, n), it, yes)
-	}
+	explains := func(n int) bool { return l.explains(p, share(s, n), it, raw, atomic) }
 	// all see as many members as in the beginning, and something was charged
 	same := !w.plan.moves() && w.faults.Deaths == 0 && s.OnPartition != limiter.PartitionOpen &&
 		l.charged[naiveKey{share(s, 1).Name, it.Key}]
@@ -96,6 +92,16 @@ func (l *shares) says(p *process, s *limiter.Spec, it *cluster.Item, raw limiter
 	return soon(l.peek(p.now(), s, it.Key, it.Cost)) == raw ||
 		st != nil && st.forgettable(p.now(), s) &&
 			soon(new(naiveState).take(p.now(), s, it.Cost)) == raw
+}
+
+// explains reports whether the share s would decide so, or would have, before the take fell with
+// others.
+func (l *shares) explains(p *process, s *limiter.Spec, it *cluster.Item, raw limiter.Decision,
+	atomic bool,
+) bool {
+	yes := raw
+	yes.Allowed = true
+	return l.says(p, s, it, raw) || atomic && l.says(p, s, it, yes)
 }
 
 // decide decides from the share s, one of n, where p answered got. charged is false if it is a
