@@ -134,8 +134,8 @@ func FuzzPacket(f *testing.F) {
 	})
 }
 
-// feedPacket sends a packet to the door, and looks at what becomes of it. What else the process does
-// takes memory too, so that counts only if it takes much each time.
+// feedPacket sends a packet to the door, and looks at what becomes of it. What else the process
+// does takes memory too, so that counts only if it takes much each time.
 func (f *fed) feedPacket(t *testing.T, b []byte) {
 	var took uint64
 	for range 5 {
