@@ -175,8 +175,8 @@ func (w *Window) Knows(now limiter.Instant, id ID) (known bool) {
 }
 
 // Learn takes over memories of another node. Each lasts as long as an answer given now, which is a
-// little longer than need be. What is known of the same take here stays the answer to it, and lasts
-// as long as the other one.
+// little longer than need be. An answer that this node has to the same take stays the answer to it,
+// and lasts as long as the one that it has learned.
 func (w *Window) Learn(now limiter.Instant, list []Memory) {
 	for i := range list {
 		w.learn(now, &list[i])
