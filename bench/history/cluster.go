@@ -51,6 +51,8 @@ type cluster struct {
 	previous string // the program before, or none
 	limits   string
 	secrets  *secrets
+	copies   int
+	zones    int   // 0: none
 	disks    bool  // each node has a disk of its own, for its counters
 	noFreeze error // why disks cannot be frozen
 	nodes    []*node
@@ -68,6 +70,8 @@ func newCluster(o *options, dir string) (*cluster, error) {
 		dir:    dir,
 		binary: filepath.Join(dir, "penstock"),
 		limits: filepath.Join(dir, "limits.yaml"),
+		copies: o.copies,
+		zones:  o.zones,
 	}
 	args := []string{"build", "-C", top, "-o", c.binary}
 	if o.overlay != "" {
@@ -141,6 +145,10 @@ func (c *cluster) start(n *node) error {
 		"unix://" + n.path("redis"),
 	}
 	args = append(args, c.secrets.flags(n)...)
+	args = append(args, "--copies", strconv.Itoa(c.copies))
+	if c.zones > 0 {
+		args = append(args, "--zone", c.zone(n))
+	}
 	if c.disks {
 		args = append(args, "--data-dir", c.disk(n))
 	}
@@ -177,6 +185,14 @@ func (c *cluster) start(n *node) error {
 	}
 	c.set(n, up)
 	return nil
+}
+
+// zone is where a node lies; empty: there are no zones.
+func (c *cluster) zone(n *node) string {
+	if c.zones == 0 {
+		return ""
+	}
+	return fmt.Sprintf("z%d", n.index%c.zones+1)
 }
 
 // listen keeps what the node says, and waits for its end.
@@ -240,8 +256,11 @@ func (c *cluster) settled(ctx context.Context) error {
 		}
 		held += metric(page, `penstock_partitions{state="held"}`)
 		missing := metric(page, "penstock_unreplicated_partitions")
-		if missing > 0 && len(nodes) > 1 {
-			return fmt.Errorf("%s has %v partitions without a copy", n.name, missing)
+		if c.copies > 1 {
+			missing = metric(page, "penstock_underreplicated_partitions")
+		}
+		if missing > 0 && len(nodes) > c.copies && c.copies > 0 {
+			return fmt.Errorf("%s has %v partitions with too few copies", n.name, missing)
 		}
 	}
 	if held != ring.Partitions {

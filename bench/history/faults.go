@@ -35,7 +35,7 @@ type kind struct {
 }
 
 func killed(n int) func(*run, *judge.Fault) error {
-	return func(r *run, f *judge.Fault) error { return r.kill(f, n) }
+	return func(r *run, f *judge.Fault) error { return r.killWithin(f, r.victims(f, n), 0) }
 }
 
 func suspended(n int) func(*run, *judge.Fault) error {
@@ -69,6 +69,7 @@ var kinds = []kind{
 	{name: "cut-pair", weight: 1, least: 3, spaces: true, do: parted(true)},
 	{name: "cut-one-way", weight: 1, least: 3, spaces: true, do: parted(false)},
 	{name: "kill-pair", weight: 2, least: 5, chaos: true, do: killed(2)},
+	{name: "kill-zone", weight: 2, least: 4, chaos: true, do: (*run).killZone},
 	{name: "kill-most", weight: 1, least: 4, chaos: true, do: (*run).killMost},
 	{name: "stop-pair", weight: 1, least: 5, chaos: true, do: suspended(2)},
 	{name: "cut-off-pair", weight: 1, least: 5, chaos: true, spaces: true, do: cut(2)},
@@ -84,6 +85,7 @@ type run struct {
 	dice     *rand.Rand
 	kinds    []kind
 	reloads  int
+	whole    bool // the cluster settled after the last fault
 	leaks    []string
 	once     sync.Once
 	enough   atomic.Bool // an interrupt asked for no more faults
@@ -140,6 +142,7 @@ func (r *run) choose() error {
 	able := map[string]bool{
 		"delay": r.cluster.net.delays(), "loss": r.cluster.net.loses(),
 		"full-disk": r.cluster.disks, "upgrade": r.cluster.previous != "",
+		"kill-zone": r.cluster.zones > 1,
 		"slow-disk": r.cluster.disks && r.cluster.noFreeze == nil,
 		// a build before this one may know them only from its start
 		"rotate-keys": r.cluster.previous == "", "rotate-certificates": r.cluster.previous == "",
@@ -177,6 +180,7 @@ func (r *run) play() error {
 	if err := r.cluster.settle(30 * time.Second); err != nil {
 		return fmt.Errorf("the cluster does not come together: %w", err)
 	}
+	r.whole = true
 	r.recorder.began = time.Now()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -252,7 +256,8 @@ func (r *run) done(f *judge.Fault, do func(*run, *judge.Fault) error) error {
 	}
 	f.End = r.recorder.now()
 	if err == nil {
-		if late := r.cluster.settle(30 * time.Second); late != nil {
+		late := r.cluster.settle(30 * time.Second)
+		if r.whole = late == nil; !r.whole {
 			f.Never = true
 			fmt.Fprintf(r.out, "%s %v: not whole 30 s later: %v\n", f.Kind, f.Nodes, late)
 			if f.Gone && strings.HasPrefix(f.Kind, "kill") {
@@ -289,10 +294,19 @@ func (r *run) recover() {
 func (r *run) victims(f *judge.Fault, n int) []*node {
 	live := r.cluster.in(up)
 	r.dice.Shuffle(len(live), func(i, k int) { live[i], live[k] = live[k], live[i] })
-	for _, v := range live[:n] {
+	return r.name(f, live[:n])
+}
+
+// name notes which nodes a fault is about, and whether others have copies of all that those hold.
+func (r *run) name(f *judge.Fault, victims []*node) []*node {
+	n, zones := len(victims), map[string]bool{}
+	for _, v := range victims {
 		f.Nodes = append(f.Nodes, v.name)
+		zones[r.cluster.zone(v)] = true
 	}
-	return live[:n]
+	away := r.cluster.zones > 1 && len(zones) == 1 && len(r.cluster.in(up)) > n
+	f.Copied = r.whole && (n <= r.cluster.copies || r.cluster.copies > 0 && away)
+	return victims
 }
 
 func (r *run) start(f *judge.Fault, n *node) error {
@@ -355,21 +369,29 @@ func (r *run) reload(f *judge.Fault) error {
 	return nil
 }
 
-// kill ends nodes by kill -9, all at once.
-func (r *run) kill(f *judge.Fault, n int) error {
-	return r.killWithin(f, n, 0)
+// killZone ends all nodes of a zone; others have copies of what they hold.
+func (r *run) killZone(f *judge.Fault) error {
+	live, zones := r.cluster.in(up), map[string][]*node{}
+	for _, n := range live {
+		zones[r.cluster.zone(n)] = append(zones[r.cluster.zone(n)], n)
+	}
+	victims := zones[r.cluster.zone(live[r.dice.IntN(len(live))])]
+	if len(zones) < 2 {
+		victims = victims[:1]
+	}
+	return r.killWithin(f, r.name(f, victims), 0)
 }
 
 // killMost leaves one or two nodes. Each of the others is killed so soon after the one before that
 // the members may or may not have agreed to go on without that one.
 func (r *run) killMost(f *judge.Fault) error {
-	return r.killWithin(f, len(r.cluster.in(up))-1-r.dice.IntN(2), 80)
+	n := len(r.cluster.in(up)) - 1 - r.dice.IntN(2)
+	return r.killWithin(f, r.victims(f, n), 80)
 }
 
-// killWithin ends n nodes by kill -9, each one up to so many milliseconds after the one before.
-func (r *run) killWithin(f *judge.Fault, n, apart int) error {
+// killWithin ends nodes by kill -9, each one up to so many milliseconds after the one before.
+func (r *run) killWithin(f *judge.Fault, victims []*node, apart int) error {
 	f.Forgets, f.Marks, f.Gone, f.Again = true, true, true, 250*time.Millisecond
-	victims := r.victims(f, n)
 	if apart == 0 {
 		for _, v := range victims {
 			r.cluster.set(v, down)

@@ -48,6 +48,8 @@ type options struct {
 	keep     bool
 	previous string
 	disks    bool
+	copies   int
+	zones    int
 }
 
 var errContradicted = errors.New("the history contradicts a promise")
@@ -101,6 +103,8 @@ func history(args []string, out io.Writer) error {
 		false,
 		"nodes save their counters, on disks that get full and slow (root)",
 	)
+	f.IntVar(&o.copies, "copies", 1, "copies of each partition, 0 to 2")
+	f.IntVar(&o.zones, "zones", 0, "zones that the nodes lie in, by turns; 0: none")
 	f.StringVar(&o.out, "o", "", "file for the whole history, as JSON")
 	f.StringVar(&o.judge, "judge", "", "judge the history in this file, and run nothing")
 	f.BoolVar(&o.keep, "keep", false, "keep the directory with the nodes' logs")
@@ -112,6 +116,12 @@ func history(args []string, out io.Writer) error {
 	}
 	if o.nodes != 0 && (o.nodes < 3 || o.nodes > maxNodes) {
 		return fmt.Errorf("-nodes is %d; 3 to %d are possible, 0 draws", o.nodes, maxNodes)
+	}
+	if o.copies < 0 || o.copies > 2 {
+		return fmt.Errorf("-copies is %d; 0 to 2 are possible", o.copies)
+	}
+	if o.zones < 0 || o.zones > maxNodes {
+		return fmt.Errorf("-zones is %d; 0 to %d are possible", o.zones, maxNodes)
 	}
 	if o.seed == 0 {
 		o.seed = uint64(time.Now().UnixNano() % 1_000_000)
@@ -202,6 +212,12 @@ func (o *options) again() string {
 	}
 	if o.disks {
 		words = append(words, "-disks")
+	}
+	if o.copies != 1 {
+		words = append(words, fmt.Sprintf("-copies %d", o.copies))
+	}
+	if o.zones != 0 {
+		words = append(words, fmt.Sprintf("-zones %d", o.zones))
 	}
 	if o.previous != "" {
 		words = append(words, "-previous "+o.previous)

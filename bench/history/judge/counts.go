@@ -220,7 +220,7 @@ func (k *key) inDoubt(o *Op) bool {
 		if f.Marks && o.overlaps(f.Start, f.Settled+time.Second) {
 			return true
 		}
-		if o.Mark == Unknown && f.Forgets && len(f.Nodes) > 1 && f.Start <= o.End &&
+		if o.Mark == Unknown && f.forgetsAll() && f.Start <= o.End &&
 			!k.outlived(f) {
 			return true
 		}

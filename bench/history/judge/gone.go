@@ -18,7 +18,7 @@ func (h *History) begunAnew(o *Op) *Fault {
 		return nil
 	}
 	for _, f := range h.Faults {
-		if f.Forgets && len(f.Nodes) > 1 && f.Start <= o.End {
+		if f.forgetsAll() && f.Start <= o.End {
 			if owner := h.ownerBefore(o, f); owner == "" || slices.Contains(f.Nodes, owner) {
 				return f
 			}
@@ -61,7 +61,7 @@ func (h *History) holdForgotten(o *Op) bool {
 	hold := h.byKey[o.Limit+"/"+o.Key][i]
 	return slices.ContainsFunc(h.Faults, func(f *Fault) bool {
 		from := f.Start - f.Slack
-		if len(f.Nodes) > 1 {
+		if f.forgetsAll() {
 			from = 0
 		}
 		return f.Forgets && slices.Contains(f.Nodes, hold.Owner) &&

@@ -144,7 +144,9 @@ type Fault struct {
 	// until After behind it.
 	Forgets bool          `json:"forgets,omitempty"`
 	Slack   time.Duration `json:"slack"`
-	After   time.Duration `json:"after,omitempty"`
+	// Copied: of each counter of Nodes a member that did not fail had a copy.
+	Copied bool          `json:"copied,omitempty"`
+	After  time.Duration `json:"after,omitempty"`
 
 	Marks bool          `json:"marks,omitempty"` // answers may be marked or late,
 	Again time.Duration `json:"again,omitempty"` // for so long after Start,
@@ -158,6 +160,10 @@ func (f *Fault) String() string {
 		f.End.Seconds(),
 		f.Kind, strings.Join(f.Nodes, " "), f.Settled.Seconds())
 }
+
+// forgetsAll says that the fault may forget counters as a whole: their owner failed together with
+// the member that had their copy.
+func (f *Fault) forgetsAll() bool { return f.Forgets && len(f.Nodes) > 1 && !f.Copied }
 
 // forgivable is how many units of ops may be forgotten by the fault.
 func (f *Fault) forgivable(l *Limit, ops []*Op) (units int64) {

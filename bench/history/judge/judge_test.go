@@ -75,6 +75,13 @@ func pair() *Fault {
 	return f
 }
 
+// copied is a crash of two where a third one had a copy of all.
+func copied() *Fault {
+	f := pair()
+	f.Copied = true
+	return f
+}
+
 func cut() *Fault {
 	f := killed()
 	f.Kind, f.Gone, f.Cut, f.After, f.End, f.Heal = "cut-off", false, true, 1300*ms, 6000*ms,
@@ -426,6 +433,11 @@ func TestHistories(t *testing.T) {
 			[]*Op{at(0, 1, 5, cost(5)), at(9000, 9001, 9, unsure(10))},
 			killed(), "nothing is marked", "",
 		},
+		{
+			"… and nobody else had a copy",
+			[]*Op{at(0, 1, 5, cost(5)), at(9000, 9001, 9, unsure(10))},
+			copied(), "nothing is marked", "",
+		},
 		{"… of that key", []*Op{
 			at(0, 1, 9, func(o *Op) { o.Owner = "n4" }), at(9000, 9001, 9, unsure(10)),
 		}, pair(), "nothing is marked", ""},
@@ -441,6 +453,9 @@ func TestHistories(t *testing.T) {
 		{"… unless its heir fails too", []*Op{
 			at(500, 501, 9, hold, number(7)), at(5000, 5001, 0, unheld, settle(1), got(7), cost(0)),
 		}, pair(), "", ""},
+		{"… and there is no other copy", []*Op{
+			at(500, 501, 9, hold, number(7)), at(5000, 5001, 0, unheld, settle(1), got(7), cost(0)),
+		}, copied(), "no request fails", ""},
 		{"… and none of another owner", []*Op{
 			at(950, 951, 9, hold, number(7), func(o *Op) { o.Owner = "n3" }),
 			at(5000, 5001, 0, unheld, settle(1), got(7), cost(0)),
