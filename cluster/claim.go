@@ -62,13 +62,11 @@ func (cl *claimer) tend() {
 	for _, p := range wanted {
 		cl.parts.list[p].term = term
 	}
-	known := cl.knownLocked(wanted)
-	cl.parts.mu.Unlock()
-
-	calls := cl.ask(now, r, &Move{
+	calls := cl.askLocked(now, r, &Move{
 		From: cl.boot, ID: cl.id, Addr: r.Me().PeerAddr, Term: term,
-		Epoch: epoch, Claiming: Claiming{Claim: wanted, Known: known},
+		Epoch: epoch, Claiming: Claiming{Claim: wanted, Known: cl.knownLocked(wanted)},
 	})
+	cl.parts.mu.Unlock()
 	if len(calls) > 0 {
 		cl.contacts.Call(calls)
 	}
@@ -102,8 +100,8 @@ func (cl *claimer) wantedLocked(r *route) (wanted []uint16) {
 	return wanted
 }
 
-// ask prepares the calls of a claim to all members that are not gone.
-func (cl *claimer) ask(now limiter.Instant, r *route, claim *Move) (calls []Call) {
+// askLocked prepares the calls of a claim to all members that are not gone.
+func (cl *claimer) askLocked(now limiter.Instant, r *route, claim *Move) (calls []Call) {
 	deadline := now.Add(cl.callTimeout)
 	for i, p := range r.peers {
 		if i == r.Self || r.Members[i].Role != RoleMember || p.gone() ||
@@ -112,6 +110,9 @@ func (cl *claimer) ask(now limiter.Instant, r *route, claim *Move) (calls []Call
 		}
 		m := *claim
 		m.To = p.boot
+		if in := cl.intake.inbox[p.boot]; in != nil {
+			m.Heard = in.sequence
+		}
 		calls = append(calls, Call{
 			To: r.Members[i], Deadline: deadline,
 			Ask: &Ask{RingHash: r.RingHash(), Hop: 1, Deadline: deadline, Move: &m},

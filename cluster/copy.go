@@ -111,6 +111,7 @@ func (cp *copier) copyAnewLocked(p *peer) {
 	}
 	p.out.back, p.out.pending, p.out.looking, p.out.begun = nil, nil, false, nil
 	p.out.settled, p.out.opened, p.out.whole, p.out.due = nil, nil, nil, true
+	p.out.lent = nil
 	for i := range cp.parts.list {
 		pt := &cp.parts.list[i]
 		if s := pt.slotOf(p, true); s != nil {
@@ -232,6 +233,7 @@ func (cp *copier) answeredLocked(now limiter.Instant, p *peer, m *Move, c *Call)
 		o.last, o.unsure = nil, false
 		return false
 	case c.Err == nil && a.Move != nil && a.Move.Applied:
+		cp.parts.lentTaken(p, m.Sequence)
 		o.last, o.unsure = nil, false
 		cp.takenLocked(now, p, m, a.Move)
 		return true

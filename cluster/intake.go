@@ -82,6 +82,7 @@ func (ik *intake) claimedLocked(
 	now limiter.Instant, r *route, sender *peer, m *Move, a *MoveAnswer,
 ) {
 	a.Epoch = ik.right.roll.Load().epoch()
+	ik.parts.lentTaken(sender, m.Heard)
 	a.Standings = ik.claims.standLocked(now, r, sender, m)
 	if sender != nil {
 		sender.claimed.note(m.Epoch)
@@ -253,6 +254,7 @@ func (ik *intake) beginLocked(in *inbox, m *Move) {
 				in.whole = append(in.whole, p)
 			}
 			pt.copyOf, pt.pass, pt.lost, pt.hint = m.From, m.Pass, 0, m.ID
+			pt.lentTo = 0 // that was another copy; this one may have no entry that says so
 			ik.parts.enterLocked(int(p), partCopied)
 		}
 	}
@@ -336,7 +338,7 @@ func (ik *intake) keepLocked(m *Move, p int) {
 	} else if pt.copyOf != m.From {
 		pt.pure = false
 	}
-	pt.lentTo = 0 // what was lent of it is out of date
+	ik.copier.lendAgainLocked(p, m.From)
 }
 
 // acceptsLocked reports whether this node takes the partition of a gift: it should hold it in the

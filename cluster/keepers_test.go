@@ -218,6 +218,74 @@ func TestZoneDies(t *testing.T) {
 	w.wantRemaining("after the zone's death", 200, 3, "n1", "n2", "n3")
 }
 
+// Promise: a member that claims what it has no copy of waits until it has taken in what others lend
+// it, however long that is on its way: they call it free no sooner.
+func TestLentLate(t *testing.T) {
+	w := founded(t, 5, func(c *ownership.Configuration) {
+		for i := range c.Members {
+			c.Members[i].Zone = "abcaa"[i : i+1]
+		}
+	}, five)
+	w.spend(200, "n1", "n2", "n3", "n4", "n5")
+	w.pass(time.Second)
+	w.kill("n5")
+	w.kill("n4")
+	lent, meet := 0, w.meet
+	w.meet = func(c *Call, deliver func() *Answer) {
+		if c.Ask.Move != nil && len(c.Ask.Move.Lent) > 0 {
+			lent++
+			w.pass(moveTimeout - time.Millisecond)
+		}
+		meet(c, deliver)
+	}
+	w.pass(4 * time.Second)
+	if lent == 0 {
+		t.Error("nothing was lent")
+	}
+	w.wantOneHolderEach("after the zone's death")
+	w.wantRemaining("after the zone's death", 200, 3, "n1", "n2", "n3")
+}
+
+// Promise: as long as no more die at once than there are copies, and all have come back before,
+// nothing is marked: also a partition without a key is lent to each member that claims it, so that
+// one knows that there is none.
+func TestPairsDieByTurns(t *testing.T) {
+	const zones = "abcabc"
+	w := founded(t, len(zones), func(c *ownership.Configuration) {
+		copiesOf(2)(c)
+		for i := range c.Members {
+			c.Members[i].Zone = zones[i : i+1]
+		}
+	}, five)
+	w.pass(time.Second)
+	ms := w.members(len(zones))
+	for _, pair := range [][2]int{{4, 0}, {2, 5}, {2, 5}, {4, 3}, {2, 5}, {5, 1}, {2, 5}} {
+		for _, i := range pair {
+			w.kill(ms[i].ID)
+		}
+		w.pass(4 * time.Second)
+		w.wantOneHolderEach("after the deaths")
+		for _, i := range pair {
+			ms[i].Boot += 16
+			n := w.create(ms[i].ID, ms[i].Boot)
+			n.Membership().Agree(Trust{Zone: zones[i : i+1]})
+			n.Start()
+			there := slices.DeleteFunc(slices.Clone(ms), func(m Member) bool {
+				return w.nodes[m.ID] == nil
+			})
+			for _, m := range there {
+				w.show(there, 0, m.ID)
+			}
+			w.pass(2 * time.Second)
+		}
+	}
+	for id, n := range w.nodes {
+		if marked := n.stats.Bereft.Load(); marked > 0 {
+			t.Errorf("%s marks %d partitions, of which nothing was lost", id, marked)
+		}
+	}
+}
+
 // Promise: a limit of synchronous replication with two heirs waits for both, and needs one.
 func TestSyncWaitsForBothHeirs(t *testing.T) {
 	spec := five

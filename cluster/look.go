@@ -121,17 +121,42 @@ func (cp *copier) wholeTakenLocked(p *peer, list []uint16) {
 	}
 }
 
-// lentLocked notes that p has got all of the copies that have lost their holders: it may claim them
-// again.
+// lentLocked has p be told that it has got all of the copies that have lost their holders.
 func (cp *copier) lentLocked(p *peer) {
+	told := memberOf(p.out.lent)
 	for i := range cp.parts.list {
 		if pt := &cp.parts.list[i]; pt.to == p && pt.copied >= copyWhole &&
-			pt.state < partHeld {
-			pt.lentTo, pt.to = p.boot, nil
+			pt.state < partHeld && !told(uint16(i)) {
 			p.out.lent = append(p.out.lent, uint16(i))
 			if pt.whole { // said before, it would be of a partition that p has nothing of
 				p.out.whole = append(p.out.whole, uint16(i))
 			}
 		}
 	}
+}
+
+// lentTaken notes that p has taken in what this node said to it last, if that is what p has heard.
+// What is lent with it p may begin to hold: not before, or it would begin without.
+func (ps *partitions) lentTaken(p *peer, heard uint64) {
+	if p == nil || p.out == nil || p.out.last == nil || heard < p.out.last.Sequence {
+		return
+	}
+	for _, i := range p.out.last.Lent {
+		if pt := &ps.list[i]; pt.to == p && pt.copied >= copyWhole && pt.state < partHeld {
+			pt.lentTo, pt.to = p.boot, nil
+		}
+	}
+}
+
+// lendAgainLocked notes that a boot has said more of partition i than was lent, or is being lent.
+func (cp *copier) lendAgainLocked(i int, by uint64) {
+	pt := &cp.parts.list[i]
+	pt.lentTo = 0
+	if pt.to == nil || pt.to.boot == by || pt.state >= partHeld || pt.copied <= copyAgain {
+		return
+	}
+	pt.copied = copyAgain
+	o, again := cp.outboxLocked(pt.to), func(p uint16) bool { return int(p) == i }
+	o.due = true
+	o.lent, o.whole = slices.DeleteFunc(o.lent, again), slices.DeleteFunc(o.whole, again)
 }

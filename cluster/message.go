@@ -114,6 +114,8 @@ type Move struct {
 type Claiming struct {
 	Claim []uint16 // partitions that the sender would hold
 	Known []Known  // copies that the sender has of them
+	// Sequence of the last Copying of the receiver that the sender has taken in
+	Heard uint64
 }
 
 // Copying brings copies of entries and holds, and says which partitions they are of.

@@ -11,12 +11,12 @@ import (
 
 // Field numbers of peer.proto for what tells the newer one of two copies, and of a secret.
 const (
-	movePass, moveComplete, moveKnown, moveSecret = 24, 25, 26, 27
+	movePass, moveComplete, moveKnown, moveSecret, moveHeard = 24, 25, 26, 27, 28
 
 	knownOf, knownPass, knownWhole = 1, 2, 3
 )
 
-// appendMarks writes how far the copies of m are, and the secret of a file.
+// appendMarks writes how far the copies of m are, and the secret that it goes by.
 func appendMarks(b []byte, m *cluster.Move) []byte {
 	b = wire.AppendBool(wire.AppendUint(b, movePass, m.Pass), moveComplete, m.Complete)
 	for i := range m.Known {
@@ -25,7 +25,7 @@ func appendMarks(b []byte, m *cluster.Move) []byte {
 			knownOf, k.Of), knownPass, k.Pass)
 		b = appendPartitions(marks, knownWhole, k.Whole)
 	}
-	return wire.AppendFixed(b, moveSecret, uint64(m.Secret))
+	return wire.AppendUint(wire.AppendFixed(b, moveSecret, uint64(m.Secret)), moveHeard, m.Heard)
 }
 
 func marksSize(m *cluster.Move) int {
@@ -33,7 +33,7 @@ func marksSize(m *cluster.Move) int {
 	for i := range m.Known {
 		size += longTag(wire.SizeBytes(knownSize(&m.Known[i])))
 	}
-	return size + longTag(wire.SizeFixed(uint64(m.Secret)))
+	return size + longTag(wire.SizeFixed(uint64(m.Secret))) + longTag(wire.SizeUint(m.Heard))
 }
 
 func knownSize(k *cluster.Known) int {
@@ -49,6 +49,8 @@ func readMark(m *cluster.Move, num protowire.Number, f *wire.Fields) {
 		m.Complete = f.Value != 0
 	case moveSecret:
 		m.Secret = cluster.Secret(f.Value)
+	case moveHeard:
+		m.Heard = f.Value
 	}
 }
 

@@ -597,7 +597,10 @@ type Move struct {
 	// Of a claim: the whole copies that the sender has.
 	Known []*Known `protobuf:"bytes,26,rep,name=known,proto3" json:"known,omitempty"`
 	// The secret that the sender, or the cluster of a file, places keys under.
-	Secret        uint64 `protobuf:"fixed64,27,opt,name=secret,proto3" json:"secret,omitempty"`
+	Secret uint64 `protobuf:"fixed64,27,opt,name=secret,proto3" json:"secret,omitempty"`
+	// Of a claim: the sequence of the last move about copies of the receiver that the sender has taken in. What the receiver has lent the sender
+	// with it, or before, the sender has.
+	Heard         uint64 `protobuf:"varint,28,opt,name=heard,proto3" json:"heard,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -796,6 +799,13 @@ func (x *Move) GetKnown() []*Known {
 func (x *Move) GetSecret() uint64 {
 	if x != nil {
 		return x.Secret
+	}
+	return 0
+}
+
+func (x *Move) GetHeard() uint64 {
+	if x != nil {
+		return x.Heard
 	}
 	return 0
 }
@@ -2643,7 +2653,7 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	" \x03(\x06R\x06forget\x12-\n" +
 	"\x05words\x18\v \x01(\v2\x17.penstock.peer.v1.WordsR\x05words\x12\x14\n" +
 	"\x05trace\x18\f \x01(\fR\x05trace\x12\x10\n" +
-	"\x03for\x18\r \x01(\x06R\x03for\"\xc8\x05\n" +
+	"\x03for\x18\r \x01(\x06R\x03for\"\xde\x05\n" +
 	"\x04Move\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\x06R\x04from\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\x06R\x02to\x12\x0e\n" +
@@ -2669,7 +2679,8 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\x04pass\x18\x18 \x01(\x04R\x04pass\x12\x1a\n" +
 	"\bcomplete\x18\x19 \x01(\bR\bcomplete\x12-\n" +
 	"\x05known\x18\x1a \x03(\v2\x17.penstock.peer.v1.KnownR\x05known\x12\x16\n" +
-	"\x06secret\x18\x1b \x01(\x06R\x06secretJ\x04\b\x0f\x10\x10J\x04\b\x10\x10\x11J\x04\b\x11\x10\x12\"A\n" +
+	"\x06secret\x18\x1b \x01(\x06R\x06secret\x12\x14\n" +
+	"\x05heard\x18\x1c \x01(\x04R\x05heardJ\x04\b\x0f\x10\x10J\x04\b\x10\x10\x11J\x04\b\x11\x10\x12\"A\n" +
 	"\x05Known\x12\x0e\n" +
 	"\x02of\x18\x01 \x01(\x06R\x02of\x12\x12\n" +
 	"\x04pass\x18\x02 \x01(\x04R\x04pass\x12\x14\n" +
