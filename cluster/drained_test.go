@@ -52,3 +52,23 @@ func TestWhoWasDrainedFollowsTheMembers(t *testing.T) {
 		}
 	}
 }
+
+// Promise: as soon as a node has left it goes by what gossip said last, also if gossip says nothing
+// more: a member that came meanwhile is one.
+func TestWhoHasLeftGoesByGossip(t *testing.T) {
+	w := founded(t, 3, copiesOf(1), five)
+	ms := w.members(4)
+	ms[0].State = StateLeaving
+	w.show(ms, 0, "n1") // n4 is no member of the configuration that n1 knows
+	w.show(ms[:3], 0, "n2", "n3")
+	if state := w.nodes["n1"].View().Members[3].State; state == StateActive {
+		t.Fatalf("n4 is %v before n1 has left", state)
+	}
+	for w.nodes["n1"].Held() > 0 {
+		w.pass(10 * time.Millisecond)
+	}
+	w.pass(time.Second)
+	if state := w.nodes["n1"].View().Members[3].State; state != StateActive {
+		t.Errorf("n4 is %v after n1 has left, want active", state)
+	}
+}

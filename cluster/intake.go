@@ -254,7 +254,8 @@ func (ik *intake) beginLocked(in *inbox, m *Move) {
 				in.whole = append(in.whole, p)
 			}
 			pt.copyOf, pt.pass, pt.lost, pt.hint = m.From, m.Pass, 0, m.ID
-			pt.lentTo = 0 // that was another copy; this one may have no entry that says so
+			// what was lent was another copy, and this one may have no entry that says so
+			pt.lentTo = 0
 			ik.parts.enterLocked(int(p), partCopied)
 		}
 	}

@@ -3,6 +3,7 @@ package cluster
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -331,5 +332,34 @@ func TestWhatWaitsOfAnEndedCopyIsDropped(t *testing.T) {
 	if len(o.pending) != 1 || o.pending[0].Key != "b" || len(o.opened) != 1 ||
 		o.opened[0].Key != "b" || len(o.settled) != 1 || o.settled[0].Key != "b" {
 		t.Errorf("left are %v, %v and %v, want what is of b", o.pending, o.opened, o.settled)
+	}
+}
+
+// Promise: a member that claims a partition gets all that others have of it, also what comes to
+// them while they lend it. What the claimer says itself it has.
+func TestWhatComesWhileItIsLent(t *testing.T) {
+	w := newWorld(t, 3, five)
+	n := w.nodes["n1"]
+	n.parts.mu.Lock()
+	defer n.parts.mu.Unlock()
+	r := n.view.Load()
+	claimer, other := r.peers[r.Find("n2")], r.peers[r.Find("n3")]
+	const p = 7
+	for _, c := range []struct {
+		by   uint64
+		want copyState
+	}{{claimer.boot, copyWhole}, {other.boot, copyAgain}} {
+		n.parts.list[p] = part{slot: slot{claimer, copyWhole}, state: partCopied, whole: true}
+		o := n.copier.outboxLocked(claimer)
+		o.lent, o.whole, o.due = []uint16{p, p + 1}, []uint16{p, p + 1}, false
+		n.copier.lendAgainLocked(p, c.by)
+		pt, again := &n.parts.list[p], c.want == copyAgain
+		if pt.to != claimer || pt.copied != c.want || o.due != again ||
+			slices.Contains(o.lent, p) == again || slices.Contains(o.whole, p) == again ||
+			!slices.Contains(o.lent, p+1) || !slices.Contains(o.whole, p+1) {
+			t.Errorf("after what boot %d has said: %+v, %v is lent, %v whole, due %v", c.by, pt,
+				o.lent, o.whole, o.due)
+		}
+		o.lent, o.whole = nil, nil
 	}
 }
