@@ -305,6 +305,7 @@ func (r *run) name(f *judge.Fault, victims []*node) []*node {
 		zones[r.cluster.zone(v)] = true
 	}
 	away := r.cluster.zones > 1 && len(zones) == 1 && len(r.cluster.in(up)) > n
+	f.Alone = r.cluster.copies == 0
 	f.Copied = r.whole && (n <= r.cluster.copies || r.cluster.copies > 0 && away)
 	return victims
 }

@@ -145,8 +145,10 @@ type Fault struct {
 	Forgets bool          `json:"forgets,omitempty"`
 	Slack   time.Duration `json:"slack"`
 	// Copied: of each counter of Nodes a member that did not fail had a copy.
-	Copied bool          `json:"copied,omitempty"`
-	After  time.Duration `json:"after,omitempty"`
+	Copied bool `json:"copied,omitempty"`
+	// Alone: nobody has copies of the counters of Nodes, as with --copies 0.
+	Alone bool          `json:"alone,omitempty"`
+	After time.Duration `json:"after,omitempty"`
 
 	Marks bool          `json:"marks,omitempty"` // answers may be marked or late,
 	Again time.Duration `json:"again,omitempty"` // for so long after Start,
@@ -162,8 +164,10 @@ func (f *Fault) String() string {
 }
 
 // forgetsAll says that the fault may forget counters as a whole: their owner failed together with
-// the member that had their copy.
-func (f *Fault) forgetsAll() bool { return f.Forgets && len(f.Nodes) > 1 && !f.Copied }
+// the member that had their copy, or there is none.
+func (f *Fault) forgetsAll() bool {
+	return f.Forgets && !f.Copied && (f.Alone || len(f.Nodes) > 1)
+}
 
 // forgivable is how many units of ops may be forgotten by the fault.
 func (f *Fault) forgivable(l *Limit, ops []*Op) (units int64) {

@@ -82,6 +82,13 @@ func copied() *Fault {
 	return f
 }
 
+// alone is a crash of a node that had the only counters.
+func alone() *Fault {
+	f := killed()
+	f.Alone = true
+	return f
+}
+
 func cut() *Fault {
 	f := killed()
 	f.Kind, f.Gone, f.Cut, f.After, f.End, f.Heal = "cut-off", false, true, 1300*ms, 6000*ms,
@@ -432,6 +439,11 @@ func TestHistories(t *testing.T) {
 			"… if both have failed",
 			[]*Op{at(0, 1, 5, cost(5)), at(9000, 9001, 9, unsure(10))},
 			killed(), "nothing is marked", "",
+		},
+		{
+			"… or if there are no copies",
+			[]*Op{at(0, 1, 5, cost(5)), at(9000, 9001, 9, unsure(10))},
+			alone(), "", "",
 		},
 		{
 			"… and nobody else had a copy",
