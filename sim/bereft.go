@@ -60,6 +60,9 @@ func (j *bereftJudge) loses(machine int) {
 		return
 	}
 	j.lost[machine] = true
+	if j.spared() {
+		return
+	}
 	if j.places == nil {
 		var ids []string
 		for i, m := range w.machines {
@@ -80,6 +83,26 @@ func (j *bereftJudge) loses(machine int) {
 			j.at[p] = w.now
 		}
 	}
+}
+
+// spared reports whether members that are left have copies of all that is lost: no more are lost
+// than there are copies, or they are of one zone and others are not.
+func (j *bereftJudge) spared() bool {
+	plan, lost, zones, elsewhere := j.world.plan, 0, map[string]bool{}, false
+	for i := range plan.machines {
+		if j.lost[i] {
+			lost++
+			zones[plan.machines[i].zone] = true
+		}
+	}
+	left := false
+	for i := range plan.machines {
+		if zone := plan.machines[i].zone; j.there.voters[i] && !j.lost[i] {
+			left, elsewhere = true, elsewhere || zone != "" && !zones[zone]
+		}
+	}
+	heirs := plan.copies.Heirs()
+	return left && lost <= heirs || heirs > 0 && len(zones) == 1 && !zones[""] && elsewhere
 }
 
 // allows reports whether d, which is degraded, is the answer of a node that has taken over what was

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"penstock/cluster/ownership"
 	"penstock/limiter"
 )
 
@@ -50,6 +51,10 @@ var worldKinds = []worldKind{
 	{"never-healed", "nodes are cut off from the others, and stay so", drawNeverHealed, 0},
 	{"an-hour", "an hour, with a fault every few minutes", drawAnHour, 5},
 	{"a-day", "a day, with a fault every hour or two", drawADay, 25},
+	{
+		"pairs-by-turns", "two nodes, or a zone, die at once and come back, by turns; of all that " +
+			"they hold there is a copy elsewhere", drawPairsByTurns, 3,
+	},
 }
 
 // drawKind is the world of a seed from KindSeeds on. A third have tables of production's size.
@@ -244,4 +249,35 @@ func drawTroubles(r *rand.Rand, p *plan, every time.Duration) {
 			p.faults = append(p.faults, fault{at: at + lasts, kind: right, node: i})
 		}
 	}
+}
+
+// drawPairsByTurns has two of six nodes die at once and come back, again and again. Of all that they
+// hold there is a copy: there are two copies, or one and the two are a zone. Most keys are new when
+// they are asked for, so they show what a node believes of a partition that has none.
+func drawPairsByTurns(r *rand.Rand, p *plan) {
+	p.machines = make([]machinePlan, 6)
+	p.demands[0].keys = 3000
+	p.weather.inOrder = r.IntN(2) == 0
+	zones := r.IntN(4) > 0
+	if p.copies = ownership.TwoCopies; zones {
+		p.copies = oneOf(r, ownership.OneCopy, ownership.TwoCopies)
+		for i := range p.machines {
+			p.machines[i].zone = "abc"[i%3 : i%3+1]
+		}
+	}
+	at := 10 * time.Second
+	for range 4 + r.IntN(4) {
+		two := r.Perm(len(p.machines))[:2]
+		if zones && (p.copies == ownership.OneCopy || r.IntN(2) == 0) {
+			two[1] = (two[0] + 3) % 6
+		}
+		back := at + p.settles()
+		for _, i := range two {
+			p.faults = append(p.faults, fault{at: at, kind: crashes, node: i},
+				fault{at: back, kind: boots, node: i})
+			back += oneOf(r, 0, 2*time.Second)
+		}
+		at = back + p.settles() + time.Duration(r.Int64N(int64(5*time.Second)))
+	}
+	p.length = at
 }
