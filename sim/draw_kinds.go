@@ -52,7 +52,7 @@ var worldKinds = []worldKind{
 	{"an-hour", "an hour, with a fault every few minutes", drawAnHour, 5},
 	{"a-day", "a day, with a fault every hour or two", drawADay, 25},
 	{
-		"pairs-by-turns", "two nodes, or a zone, die at once and come back, by turns; of all that " +
+		"pairs-by-turns", "two nodes, or a zone, die or stop at once and come back, by turns; of all that " +
 			"they hold there is a copy elsewhere", drawPairsByTurns, 3,
 	},
 }
@@ -251,7 +251,7 @@ func drawTroubles(r *rand.Rand, p *plan, every time.Duration) {
 	}
 }
 
-// drawPairsByTurns has two of six nodes die at once and come back, again and again. Of all that they
+// drawPairsByTurns has two of six nodes die or stop at once and come back, by turns. Of all that they
 // hold there is a copy: there are two copies, or one and the two are a zone. Most keys are new when
 // they are asked for, so they show what a node believes of a partition that has none.
 func drawPairsByTurns(r *rand.Rand, p *plan) {
@@ -271,11 +271,17 @@ func drawPairsByTurns(r *rand.Rand, p *plan) {
 		if zones && (p.copies == ownership.OneCopy || r.IntN(2) == 0) {
 			two[1] = (two[0] + 3) % 6
 		}
-		back := at + p.settles()
+		wrong, right, back := crashes, boots, at+p.settles()
+		if r.IntN(2) == 0 { // about as long as it takes until others go on without them
+			lasts := 500*time.Millisecond + time.Duration(r.Int64N(int64(2500*time.Millisecond)))
+			wrong, right, back = freezes, thaws, at+lasts
+		}
 		for _, i := range two {
-			p.faults = append(p.faults, fault{at: at, kind: crashes, node: i},
-				fault{at: back, kind: boots, node: i})
-			back += oneOf(r, 0, 2*time.Second)
+			p.faults = append(p.faults, fault{at: at, kind: wrong, node: i},
+				fault{at: back, kind: right, node: i})
+			if wrong == crashes {
+				back += oneOf(r, 0, 2*time.Second)
+			}
 		}
 		at = back + p.settles() + time.Duration(r.Int64N(int64(5*time.Second)))
 	}
