@@ -61,8 +61,8 @@ func (h *holdings) complete(parts []part, m *Move) {
 		if int(p) >= len(parts) || h.held[p].Load() {
 			continue
 		}
-		if pt := &parts[p]; pt.copyOf == m.From || slices.Contains(m.Lent, p) {
-			pt.whole = true
+		if lent := slices.Contains(m.Lent, p); lent || parts[p].copyOf == m.From {
+			parts[p].whole, parts[p].lentOf = true, m.lentOf(p)
 		}
 	}
 }

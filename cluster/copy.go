@@ -323,6 +323,7 @@ func (cp *copier) composeLocked(now limiter.Instant, r *route, p *peer) *Move {
 	}
 	if whole {
 		m.Lent, m.Whole, o.lent, o.whole = o.lent, o.whole, nil, nil
+		m.Known = cp.parts.wholeOf(m.Whole, m.Lent)
 	}
 	m.Pass = cp.parts.passes
 	if o.telling && o.told == 0 {

@@ -255,7 +255,7 @@ func (ik *intake) beginLocked(in *inbox, m *Move) {
 			}
 			pt.copyOf, pt.pass, pt.lost, pt.hint = m.From, m.Pass, 0, m.ID
 			// what was lent was another copy, and this one may have no entry that says so
-			pt.lentTo = 0
+			pt.lentTo, pt.lentOf = 0, 0
 			ik.parts.enterLocked(int(p), partCopied)
 		}
 	}

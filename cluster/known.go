@@ -1,15 +1,49 @@
 package cluster
 
 import (
+	"slices"
+
 	"penstock/limiter"
 )
 
-// Known is what a claimer has of partitions that another boot held: whole copies, with all that the
-// holder had found changed until some pass over its table.
+// Known is what a claimer has of partitions that another boot held, or is lent of them: whole
+// copies, with all that the holder had found changed until some pass over its table.
 type Known struct {
-	Of    uint64 // boot of the holder
-	Pass  uint64
+	Of    uint64   // boot of the holder
+	Pass  uint64   // of a claimer
 	Whole []uint16 // partitions
+}
+
+// lentOf is the boot that held a partition last that m lends, or 0.
+func (m *Move) lentOf(p uint16) uint64 {
+	for i := range m.Known {
+		if slices.Contains(m.Known[i].Whole, p) {
+			return m.Known[i].Of
+		}
+	}
+	return 0
+}
+
+// wholeOf says of which holders the whole copies are that are lent.
+func (ps *partitions) wholeOf(whole, lent []uint16) (known []Known) {
+	if len(lent) == 0 {
+		return nil
+	}
+	isLent, at := memberOf(lent), make(map[uint64]int)
+	for _, p := range whole {
+		if !isLent(p) {
+			continue
+		}
+		of := ps.list[p].lastHolder()
+		i, found := at[of]
+		if !found {
+			i = len(known)
+			at[of] = i
+			known = append(known, Known{Of: of})
+		}
+		known[i].Whole = append(known[i].Whole, p)
+	}
+	return known
 }
 
 // knownLocked is what this node has of the partitions that it claims.

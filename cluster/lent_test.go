@@ -363,3 +363,61 @@ func TestWhatComesWhileItIsLent(t *testing.T) {
 		o.lent, o.whole = nil, nil
 	}
 }
+
+// Promise: a node that goes on as a member after it was stopped marks nothing of what it held, if
+// nobody has held that since. A member that has a whole copy says so: the heir, and one that has
+// claimed it and was lent it. What it lends to another member is the copy.
+func TestWhoHeldItLastHasAllOfIt(t *testing.T) {
+	const p, held, other = 7, 2, 3 // boots of n2 and n3
+	for _, c := range []struct {
+		name string
+		is   part
+		by   uint64 // boot of the claimer
+		want Standing
+		has  copyState
+	}{
+		{
+			"the heir's copy",
+			part{copyOf: held, whole: true, state: partCopied},
+			held, StandingBusy, copyWhole,
+		},
+		{"… that is not whole", part{copyOf: held, state: partCopied}, held, StandingFree, 0},
+		{
+			"… that the claimer was told of",
+			part{copyOf: held, whole: true, lentTo: held, state: partCopied},
+			held, StandingFree, 0,
+		},
+		{"a lent copy", part{lentOf: held, whole: true}, held, StandingBusy, copyWhole},
+		{
+			"… for another claimer",
+			part{lentOf: held, whole: true},
+			other, StandingBusy, copyWanted,
+		},
+		{"… that somebody has begun from", part{lentOf: held}, other, StandingFree, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t, 3, five)
+			n := w.nodes["n1"]
+			n.parts.mu.Lock()
+			defer n.parts.mu.Unlock()
+			r, pt := n.view.Load(), &n.parts.list[p]
+			*pt = c.is
+			by := r.peers[c.by-1]
+			got := n.claims.standLocked(w.now, r, by, &Move{
+				From: c.by, ID: by.id, Term: n.parts.term + 1<<termBits,
+				Epoch: n.right.roll.Load().epoch(), Claiming: Claiming{Claim: []uint16{p}},
+			})
+			lends := c.want == StandingBusy
+			if got[0] != c.want || pt.to == by != lends || pt.copied != c.has || pt.whole != lends {
+				t.Errorf("it says %v, and keeps %+v", got, pt)
+			}
+			if c.want != StandingBusy {
+				return
+			}
+			if known := n.parts.wholeOf([]uint16{p}, []uint16{p}); len(known) != 1 ||
+				known[0].Of != held || (&Move{Claiming: Claiming{Known: known}}).lentOf(p) != held {
+				t.Errorf("it lends a copy of %v", known)
+			}
+		})
+	}
+}

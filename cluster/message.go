@@ -113,7 +113,7 @@ type Move struct {
 // Claiming asks whether a member holds some partitions. The MoveAnswer has a Standing for each.
 type Claiming struct {
 	Claim []uint16 // partitions that the sender would hold
-	Known []Known  // copies that the sender has of them
+	Known []Known  // whole copies that the sender has of them, or lends (Lent)
 	// Sequence of the last Copying of the receiver that the sender has taken in
 	Heard uint64
 }

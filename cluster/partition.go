@@ -64,6 +64,7 @@ type part struct {
 	// of copyOf over its table: what is here was found in that pass, or before
 	pass   uint64
 	lentTo uint64          // boot of the last claimer that has got this copy, as its holder is gone
+	lentOf uint64          // boot of the holder of which a whole copy was lent to this node
 	lost   limiter.Instant // since when copyOf is not in the View; 0: it is
 
 	// Small fields stand together: there are thousands of parts in each node of the simulator.
@@ -175,7 +176,7 @@ func (ps *partitions) holdLocked(p int, term uint64) {
 	pt.term = max(pt.term, term)
 	pt.before = cmp.Or(pt.hint, pt.before)
 	pt.copyOf, pt.hint, pt.lentTo, pt.lost, pt.restored = ps.boot, "", 0, 0, false
-	pt.whole, pt.gave = true, false
+	pt.whole, pt.gave, pt.lentOf = true, false, 0
 	ps.enterLocked(p, partHeld)
 }
 
@@ -195,7 +196,7 @@ func (ps *partitions) forgetLocked(p int) {
 		return
 	}
 	ps.list[p].copyOf, ps.list[p].whole, ps.list[p].gave = 0, false, false
-	ps.list[p].leavings = true
+	ps.list[p].lentOf, ps.list[p].leavings = 0, true
 	ps.bereftAt[p].Store(0)
 	ps.enterLocked(p, partNone)
 }

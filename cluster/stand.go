@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"slices"
 
 	"penstock/limiter"
@@ -55,6 +56,10 @@ func (cl *claimer) standOneLocked(c *claim, p uint16) Standing {
 		return StandingHeld // a gift follows as soon as this node's View says so too
 	case c.elsewhere, pt.state == partGiving, c.Term <= pt.term:
 		return StandingBusy
+	case pt.whole && pt.lentTo != c.From && c.claimer != nil &&
+		(pt.lentOf != 0 || pt.copyOf == c.From):
+		cl.lendWholeLocked(c, p)
+		return StandingBusy
 	case pt.copyOf != 0 && pt.copyOf != c.From && (pt.lentTo != c.From || c.lives(pt.copyOf)):
 		return cl.standAsCopyLocked(c, p)
 	case c.lacks:
@@ -76,16 +81,35 @@ func (cl *claimer) standAsCopyLocked(c *claim, p uint16) Standing {
 		pt.term = c.Term
 		return cl.parts.free()
 	}
+	cl.lendLocked(c, pt, copyWanted)
+	return StandingBusy
+}
+
+// lendLocked has the claimer get what is here.
+func (cl *claimer) lendLocked(c *claim, pt *part, has copyState) {
 	if c.claimer != nil && pt.to != c.claimer {
 		if pt.to != nil {
 			pt.former = pt.to
 		}
-		pt.to, pt.copied = c.claimer, copyWanted
+		pt.to, pt.copied = c.claimer, has
 		cl.copier.outboxLocked(c.claimer).lends = true
 	}
 	cl.copier.dueLocked(pt)
-	return StandingBusy
 }
+
+// lendWholeLocked lends a whole copy of what nobody has begun to hold since: a node that does has
+// heard from this one that it is free, and then the copy here is no whole one any more. A claimer
+// that held it last, and was stopped for a while, has all of that: it is told that it has.
+func (cl *claimer) lendWholeLocked(c *claim, p uint16) {
+	pt, has := &cl.parts.list[p], copyWanted
+	if pt.lastHolder() == c.From {
+		has = copyWhole
+	}
+	cl.lendLocked(c, pt, has)
+}
+
+// lastHolder is the boot that held the partition last of which a whole copy is here.
+func (pt *part) lastHolder() uint64 { return cmp.Or(pt.lentOf, pt.copyOf) }
 
 // livesLocked is whether the node of a boot is there, as far as this one knows.
 func (cl *claimer) livesLocked(now limiter.Instant, r *route) func(boot uint64) bool {

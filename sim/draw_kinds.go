@@ -52,8 +52,8 @@ var worldKinds = []worldKind{
 	{"an-hour", "an hour, with a fault every few minutes", drawAnHour, 5},
 	{"a-day", "a day, with a fault every hour or two", drawADay, 25},
 	{
-		"pairs-by-turns", "two nodes, or a zone, die or stop at once and come back, by turns; of all that " +
-			"they hold there is a copy elsewhere", drawPairsByTurns, 3,
+		"pairs-by-turns", "two nodes, or a zone, die or stop at once and come back, by turns; " +
+			"of all that they hold there is a copy elsewhere", drawPairsByTurns, 3,
 	},
 }
 
@@ -251,9 +251,9 @@ func drawTroubles(r *rand.Rand, p *plan, every time.Duration) {
 	}
 }
 
-// drawPairsByTurns has two of six nodes die or stop at once and come back, by turns. Of all that they
-// hold there is a copy: there are two copies, or one and the two are a zone. Most keys are new when
-// they are asked for, so they show what a node believes of a partition that has none.
+// drawPairsByTurns has two of six nodes die or stop at once and come back, by turns. Of all that
+// they hold there is a copy: there are two copies, or one and the two are a zone. Most keys are new
+// when they are asked for, so they show what a node believes of a partition that has none.
 func drawPairsByTurns(r *rand.Rand, p *plan) {
 	p.machines = make([]machinePlan, 6)
 	p.demands[0].keys = 3000

@@ -594,7 +594,7 @@ type Move struct {
 	Pass uint64 `protobuf:"varint,24,opt,name=pass,proto3" json:"pass,omitempty"`
 	// With this message the receiver has got all that is copied to it and was found until that pass.
 	Complete bool `protobuf:"varint,25,opt,name=complete,proto3" json:"complete,omitempty"`
-	// Of a claim: the whole copies that the sender has.
+	// Of a claim: the whole copies that the sender has. Of what is lent: of which holders the whole ones are.
 	Known []*Known `protobuf:"bytes,26,rep,name=known,proto3" json:"known,omitempty"`
 	// The secret that the sender, or the cluster of a file, places keys under.
 	Secret uint64 `protobuf:"fixed64,27,opt,name=secret,proto3" json:"secret,omitempty"`
@@ -810,7 +810,8 @@ func (x *Move) GetHeard() uint64 {
 	return 0
 }
 
-// Known says what a claimer has of partitions that another boot held. A member that knows no more of them need not lend its copies.
+// Known says what a claimer has of partitions that another boot held: a member that knows no more of them need not lend its copies. Or it says
+// which boot held partitions last of which whole copies are lent.
 type Known struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Of    uint64                 `protobuf:"fixed64,1,opt,name=of,proto3" json:"of,omitempty"`
