@@ -252,7 +252,8 @@ func (j *countedJudge) passes(c *keyCount, p *process, s *limiter.Spec) {
 	if w.now < c.blind {
 		j.loss.Blind++
 	}
-	if apart != 0 && s.Calendar == 0 {
+	// back on the clock of before it may have been on a faster one in between
+	if s.Calendar == 0 && (apart != 0 || !w.plan.oneClock()) {
 		c.travels(now, apart, w.now-c.changed)
 	}
 	if !w.plan.oneClock() { // p may have had it since it changed, and been faster
