@@ -57,12 +57,13 @@ func (h *holdings) free() Standing {
 // complete notes of which partitions m completes the copies: those that its sender holds, and those
 // that it lends.
 func (h *holdings) complete(parts []part, m *Move) {
+	of := m.lentOf()
 	for _, p := range m.Whole {
 		if int(p) >= len(parts) || h.held[p].Load() {
 			continue
 		}
 		if lent := slices.Contains(m.Lent, p); lent || parts[p].copyOf == m.From {
-			parts[p].whole, parts[p].lentOf = true, m.lentOf(p)
+			parts[p].whole, parts[p].lentOf = true, of[p]
 		}
 	}
 }

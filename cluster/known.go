@@ -1,8 +1,6 @@
 package cluster
 
 import (
-	"slices"
-
 	"penstock/limiter"
 )
 
@@ -14,14 +12,18 @@ type Known struct {
 	Whole []uint16 // partitions
 }
 
-// lentOf is the boot that held a partition last that m lends, or 0.
-func (m *Move) lentOf(p uint16) uint64 {
+// lentOf has, by partition that m lends whole, the boot that held it last, as far as m says.
+func (m *Move) lentOf() map[uint16]uint64 {
+	if len(m.Known) == 0 {
+		return nil
+	}
+	of := make(map[uint16]uint64)
 	for i := range m.Known {
-		if slices.Contains(m.Known[i].Whole, p) {
-			return m.Known[i].Of
+		for _, p := range m.Known[i].Whole {
+			of[p] = m.Known[i].Of
 		}
 	}
-	return 0
+	return of
 }
 
 // wholeOf says of which holders the whole copies are that are lent.

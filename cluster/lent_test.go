@@ -415,7 +415,7 @@ func TestWhoHeldItLastHasAllOfIt(t *testing.T) {
 				return
 			}
 			if known := n.parts.wholeOf([]uint16{p}, []uint16{p}); len(known) != 1 ||
-				known[0].Of != held || (&Move{Claiming: Claiming{Known: known}}).lentOf(p) != held {
+				known[0].Of != held || (&Move{Claiming: Claiming{Known: known}}).lentOf()[p] != held {
 				t.Errorf("it lends a copy of %v", known)
 			}
 		})
