@@ -414,8 +414,9 @@ func TestWhoHeldItLastHasAllOfIt(t *testing.T) {
 			if c.want != StandingBusy {
 				return
 			}
-			if known := n.parts.wholeOf([]uint16{p}, []uint16{p}); len(known) != 1 ||
-				known[0].Of != held || (&Move{Claiming: Claiming{Known: known}}).lentOf()[p] != held {
+			known := n.parts.wholeOf([]uint16{p}, []uint16{p})
+			of := (&Move{Claiming: Claiming{Known: known}}).lentOf()
+			if len(known) != 1 || known[0].Of != held || of[p] != held {
 				t.Errorf("it lends a copy of %v", known)
 			}
 		})
