@@ -111,7 +111,7 @@ type series struct {
 // run tries all attacks, and returns their table and those that failed.
 func (s *series) run() (table string, failed []error) {
 	table = head
-	for i, a := range slices.Concat(overloads, attacks, forged, linked, secured) {
+	for i, a := range slices.Concat(overloads, attacks, forged, linked, secured, administered) {
 		if len(s.only) > 0 && !slices.Contains(s.only, a.name) {
 			continue
 		}
@@ -144,7 +144,7 @@ func try(
 	program, dir string, a attack, processors int, length time.Duration,
 ) (row string, err error) {
 	length += a.onset()
-	v, err := start(program, dir, processors, a.isSecured())
+	v, err := start(program, dir, processors, a)
 	if err != nil {
 		return "", err
 	}
@@ -220,7 +220,7 @@ func aside(program, dir string, a attack, length time.Duration) string {
 	if err != nil {
 		return ""
 	}
-	v, err := start(program, dir, runtime.NumCPU(), false)
+	v, err := start(program, dir, runtime.NumCPU(), attack{})
 	if err != nil {
 		return ""
 	}

@@ -50,7 +50,7 @@ var secured = []attack{
 // isSecured says that the node has TLS at all doors, certificates between nodes, and a token.
 func (a *attack) isSecured() bool {
 	return strings.Contains(a.name, "hello") || strings.Contains(a.name, "handshake") ||
-		strings.HasPrefix(a.name, "https-")
+		strings.HasPrefix(a.name, "https-") || strings.HasSuffix(a.name, "-tls")
 }
 
 // token is the only one that the node knows.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,7 +23,8 @@ import (
 type victim struct {
 	cmd                             *exec.Cmd
 	gossip, peer, grpc, http, redis string
-	secured                         bool // with TLS and a token
+	admin                           string // empty: --http has those pages
+	secured                         bool   // with TLS and a token
 
 	said       string       // by the attack, about itself
 	began      time.Time    // when it was started, and later when it was attacked
@@ -32,10 +34,13 @@ type victim struct {
 }
 
 // start starts a node with a member's doors, a gossip key, and one limit.
-func start(program, dir string, processors int, secured bool) (*victim, error) {
-	v := &victim{began: time.Now(), secured: secured}
+func start(program, dir string, processors int, a attack) (*victim, error) {
+	v := &victim{began: time.Now(), secured: a.isSecured()}
 	if err := v.choose(); err != nil {
 		return nil, err
+	}
+	if !a.isAdministered() {
+		v.admin = ""
 	}
 	key, limits := filepath.Join(dir, "gossip.key"), filepath.Join(dir, "limits.yaml")
 	err := errors.Join(
@@ -73,7 +78,10 @@ func start(program, dir string, processors int, secured bool) (*victim, error) {
 		"--log-level",
 		"error",
 	)
-	if secured {
+	if v.admin != "" {
+		v.cmd.Args = append(v.cmd.Args, "--admin", v.admin)
+	}
+	if v.secured {
 		if err := v.secure(program, dir); err != nil {
 			return nil, err
 		}
@@ -85,7 +93,7 @@ func start(program, dir string, processors int, secured bool) (*victim, error) {
 
 // choose finds ports without a listener.
 func (v *victim) choose() error {
-	for _, addr := range []*string{&v.gossip, &v.peer, &v.grpc, &v.http, &v.redis} {
+	for _, addr := range []*string{&v.gossip, &v.peer, &v.grpc, &v.http, &v.redis, &v.admin} {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			return err
@@ -159,7 +167,8 @@ func (v *victim) get(path string) error {
 }
 
 func (v *victim) read(path string) (string, error) {
-	answer, err := getFrom(operator, v.door("http"), v.http+path)
+	at := cmp.Or(v.admin, v.http)
+	answer, err := getFrom(operator, v.door("http"), at+path)
 	if err != nil {
 		return "", err
 	}

@@ -48,18 +48,21 @@ func (r *running) makeDoors(_ context.Context, d doors) error {
 	if o := r.doors.of("--http"); o != nil {
 		o.serveHTTP(web.NewServer(web.New(pages)), clientTLS)
 	}
-	if o := r.doors.of("--admin"); o != nil {
-		o.serveHTTP(web.NewAdminServer(web.NewAdmin(pages)), clientTLS)
+	calls := native.Config{
+		Node: r.node, Clock: r.clock, TLS: clientTLS, Clients: clients, Audit: r.files.audit,
+		Draining: r.draining.Load, Drain: r.drain,
+		AdminElsewhere: s.Admin != "", Roster: &r.roster, Catalog: r.catalog,
+		Recorder: r.history, Doors: []native.Door{r.envoy},
+		Unfinished: unfinished(s.Memory), Logger: r.log,
+		Metrics: pages.Metrics, Inlines: inlines, Gate: gate, Trace: r.spans.tracer,
 	}
 	if o := r.doors.of("--grpc"); o != nil {
-		o.serveGRPC(native.NewServer(native.Config{
-			Node: r.node, Clock: r.clock, TLS: clientTLS, Clients: clients, Audit: r.files.audit,
-			Draining: r.draining.Load, Drain: r.drain,
-			AdminElsewhere: s.Admin != "", Roster: &r.roster, Catalog: r.catalog,
-			Recorder: r.history, Doors: []native.Door{r.envoy},
-			Unfinished: unfinished(s.Memory), Logger: r.log,
-			Metrics: pages.Metrics, Inlines: inlines, Gate: gate, Trace: r.spans.tracer,
-		}))
+		o.serveGRPC(native.NewServer(calls))
+	}
+	if o := r.doors.of("--admin"); o != nil {
+		calls.Unfinished = adminUnfinished
+		given := door.NewHandover(o.listener.Addr(), gate, connectionCost(s.TLSCert != ""))
+		o.serveBoth(web.NewAdmin(pages), native.NewAdminServer(calls), given, clientTLS)
 	}
 	if o := r.doors.of("--redis"); o != nil {
 		server := redis.New(redis.Config{
@@ -76,18 +79,22 @@ func (r *running) makeDoors(_ context.Context, d doors) error {
 	return nil
 }
 
-// charge has clients pay for connections: about what one takes of a processor until its
-// first request, with the handshake of TLS where there is one.
+// charge has clients pay for connections. Pages of --admin are open in any case.
 func (o *openDoors) charge(gate *fair.Gate, tls bool) {
-	cost := 60 * time.Microsecond
-	if tls {
-		cost = 600 * time.Microsecond
-	}
 	for _, d := range o.list {
 		if d.flag != "--peer" && d.flag != "--admin" {
-			d.keeper.Charge(gate, cost)
+			d.keeper.Charge(gate, connectionCost(tls))
 		}
 	}
+}
+
+// connectionCost is about what a connection takes of a processor until its first request, with the
+// handshake of TLS where there is one.
+func connectionCost(tls bool) time.Duration {
+	if tls {
+		return 600 * time.Microsecond
+	}
+	return 60 * time.Microsecond
 }
 
 // serveNodes puts the server for the other nodes behind the listener o.
@@ -111,5 +118,8 @@ func (r *running) serveNodes(o *openDoor, metrics *door.Metrics) error {
 // leastUnfinished is the least memory for gRPC calls with incomplete requests; a node
 // with much for counters has half as much for those.
 const leastUnfinished = 32 << 20
+
+// adminUnfinished is the same for gRPC at --admin.
+const adminUnfinished = 8 << 20
 
 func unfinished(memory size) int64 { return max(leastUnfinished, int64(memory)/2) }

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -18,9 +17,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"golang.org/x/net/http2"
-	"golang.org/x/net/http2/hpack"
 
 	penstockv1 "penstock/proto/penstock/v1"
 )
@@ -46,36 +42,7 @@ func leaveUnfinished(address string, calls int, part []byte) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	go io.Copy(io.Discard, conn)
-	io.WriteString(conn, http2.ClientPreface)
-	var head, all bytes.Buffer
-	enc := hpack.NewEncoder(&head)
-	f := http2.NewFramer(&all, nil)
-	f.WriteSettings()
-	for i := range calls {
-		head.Reset()
-		for _, h := range [][2]string{
-			{":method", "POST"},
-			{":scheme", "http"},
-			{":path", "/penstock.v1.RateLimiter/Check"},
-			{":authority", "localhost"},
-			{"content-type", "application/grpc"},
-			{"te", "trailers"},
-		} {
-			enc.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]})
-		}
-		stream := uint32(2*i + 1)
-		f.WriteHeaders(
-			http2.HeadersFrameParam{
-				StreamID:      stream,
-				BlockFragment: head.Bytes(),
-				EndHeaders:    true,
-			},
-		)
-		f.WriteData(stream, false, part)
-	}
-	_, err = conn.Write(all.Bytes())
-	return conn, err
+	return conn, leaveHalf(conn, "/penstock.v1.RateLimiter/Check", calls, part)
 }
 
 // Promise: over TLS, too, a connection to --http has one request under way at a time. With HTTP/2

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"penstock/rpc/door"
+	"penstock/rpc/web"
 )
 
 // openDoor is a listener and what serves it.
@@ -80,8 +81,9 @@ func (o *openDoor) serveHTTP(s *http.Server, t *tls.Config) {
 	o.serve = func(l net.Listener) error {
 		if t != nil {
 			s.TLSConfig = door.Adjusted(t, func(c *tls.Config) {
-				if !s.Protocols.HTTP2() {
-					c.NextProtos = []string{"http/1.1"}
+				c.NextProtos = []string{"http/1.1"} // first: a client that speaks both gets pages
+				if s.TLSNextProto["h2"] != nil {
+					c.NextProtos = append(c.NextProtos, "h2")
 				}
 			})
 			return ignore(s.ServeTLS(l, "", ""), http.ErrServerClosed)
@@ -92,6 +94,30 @@ func (o *openDoor) serveHTTP(s *http.Server, t *tls.Config) {
 		if s.Shutdown(ctx) != nil {
 			s.Close()
 		}
+	}
+}
+
+// serveBoth serves pages, and calls on the connections that are given to gRPC.
+func (o *openDoor) serveBoth(
+	pages http.Handler, calls *door.Server, given *door.Handover, t *tls.Config,
+) {
+	o.serveHTTP(web.NewAdminServer(pages, given.Hand), t)
+	serve, closePages := o.serve, o.close
+	o.serve = func(l net.Listener) error {
+		var calling sync.WaitGroup
+		calling.Go(func() { _ = calls.Serve(given) }) // until it is stopped, or given is closed
+		err := serve(l)
+		given.Close()
+		calling.Wait()
+		return err
+	}
+	o.close = func(ctx context.Context) {
+		hurry := context.AfterFunc(ctx, calls.Stop)
+		defer hurry()
+		var both sync.WaitGroup
+		both.Go(calls.GracefulStop)
+		both.Go(func() { closePages(ctx) })
+		both.Wait()
 	}
 }
 

@@ -1,7 +1,6 @@
 package door
 
 import (
-	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net"
@@ -98,15 +97,15 @@ func NewKeeper(l net.Listener, c KeeperConfig) *Keeper {
 func (k *Keeper) Charge(g *fair.Gate, cost time.Duration) { k.gate, k.cost = g, cost }
 
 // affordable charges the address of a connection, and reports whether it may have one more.
-func (k *Keeper) affordable(conn net.Conn) bool {
-	if !k.gate.Busy() {
+func affordable(gate *fair.Gate, cost time.Duration, conn net.Conn) bool {
+	if !gate.Busy() {
 		return true
 	}
 	client := Caller{Addr: conn.RemoteAddr().String()}.Name()
-	if k.gate.Enter(client, fair.Work{Cost: k.cost}) != nil {
+	if gate.Enter(client, fair.Work{Cost: cost}) != nil {
 		return false
 	}
-	k.gate.Leave(client)
+	gate.Leave(client)
 	return true
 }
 
@@ -120,7 +119,7 @@ func (k *Keeper) Accept() (net.Conn, error) {
 		open := k.open.Add(1)
 		own := open-k.shared.Load() <= int64(k.config.Own)
 		origin, fair := k.count(conn, open)
-		if fair && k.affordable(conn) && open <= int64(k.config.Most) &&
+		if fair && affordable(k.gate, k.cost, conn) && open <= int64(k.config.Most) &&
 			(own || k.config.Common.take()) {
 			if !own {
 				k.shared.Add(1)
@@ -231,17 +230,26 @@ func (c *admitted) Read(b []byte) (int, error) {
 // LineOf is the line of a connection that a Keeper has let in, perhaps below TLS. Others have
 // none, which is nil.
 func LineOf(conn net.Conn) *fair.Line {
-	if t, ok := conn.(*tls.Conn); ok {
-		conn = t.NetConn()
-	}
-	if c, ok := conn.(*admitted); ok {
+	if c, ok := Below(conn).(*admitted); ok {
 		return &c.line
 	}
 	return nil
 }
 
+// Below is the connection that carries conn: below TLS, and before it was handed over.
+func Below(conn net.Conn) net.Conn {
+	for {
+		above, ok := conn.(interface{ NetConn() net.Conn })
+		if !ok {
+			return conn
+		}
+		conn = above.NetConn()
+	}
+}
+
 func (c *admitted) Close() error {
 	if !c.closed.Swap(true) {
+		c.line.End()
 		if c.shared {
 			c.keeper.config.Common.used.Add(-1)
 			c.keeper.shared.Add(-1)

@@ -113,6 +113,24 @@ func TestConnectionsArePaidForInAnOverload(t *testing.T) {
 	}
 }
 
+// Promise: the line of a connection that is closed has ended, so nothing waits to read it.
+func TestClosedConnectionHasNoLine(t *testing.T) {
+	closed := 0
+	q := &queue{waiting: make(chan net.Conn, 1)}
+	q.waiting <- fromAddress{at: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}, closed: &closed}
+	k := NewKeeper(q, KeeperConfig{Own: 1, Most: 1, Logger: slog.New(slog.DiscardHandler)})
+	conn, err := k.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := LineOf(conn)
+	before := line.Ended()
+	conn.Close()
+	if before || !line.Ended() || closed != 1 {
+		t.Errorf("ended before %v, after %v; closed %d times", before, line.Ended(), closed)
+	}
+}
+
 // endless is a connection of a client that has always sent more.
 type endless struct{ net.Conn }
 

@@ -195,3 +195,18 @@ func TestDebtsAreBounded(t *testing.T) {
 		t.Errorf("after %v it is refused: %v", mostDebt, err)
 	}
 }
+
+// Promise: a connection that is closed ends at once, however long it would not have been read. Until
+// then it holds memory, and a gRPC door that has none left has others wait for it.
+func TestClosedConnectionIsNotWaitedFor(t *testing.T) {
+	line := new(Line)
+	line.until.Store(int64(time.Since(began) + time.Hour))
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		line.Wait()
+		line.Hold()
+	}()
+	line.End()
+	<-over
+}

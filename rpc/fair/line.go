@@ -27,6 +27,8 @@ type Line struct {
 	late  atomic.Bool  // what comes first was sent before until
 	again atomic.Int64 // for how long it was last not read because of a refusal
 	full  atomic.Bool  // the last reading brought as much as there was room for
+
+	ended atomic.Pointer[chan struct{}] // closed with the connection; nil: nothing waits for that
 }
 
 // began is when the clock of lines began.
@@ -45,7 +47,7 @@ func (l *Line) Wait() (refused bool) {
 	}
 	left := time.Duration(until) - time.Since(began)
 	if left > 0 {
-		time.Sleep(left)
+		l.sleep(left)
 	} else if left < -over {
 		l.until.CompareAndSwap(until, 0)
 	}
@@ -58,7 +60,43 @@ func (l *Line) Hold() {
 		return
 	}
 	if until := l.until.Load(); until != 0 {
-		time.Sleep(time.Duration(until) - time.Since(began))
+		l.sleep(time.Duration(until) - time.Since(began))
+	}
+}
+
+// sleep waits for so long, or until the line has ended.
+func (l *Line) sleep(left time.Duration) {
+	if left <= 0 {
+		return
+	}
+	timer := time.NewTimer(left)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-l.end():
+	}
+}
+
+// end is closed when the line has ended.
+func (l *Line) end() chan struct{} {
+	if l.ended.Load() == nil {
+		c := make(chan struct{})
+		l.ended.CompareAndSwap(nil, &c)
+	}
+	return *l.ended.Load()
+}
+
+// End is for a connection that is closed: what it holds must not wait until it is read again. It is
+// called once.
+func (l *Line) End() { close(l.end()) }
+
+// Ended reports whether the connection is closed.
+func (l *Line) Ended() bool {
+	select {
+	case <-l.end():
+		return true
+	default:
+		return false
 	}
 }
 

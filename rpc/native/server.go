@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/reflection"
 
@@ -45,7 +46,7 @@ type Config struct {
 	// alone
 	Inlines *door.Inlines
 	Doors   []Door // further services of the same listener
-	// AdminElsewhere leaves penstock.v1.Admin out: another listener has it, or none. See NewAdmin.
+	// AdminElsewhere leaves penstock.v1.Admin out: another listener has it, or none. See NewAdminServer.
 	AdminElsewhere bool
 	// Clients are those that may ask, with their rights. nil: AuthToken alone decides.
 	Clients *access.Clients
@@ -99,29 +100,66 @@ func NewServer(c Config) *door.Server {
 	return s
 }
 
-// newServer returns what weighs unfinished calls as well.
-func newServer(c Config) (*door.Server, *intake) {
-	ending, inlines := make(chan struct{}), door.OrNew(c.Inlines, c.Node)
-	weighed := newIntake(cmp.Or(c.Unfinished, defaultUnfinished), cmp.Or(c.Logger, slog.Default()))
-	if c.Metrics != nil {
-		weighed.showIn(c.Metrics)
+// NewAdminServer makes penstock.v1.Admin and reflection for a listener that speaks HTTP as well: it
+// serves a door.Handover.
+func NewAdminServer(c Config) *door.Server {
+	b := newBare(c, handedOver{door.Credentials(nil)})
+	b.addAdmin(c)
+	reflection.Register(b.Server)
+	b.calls.learn(b.Server)
+	return door.NewServer(b.Server, b.ending, nil)
+}
+
+// bare is a gRPC server without services, and what guards it.
+type bare struct {
+	*grpc.Server
+	calls   *admit
+	weighed *intake
+	ending  chan struct{} // closed when streams shall end
+}
+
+func newBare(
+	c Config, by credentials.TransportCredentials, more ...grpc.ServerOption,
+) *bare {
+	b := &bare{
+		calls: &admit{
+			clients: door.ClientsOf(c.Clients, c.AuthToken), single: make(map[string]bool),
+			gate: c.Gate,
+		},
+		weighed: newIntake(cmp.Or(c.Unfinished, defaultUnfinished),
+			cmp.Or(c.Logger, slog.Default())),
+		ending: make(chan struct{}),
 	}
-	calls := &admit{
-		clients: door.ClientsOf(c.Clients, c.AuthToken), single: make(map[string]bool),
-		gate: c.Gate,
-	}
-	s := grpc.NewServer(append(door.ServerOptions(c.TLS),
-		grpc.Creds(weighing{door.Credentials(c.TLS), weighed}),
-		grpc.InTapHandle(calls.handle),
+	b.Server = grpc.NewServer(append(append(door.ServerOptions(c.TLS), more...),
+		grpc.Creds(weighing{by, b.weighed}),
+		grpc.InTapHandle(b.calls.handle),
 		grpc.ForceServerCodecV2(weighingCodec{wire.NewCodec()}),
 		grpc.UnaryInterceptor(weighAnswer),
 		grpc.StreamInterceptor(weighAnswers),
 		//lint:ignore SA1019 a registered one holds for all of the program
 		grpc.RPCDecompressor(newUnpacker()),
-		grpc.NumStreamWorkers(streamWorkers),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.MaxRecvMsgSize(maxRequest),
 	)...)
+	return b
+}
+
+// addAdmin adds penstock.v1.Admin.
+func (b *bare) addAdmin(c Config) {
+	penstockv1.RegisterAdminServer(b.Server, admin.New(admin.Config{
+		Node: c.Node, Drain: c.Drain, Audit: c.Audit,
+		Roster: c.Roster, Catalog: catalog.OrAlone(c.Catalog, c.Node), Recorder: c.Recorder,
+	}))
+}
+
+// newServer returns what weighs unfinished calls as well.
+func newServer(c Config) (*door.Server, *intake) {
+	inlines := door.OrNew(c.Inlines, c.Node)
+	b := newBare(c, door.Credentials(c.TLS), grpc.NumStreamWorkers(streamWorkers))
+	s, calls, ending := b.Server, b.calls, b.ending
+	if c.Metrics != nil {
+		b.weighed.showIn(c.Metrics)
+	}
 	registerRateLimiter(s, &rateLimiter{
 		node: c.Node, clock: c.Clock, inlines: inlines, ending: ending,
 		guarded: calls.clients != nil, audit: c.Audit, gate: c.Gate,
@@ -132,10 +170,7 @@ func newServer(c Config) (*door.Server, *intake) {
 		Seconds: c.Metrics.Checks("gubernator"),
 	})
 	if !c.AdminElsewhere {
-		penstockv1.RegisterAdminServer(s, admin.New(admin.Config{
-			Node: c.Node, Drain: c.Drain, Audit: c.Audit,
-			Roster: c.Roster, Catalog: catalog.OrAlone(c.Catalog, c.Node), Recorder: c.Recorder,
-		}))
+		b.addAdmin(c)
 	}
 	for _, further := range c.Doors {
 		further.Register(s, ending)
@@ -146,7 +181,7 @@ func newServer(c Config) (*door.Server, *intake) {
 	})
 	reflection.Register(s)
 	calls.learn(s)
-	return door.NewServer(s, ending, nil), weighed
+	return door.NewServer(s, ending, nil), b.weighed
 }
 
 // rateLimiter is penstock.v1.RateLimiter.

@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/grpc/credentials"
 
+	"penstock/rpc/door"
 	"penstock/rpc/fair"
 )
 
@@ -20,7 +21,7 @@ func (w weighing) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo,
 	if err != nil {
 		return nil, nil, err
 	}
-	c := newWeighedConn(conn, raw, w.door)
+	c := newWeighedConn(conn, door.Below(raw), w.door)
 	return readyConn(c), weighedInfo{info, c}, nil
 }
 
@@ -45,4 +46,24 @@ func (w weighing) ClientHandshake(ctx context.Context, name string,
 	raw net.Conn,
 ) (net.Conn, credentials.AuthInfo, error) {
 	return w.TransportCredentials.ClientHandshake(ctx, name, raw)
+}
+
+// handedOver are credentials for connections of which another server has seen to the handshake.
+type handedOver struct {
+	credentials.TransportCredentials
+}
+
+func (h handedOver) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	handed, ok := raw.(*door.Handed)
+	if !ok || handed.TLS() == nil {
+		return h.TransportCredentials.ServerHandshake(raw)
+	}
+	return raw, credentials.TLSInfo{
+		State:          handed.TLS().ConnectionState(),
+		CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity},
+	}, nil
+}
+
+func (h handedOver) Clone() credentials.TransportCredentials {
+	return handedOver{h.TransportCredentials.Clone()}
 }

@@ -1,107 +1,70 @@
 package web
 
 import (
-	"errors"
+	"crypto/tls"
+	"io"
+	"net"
 	"net/http"
-	"net/url"
-	"strconv"
 	"strings"
-	"time"
-
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/reflection"
-	"google.golang.org/grpc/status"
-
-	penstockv1 "penstock/proto/penstock/v1"
-	"penstock/rpc/access"
-	"penstock/rpc/admin"
-	"penstock/rpc/door"
 )
 
-// maxAdminRequest is the most that a call of penstock.v1.Admin may send, in bytes. The largest is
-// PutLimit with the YAML of one limit.
-const maxAdminRequest = 256 << 10
-
-// NewAdmin makes the admin listener: metrics, profiles, status, reset, and penstock.v1.Admin over
-// gRPC. Its server must be made by NewAdminServer, which speaks HTTP/2 without TLS as well.
+// NewAdmin makes the pages of the admin listener: metrics, profiles, status and reset.
 func NewAdmin(c Config) http.Handler {
 	w := newWeb(c)
 	m := w.mux()
 	w.adminPages(m)
-	pages := w.guarded(w.bodies.bounded(m))
-	calls := w.adminCalls()
-	return w.screened(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		if isGRPC(r) {
-			calls.ServeHTTP(rw, r)
-			return
-		}
-		pages.ServeHTTP(rw, r)
-	}))
+	return w.screened(w.guarded(w.bodies.bounded(m)))
 }
 
-// NewAdminServer is NewServer for a handler of NewAdmin.
-func NewAdminServer(h http.Handler) *http.Server {
-	s := NewServer(h)
-	s.Protocols = new(http.Protocols)
-	s.Protocols.SetHTTP1(true)
-	s.Protocols.SetHTTP2(true)
-	s.Protocols.SetUnencryptedHTTP2(true)
+// NewAdminServer is NewServer for a handler of NewAdmin. It speaks HTTP/1.1: a connection of
+// HTTP/2 is one of gRPC, and hand gives it to that server. hand returns what is closed with the
+// connection.
+func NewAdminServer(h http.Handler, hand func(net.Conn) <-chan struct{}) *http.Server {
+	s := NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if r.ProtoMajor == 2 { // net/http reads the preface as a request, and lets no other pass
+			if c, err := hijacked(rw); err == nil {
+				hand(c)
+			}
+			return
+		}
+		h.ServeHTTP(rw, r)
+	}))
+	s.TLSNextProto = map[string]func(*http.Server, *tls.Conn, http.Handler){
+		"h2": func(_ *http.Server, c *tls.Conn, _ http.Handler) { <-hand(c) },
+	}
 	return s
 }
 
-func isGRPC(r *http.Request) bool {
-	return r.ProtoMajor == 2 && strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc")
-}
+// readPreface is what net/http has read of the preface of HTTP/2.
+const readPreface = "PRI * HTTP/2.0\r\n\r\n"
 
-// adminCalls serves penstock.v1.Admin and reflection. gRPC's own doors ask for rights in
-// admit.handle, which grpc.Server.ServeHTTP does not call, so this handler asks for them.
-func (w *web) adminCalls() http.Handler {
-	s := grpc.NewServer(grpc.MaxRecvMsgSize(maxAdminRequest))
-	c := admin.Config{
-		Node: w.Node, Drain: w.Drain, Audit: w.Audit, Roster: w.Roster, Catalog: w.Catalog,
+// hijacked is the connection of a request, with what was read of it.
+func hijacked(rw http.ResponseWriter) (net.Conn, error) {
+	conn, buffered, err := http.NewResponseController(rw).Hijack()
+	if err != nil {
+		return nil, err
 	}
-	if w.Overview != nil {
-		c.Recorder = w.Overview.Recorder
+	ahead := make([]byte, buffered.Reader.Buffered())
+	if _, err := io.ReadFull(buffered, ahead); err != nil {
+		conn.Close()
+		return nil, err
 	}
-	penstockv1.RegisterAdminServer(s, admin.New(c))
-	reflection.Register(s)
-	bounded := w.bodies.bounded(s)
-	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		if w.clients != nil {
-			ticket := w.clients.Identify(r.Header.Get("Authorization"), r.TLS)
-			err := error(access.ErrUnknown)
-			if ticket != nil {
-				err = admin.MayCall(ticket, r.URL.Path)
-			}
-			if err != nil {
-				refuseCall(rw, err)
-				return
-			}
-			r = r.WithContext(access.With(r.Context(), ticket))
-		}
-		if r.URL.Path == penstockv1.Admin_Drain_FullMethodName {
-			// A drain may take as long as its client likes.
-			if err := withoutDeadlines(rw); err != nil {
-				refuseCall(rw, err)
-				return
-			}
-		}
-		bounded.ServeHTTP(rw, r)
-	})
+	return &unreadConn{conn, strings.NewReader(readPreface + string(ahead))}, nil
 }
 
-// withoutDeadlines takes the deadlines off a request.
-func withoutDeadlines(rw http.ResponseWriter) error {
-	c := http.NewResponseController(rw)
-	return errors.Join(c.SetReadDeadline(time.Time{}), c.SetWriteDeadline(time.Time{}))
+// unreadConn is a connection of which something was read already.
+type unreadConn struct {
+	net.Conn
+	ahead *strings.Reader
 }
 
-// refuseCall answers a call with the status of err, and with headers alone, as gRPC has it.
-func refuseCall(rw http.ResponseWriter, err error) {
-	s := status.Convert(door.StatusError(err))
-	answer := rw.Header()
-	answer.Set("Content-Type", "application/grpc")
-	answer.Set("Grpc-Status", strconv.Itoa(int(s.Code())))
-	answer.Set("Grpc-Message", url.PathEscape(s.Message()))
-	rw.WriteHeader(http.StatusOK)
+// NetConn is the connection.
+func (c *unreadConn) NetConn() net.Conn { return c.Conn }
+
+// Read reads that first.
+func (c *unreadConn) Read(b []byte) (int, error) {
+	if c.ahead.Len() > 0 {
+		return c.ahead.Read(b)
+	}
+	return c.Conn.Read(b)
 }
