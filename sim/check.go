@@ -83,7 +83,7 @@ const reportedFailures = 5
 //go:embed testdata/seeds
 var seedFiles embed.FS
 
-// KeptSeeds are the seeds that failed once, oldest first. Check runs them before all others.
+// KeptSeeds are the seeds that failed once, oldest first, to be run before all others.
 func KeptSeeds() []uint64 {
 	text, err := seedFiles.ReadFile("testdata/seeds/failed.txt")
 	if err != nil {
@@ -105,16 +105,13 @@ func KeptSeeds() []uint64 {
 	return seeds
 }
 
-// Check runs the kept seeds, then the n seeds from from on, a fourth as many worlds of holds, and
-// an eighth as many of disks, of calendars, of copies and of trees each, in several worlds at a
-// time, one per worker. progress is called after each with what is known so far; it may be nil, and
-// the calls do not overlap. The sums do not depend on the number of workers.
-func Check(from uint64, n, workers int, progress func(*Summary)) *Summary {
-	return checkAfter(KeptSeeds(), from, n, workers, progress)
-}
-
-// checkAfter is Check with these seeds before all others.
-func checkAfter(keptSeeds []uint64, from uint64, n, workers int, progress func(*Summary)) *Summary {
+// Check runs the kept seeds, KeptSeeds or none, then the n seeds from from on, a fourth as many
+// worlds of holds, and an eighth as many of disks, of calendars, of copies and of trees each, in
+// several worlds at a time, one per worker. progress is called after each with what is known so far;
+// it may be nil, and the calls do not overlap. The sums do not depend on the number of workers.
+func Check(
+	keptSeeds []uint64, from uint64, n, workers int, progress func(*Summary),
+) *Summary {
 	s := &Summary{
 		SeedCounts: SeedCounts{Kept: len(keptSeeds), From: from},
 		Failed:     []uint64{}, Failures: []*Report{},

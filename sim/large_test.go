@@ -19,6 +19,7 @@ func TestNobodyTakesOverBeforeTheOwnerHasStopped(t *testing.T) {
 			seeds = 1
 		}
 		t.Run(fmt.Sprint(nodes), func(t *testing.T) {
+			t.Parallel()
 			if testing.Short() && nodes > 100 {
 				t.Skip("too many nodes for a short test")
 			}

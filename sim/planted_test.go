@@ -302,44 +302,40 @@ func TestPlantedFaultsAreCaught(t *testing.T) {
 			return d.Deliver(a)
 		})},
 	}
-	var table strings.Builder
-	fmt.Fprintf(&table, "| fault | caught by | seed | at | decisions |\n|---|---|---|---|---|\n")
 	faults = slices.Concat(faults, handoverFaults(), foreignFaults(), strictFaults(),
 		deniedFaults())
-	if !testing.Short() {
-		faults = append(faults, rareFaults()...)
-	}
-	catch := func(f planted, first uint64) {
-		t.Run(f.name, func(t *testing.T) {
-			if c, ok := f.catch(t, first); ok {
-				fmt.Fprintf(&table, "| %s | %s | %d | %.3f s | %d |\n", f.name, c.promise, c.seed,
-					c.at, c.decisions)
-			}
-		})
-	}
-	for _, f := range faults {
-		catch(f, 1)
-	}
 	ofHolds := holdFaults()
 	if !testing.Short() {
+		faults = append(faults, rareFaults()...)
 		ofHolds = append(ofHolds, rareHoldFaults()...)
 	}
-	for _, f := range ofHolds {
-		catch(f, HoldSeeds)
+	var rows []*string
+	catch := func(faults []planted, first uint64) {
+		for i := range faults {
+			f, row := &faults[i], new(string)
+			rows = append(rows, row)
+			t.Run(f.name, func(t *testing.T) {
+				t.Parallel()
+				if c, ok := f.catch(t, first); ok {
+					*row = fmt.Sprintf("| %s | %s | %d | %.3f s | %d |\n", f.name, c.promise,
+						c.seed, c.at, c.decisions)
+				}
+			})
+		}
 	}
-	for _, f := range diskFaults() {
-		catch(f, DiskSeeds)
-	}
-	for _, f := range slices.Concat(calendarFaults(), lateFaults()) {
-		catch(f, CalendarSeeds)
-	}
-	for _, f := range copyFaults() {
-		catch(f, CopySeeds)
-	}
-	for _, f := range treeFaults() {
-		catch(f, TreeSeeds)
-	}
-	t.Log("\n" + table.String())
+	catch(faults, 1)
+	catch(ofHolds, HoldSeeds)
+	catch(diskFaults(), DiskSeeds)
+	catch(slices.Concat(calendarFaults(), lateFaults()), CalendarSeeds)
+	catch(copyFaults(), CopySeeds)
+	catch(treeFaults(), TreeSeeds)
+	t.Cleanup(func() { // when all have ended
+		table := "| fault | caught by | seed | at | decisions |\n|---|---|---|---|---|\n"
+		for _, row := range rows {
+			table += *row
+		}
+		t.Log("\n" + table)
+	})
 }
 
 // planted is a fault, and the promises that it may break: any of these.

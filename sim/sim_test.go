@@ -10,14 +10,16 @@ import (
 	"unicode/utf8"
 )
 
+// firstSeeds plays the kept seeds, the first hundred, and their like of other kinds, once for all
+// tests that look at what became of them. CI plays three hundred, by the program itself.
+var firstSeeds = sync.OnceValue(func() *Summary {
+	return Check(KeptSeeds(), 1, certainly, runtime.GOMAXPROCS(0), nil)
+})
+
 // All promises of a healthy cluster, and those that hold in spite of loss and outages, in a few
 // hundred worlds.
 func TestPromisesHold(t *testing.T) {
-	n := 100 // and 300 in CI, by the program itself
-	if testing.Short() {
-		n = 30
-	}
-	s := Check(1, n, runtime.GOMAXPROCS(0), nil)
+	s := firstSeeds()
 	var text strings.Builder
 	if err := s.WriteText(&text); err != nil {
 		t.Fatal(err)
@@ -133,7 +135,7 @@ func TestSummaryDoesNotDependOnWorkers(t *testing.T) {
 	text := func(workers int) string {
 		var b strings.Builder
 		calls := 0
-		s := checkAfter(kept, 500, 6, workers, func(*Summary) { calls++ })
+		s := Check(kept, 500, 6, workers, func(*Summary) { calls++ })
 		if err := s.WriteText(&b); err != nil {
 			t.Fatal(err)
 		}

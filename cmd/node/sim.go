@@ -127,7 +127,8 @@ func (o output) write(w io.Writer, p printable) error {
 
 // simCheckVerb runs many worlds, one per processor at a time.
 type simCheckVerb struct {
-	Seeds   int     `default:"100" help:"Number of seeds, 10000000 at most. Those that broke a promise once are kept and played before them."`
+	Seeds   int     `default:"100" help:"Number of seeds, 10000000 at most."`
+	Kept    bool    `default:"true" negatable:"" help:"Play the worlds before them that broke a promise once. With --no-kept new worlds alone."`
 	From    *uint64 `placeholder:"N" help:"The first seed. Default: 1; of --kinds 0."`
 	Kinds   bool    `help:"Play that many worlds of each kind instead: long ones, cuts and replacements. Counts which promises break."`
 	Workers int     `placeholder:"N" help:"Worlds at a time. Default: one per processor."`
@@ -153,7 +154,11 @@ func (v *simCheckVerb) Run(sh shell) error {
 	if v.From != nil {
 		from = *v.From
 	}
-	summary := sim.Check(from, v.Seeds, v.Workers, progress)
+	var kept []uint64
+	if v.Kept {
+		kept = sim.KeptSeeds()
+	}
+	summary := sim.Check(kept, from, v.Seeds, v.Workers, progress)
 	summary.Shrink()
 	done()
 	if summary.Smallest != nil {
