@@ -127,7 +127,7 @@ func TestWhoComesBackFirstWaitsForTheOthersDisks(t *testing.T) {
 
 // Promise: … in whatever order they hear of each other.
 func TestDisksOfAllAreHeardInAnyOrder(t *testing.T) {
-	for seed := range uint64(40) {
+	for seed := range seeds(40) {
 		dice := rand.New(rand.NewPCG(seed, 0))
 		r := newRevival(t)
 		r.deal(dice)

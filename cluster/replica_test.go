@@ -171,7 +171,7 @@ func TestReplicatedRefunds(t *testing.T) {
 		Limit: much, Per: 100 * 24 * time.Hour, Consistency: limiter.Replicated,
 	}
 	nodes := []string{"n1", "n2", "n3"}
-	for seed := range uint64(60) {
+	for seed := range seeds(60) {
 		a := &askReplicas{w: newWorld(t, 3, spec), dice: rand.New(rand.NewPCG(seed, 1))}
 		for round := range 6 {
 			asked := nodes

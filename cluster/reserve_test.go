@@ -190,7 +190,7 @@ func TestHoldsMoveWithTheirPartition(t *testing.T) {
 // arrive twice, or are not answered. At the end, what remains of each key is its limit less what
 // was taken and settled, and at no time is more out than there is.
 func TestHoldsAddUp(t *testing.T) {
-	for seed := range uint64(6) {
+	for seed := range seeds(6) {
 		dice := rand.New(rand.NewPCG(seed, 5))
 		w := newWorld(t, 3, hundred)
 		w.meet = func(c *Call, deliver func() *Answer) {

@@ -297,6 +297,9 @@ func TestRestartOfAllKeepsHolds(t *testing.T) {
 // ended meanwhile.
 func TestRestoredHoldsThatHaveEndedStayEnded(t *testing.T) {
 	for _, away := range []time.Duration{5 * time.Second, 5 * time.Minute} {
+		if testing.Short() && away > time.Minute {
+			break // the race detector takes minutes for that
+		}
 		w := newWorld(t, 3, hundred)
 		var keys []string
 		var holds []Item

@@ -155,7 +155,7 @@ func TestNextBootKnowsTheOthers(t *testing.T) {
 // Promise: a state may be copied, with its roster and its partitions: nothing that happens to one
 // is seen of the other.
 func TestCopiesOfStates(t *testing.T) {
-	for seed := range uint64(30) {
+	for seed := range seeds(30) {
 		w := newWorld(seed, 3)
 		type copied struct {
 			s    *State

@@ -8,7 +8,7 @@ import (
 // Promise: to be admitted costs a message to each member from poll to poll, and not one for each
 // member that answers the greeting of a candidate: all of them do.
 func TestCandidateAsksEachMemberOnce(t *testing.T) {
-	for seed := range uint64(10) {
+	for seed := range seeds(10) {
 		w := newWorld(seed, 3, 0)
 		w.trio("a", "b", "c", "d", "e")
 		last := map[string]Instant{} // when a member was asked

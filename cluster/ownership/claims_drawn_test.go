@@ -34,7 +34,7 @@ func claimer() (s *State, now Instant, mine []int) {
 // and none is better. Answers that were heard before, are of others or of other partitions, and
 // gifts that come early count for nothing.
 func TestClaimsAreConcluded(t *testing.T) {
-	for seed := range uint64(2000) {
+	for seed := range seeds(2000) {
 		draw := rand.New(rand.NewPCG(seed, 1))
 		s, now, mine := claimer()
 		right := draw.IntN(3) > 0
@@ -142,7 +142,7 @@ func TestClaimsAreConcluded(t *testing.T) {
 // Promise: a claim of the owner of partitions in this epoch is answered for each of them, and what
 // was held is given after that, as often as is asked; another's claim is not answered.
 func TestClaimsAreAnswered(t *testing.T) {
-	for seed := range uint64(1000) {
+	for seed := range seeds(1000) {
 		draw := rand.New(rand.NewPCG(seed, 1))
 		s, now, _ := claimer()
 		claimed, of := []int{}, Boot(10)
@@ -193,7 +193,7 @@ func TestClaimsAreAnswered(t *testing.T) {
 // or if it has none or too few voters are left; of two it follows the smaller boot, as long as that
 // is there.
 func TestWhoIsFollowed(t *testing.T) {
-	for seed := range uint64(2000) {
+	for seed := range seeds(2000) {
 		draw := rand.New(rand.NewPCG(seed, 1))
 		s, now := drawn(draw)
 		if draw.IntN(2) == 0 {

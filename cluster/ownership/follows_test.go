@@ -14,7 +14,7 @@ import (
 // they cannot decide any more. If it is the same, nothing should follow.
 func TestWhatShouldFollow(t *testing.T) {
 	follows, nobodyVotes := 0, 0
-	for seed := range uint64(3000) {
+	for seed := range seeds(3000) {
 		draw := rand.New(rand.NewPCG(seed, 1))
 		s, now := drawn(draw)
 		if draw.IntN(2) == 0 {
@@ -142,7 +142,7 @@ func following(s *State, now Instant, silent bool) *Configuration {
 // accepts no lower one, and what it accepts evicts nobody that may have a right; and from the first
 // value that it is to accept on it acknowledges nothing.
 func TestAcceptorsKeepTheirWord(t *testing.T) {
-	for seed := range uint64(2000) {
+	for seed := range seeds(2000) {
 		draw := rand.New(rand.NewPCG(seed, 1))
 		s, now := drawn(draw)
 		s.config.Voters = nil // all vote
@@ -238,7 +238,7 @@ func TestAcceptorsKeepTheirWord(t *testing.T) {
 // Promise: a proposer goes on with the value that was accepted under the highest ballot, when a
 // majority has promised; a majority of acceptances decides, each voter counted once.
 func TestProposersTakeWhatWasAccepted(t *testing.T) {
-	for seed := range uint64(1000) {
+	for seed := range seeds(1000) {
 		draw := rand.New(rand.NewPCG(seed, 1))
 		s, now := drawn(draw)
 		s.config.Voters = nil
@@ -308,7 +308,7 @@ func TestProposersTakeWhatWasAccepted(t *testing.T) {
 // Promise: a proposer waits for a ballot the longer the more voters come before it, and twice as
 // long after every second try.
 func TestPatienceOfProposers(t *testing.T) {
-	for seed := range uint64(100) {
+	for seed := range seeds(100) {
 		draw := rand.New(rand.NewPCG(seed, 1))
 		s, now := drawn(draw)
 		want := time.Duration(2+s.rank(now)) * s.p.Step
@@ -336,7 +336,7 @@ func TestPatienceOfProposers(t *testing.T) {
 // Promise: voters are counted as gone, silent or heard; too few of them that are not gone begin a
 // child.
 func TestVotersThatAreLeft(t *testing.T) {
-	for seed := range uint64(1000) {
+	for seed := range seeds(1000) {
 		s, now := drawn(rand.New(rand.NewPCG(seed, 1)))
 		alive, silent, gone := 0, 0, 0
 		for _, v := range s.config.Voters {

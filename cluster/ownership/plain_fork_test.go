@@ -215,7 +215,7 @@ func TestClaimsInPlainWords(t *testing.T) {
 // Promise: copies are taken in and acknowledged to the boot that they are of, and sent on by the
 // holder alone; a gift is taken when all members have answered, and receipted as often as it comes.
 func TestCopiesAndGiftsInPlainWords(t *testing.T) {
-	for seed := range uint64(3000) {
+	for seed := range seeds(3000) {
 		draw := rand.New(rand.NewPCG(seed, 1))
 		s, now := anything(draw)
 		s.stage = pick(draw, StageJoined, StageCandidate)

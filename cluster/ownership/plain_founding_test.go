@@ -328,7 +328,7 @@ func TestWhoAsksToBeAdmitted(t *testing.T) {
 // silent for Mass, since it was first asked, while another boot has its name.
 func TestClustersThatAreNoMore(t *testing.T) {
 	extinct := map[bool]int{}
-	for seed := range uint64(3000) {
+	for seed := range seeds(3000) {
 		draw := rand.New(rand.NewPCG(seed, 1))
 		s, now := anything(draw)
 		for i, m := range s.config.Members {
@@ -367,7 +367,7 @@ func TestClustersThatAreNoMore(t *testing.T) {
 // it has no right.
 func TestWhoRecovers(t *testing.T) {
 	alone := map[bool]int{}
-	for seed := range uint64(3000) {
+	for seed := range seeds(3000) {
 		draw := rand.New(rand.NewPCG(seed, 1))
 		s, now := anything(draw)
 		s.stage = pick(draw, StageOutside, StageCandidate, StageCandidate, StageJoined)

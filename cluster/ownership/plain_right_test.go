@@ -155,7 +155,7 @@ func TestRenewalsAreAcknowledged(t *testing.T) {
 // acknowledged, and never ends sooner than it was said; what was sent before it was given up, and
 // what comes after it was given up for good, counts for nothing.
 func TestAcknowledgementsCount(t *testing.T) {
-	for seed := range uint64(2000) {
+	for seed := range seeds(2000) {
 		draw := rand.New(rand.NewPCG(seed, 1))
 		s, now := anything(draw)
 		s.right.ended = draw.IntN(8) == 0
@@ -263,7 +263,7 @@ func TestRightsAreGivenUp(t *testing.T) {
 
 // Promise: a greeting of a member that says of no configuration is its word that it has no right.
 func TestWhoSaysThatItHasNoRight(t *testing.T) {
-	for seed := range uint64(500) {
+	for seed := range seeds(500) {
 		draw := rand.New(rand.NewPCG(seed, 1))
 		s, now := anything(draw)
 		s.stage = pick(draw, StageJoined, StageCandidate)
@@ -280,7 +280,7 @@ func TestWhoSaysThatItHasNoRight(t *testing.T) {
 // Promise: people are told of each boot how it stands: gone or left, of a member whether it is
 // quiet (as voters say) or leaves, of others whether they wait for being admitted.
 func TestRosters(t *testing.T) {
-	for seed := range uint64(500) {
+	for seed := range seeds(500) {
 		draw := rand.New(rand.NewPCG(seed, 1))
 		s, now := anything(draw)
 		s.stage = pick(draw, StageJoined, StageJoined, StageCandidate)

@@ -104,7 +104,7 @@ func voting(before []Boot, members []Member, ready func(Boot) bool) (voters []Bo
 
 // Promise: voters are exactly those of the words at voting; all members compute the same ones.
 func TestVotersInPlainWords(t *testing.T) {
-	for seed := range uint64(4000) {
+	for seed := range seeds(4000) {
 		draw := rand.New(rand.NewPCG(seed, 1))
 		var members []Member
 		var before []Boot
@@ -150,7 +150,7 @@ func TestFirstConfiguration(t *testing.T) {
 // Promise: what members wish to know of a configuration is what it lists: a boot's member and role,
 // votes, a majority, names, rivals, and whether another one says the same.
 func TestWhatAConfigurationSays(t *testing.T) {
-	for seed := range uint64(500) {
+	for seed := range seeds(500) {
 		draw := rand.New(rand.NewPCG(seed, 1))
 		s, _ := anything(draw)
 		c := s.config

@@ -118,7 +118,7 @@ func (s *State) happens(now Instant, event Event) {
 // Promise: see happens, pulses and hearsItself: each event does what it is for and nothing else.
 func TestEventsInPlainWords(t *testing.T) {
 	changed := map[string]int{}
-	for seed := range uint64(2500) {
+	for seed := range seeds(2500) {
 		draw := rand.New(rand.NewPCG(seed, 1))
 		s, now := anything(draw)
 		s.stage = pick(draw, StageJoined, StageJoined, StageJoined, StageCandidate, StageOutside,
@@ -179,7 +179,7 @@ func TestEventsInPlainWords(t *testing.T) {
 
 // Promise: what a boot hears beside what members of its epoch say goes to the part that it is for.
 func TestWordsFromOutside(t *testing.T) {
-	for seed := range uint64(2000) {
+	for seed := range seeds(2000) {
 		draw := rand.New(rand.NewPCG(seed, 1))
 		s, now := unfoundedBoot(draw)
 		s.closed = draw.IntN(20) == 0

@@ -49,7 +49,7 @@ func drawn(draw *rand.Rand) (s *State, now Instant) {
 // Promise: a right lasts for a lease from the latest instant that a majority of the voters has
 // acknowledged, or a later one.
 func TestMajorityOfAcknowledgements(t *testing.T) {
-	for seed := range uint64(500) {
+	for seed := range seeds(500) {
 		s, _ := drawn(rand.New(rand.NewPCG(seed, 1)))
 		by := func(at Instant) (n int) {
 			for _, v := range s.config.Voters {
@@ -70,7 +70,7 @@ func TestMajorityOfAcknowledgements(t *testing.T) {
 // Promise: a member is asked to step down if most of the others miss it, two at least, and each
 // counts once; and it goes on if half of them have renewed and do not.
 func TestMissedByMost(t *testing.T) {
-	for seed := range uint64(2000) {
+	for seed := range seeds(2000) {
 		draw := rand.New(rand.NewPCG(seed, 1))
 		s, now := drawn(draw)
 		for _, m := range s.config.Members {
@@ -104,7 +104,7 @@ func TestMissedByMost(t *testing.T) {
 // not begun this epoch yet, for Mass; nobody suspects itself. One that is gone, or has left, is not
 // waited for. Many at once are evicted only when each has been silent for Mass.
 func TestWhoIsEvicted(t *testing.T) {
-	for seed := range uint64(2000) {
+	for seed := range seeds(2000) {
 		draw := rand.New(rand.NewPCG(seed, 1))
 		s, now := drawn(draw)
 		value := &Configuration{Members: slices.DeleteFunc(slices.Clone(s.config.Members),
@@ -164,7 +164,7 @@ func TestWhoIsEvicted(t *testing.T) {
 // more than Drift thousandths, since one of the last seconds.
 func TestFastClocks(t *testing.T) {
 	p := Default()
-	for seed := range uint64(200) {
+	for seed := range seeds(200) {
 		draw := rand.New(rand.NewPCG(seed, 1))
 		var x exchange
 		first := RenewAck{Sent: Instant(draw.Int64N(1000)), Clock: Instant(draw.Int64N(1 << 40))}
@@ -201,7 +201,7 @@ func TestFastClocks(t *testing.T) {
 // before stay before others come; nobody votes that leaves, unless all leave; and zones have as
 // equal shares as that allows.
 func TestVotersAreChosen(t *testing.T) {
-	for seed := range uint64(3000) {
+	for seed := range seeds(3000) {
 		draw := rand.New(rand.NewPCG(seed, 1))
 		var members []Member
 		var before, owners, able, old []Boot

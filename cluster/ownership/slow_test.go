@@ -9,7 +9,7 @@ import (
 // go as on fast ones, only later; and no living member is evicted because a decision, or its first
 // renewal after one, was on its way.
 func TestSlowLines(t *testing.T) {
-	for seed := uint64(1); seed <= 20; seed++ {
+	for seed := uint64(1); seed <= seeds(20); seed++ {
 		w := newWorld(seed, 4)
 		w.trio("a", "b", "c", "d")
 		w.slow = 110 * ms
@@ -44,7 +44,7 @@ func TestSlowLines(t *testing.T) {
 // the proposer has gone on to another ballot, and a voter that has accepted begins none of its own
 // before it has waited.
 func TestAdmittedOnSlowLines(t *testing.T) {
-	for seed := uint64(1); seed <= 200; seed++ {
+	for seed := uint64(1); seed <= seeds(200); seed++ {
 		w := newWorld(seed, 3)
 		w.start("a", "a", "b")
 		w.start("b", "a", "b")

@@ -10,7 +10,7 @@ import (
 // has begun an epoch, and not heard yet which members the others miss, does not take the member for
 // reached.
 func TestStepDownIsNotTakenBack(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range seeds(20) {
 		w := newWorld(seed, 3, 0)
 		w.trio("a", "b", "c", "d", "e")
 		var first Instant

@@ -15,11 +15,20 @@ var (
 	walkFrom = flag.Uint64("ownership.walk", 1, "seed of the first walk")
 )
 
+// seeds is how many a test takes that draws n: a fifth of them with -short. The race
+// detector multiplies the time, and has nothing to find where all is one goroutine's.
+func seeds(n int) uint64 {
+	if testing.Short() {
+		n = (n + 4) / 5
+	}
+	return uint64(n)
+}
+
 // TestWalks takes seeded walks through a small network with all faults at once. While faults go on
 // nobody may decide beside another one unmarked; when they end, all must agree.
 func TestWalks(t *testing.T) {
 	events, recovered, refounded := 0, 0, 0
-	for seed := *walkFrom; seed < *walkFrom+uint64(*walks); seed++ {
+	for seed := *walkFrom; seed < *walkFrom+seeds(*walks); seed++ {
 		w := walk(seed)
 		events += w.events
 		recovered += w.recovered
@@ -202,7 +211,7 @@ func (w *world) operate() {
 // TestCalmWalks takes walks in which nodes come, leave and are restarted one by one and nothing
 // else happens: no charge is lost, and nobody ever has to mark anything.
 func TestCalmWalks(t *testing.T) {
-	for seed := *walkFrom; seed < *walkFrom+uint64(*walks)/3; seed++ {
+	for seed := *walkFrom; seed < *walkFrom+seeds(*walks)/3; seed++ {
 		w := newWorld(seed, 3)
 		w.sleeps = seed%2 == 0
 		w.begin()
