@@ -12,11 +12,16 @@ import (
 // frames that are written and read. Both worlds are the same, to the event.
 func TestWorldsOverFrames(t *testing.T) {
 	wire := func() sim.Wire { return new(peer.Frames) }
-	for _, first := range []uint64{
+	sorts := []uint64{
 		1, sim.HoldSeeds, sim.DiskSeeds, sim.CalendarSeeds,
 		sim.KindSeeds, sim.TreeSeeds,
-	} {
-		for seed := first; seed < first+framedSeeds; seed++ {
+	}
+	each := uint64(4) // worlds of each sort
+	if testing.Short() {
+		sorts, each = sorts[:2], 1
+	}
+	for _, first := range sorts {
+		for seed := first; seed < first+each; seed++ {
 			copied, framed := sim.Run(seed), sim.RunOver(seed, wire)
 			if f := framed.Failure; f != nil {
 				t.Errorf("seed %d over frames: %s: %s", seed, f.Promise, f.Detail)
@@ -27,6 +32,3 @@ func TestWorldsOverFrames(t *testing.T) {
 		}
 	}
 }
-
-// framedSeeds is how many worlds of each sort are played over frames.
-const framedSeeds = 4
