@@ -42,10 +42,10 @@ history: ## real processes under faults of one node at a time, judged by what cl
 attack: ## hostile clients against a node, one kind after the other; fails beyond the bounds of memory
 	cd bench && $(GO) run ./attack
 
-chaos: ## the same with faults of two nodes at once; DISKS=1, PREVIOUS=v1.2.3, COPIES=2, ZONES=3
+chaos: ## the same with faults of two nodes at once; DISKS=1, PREVIOUS=v1.2.3, COPIES=2, ZONES=3, AGENTS=2
 	cd bench && $(GO) run ./history -seconds $(SECONDS) -seed $(SEED) -chaos \
 		$(if $(DISKS),-disks) $(if $(PREVIOUS),-previous $(PREVIOUS)) \
-		$(if $(COPIES),-copies $(COPIES)) $(if $(ZONES),-zones $(ZONES))
+		$(if $(COPIES),-copies $(COPIES)) $(if $(ZONES),-zones $(ZONES)) $(if $(AGENTS),-agents $(AGENTS))
 
 lint: ## vet, staticcheck, and whether the format is right
 	$(GO) vet ./...

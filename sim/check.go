@@ -107,8 +107,9 @@ func KeptSeeds() []uint64 {
 
 // Check runs the kept seeds, KeptSeeds or none, then the n seeds from from on, a fourth as many
 // worlds of holds, and an eighth as many of disks, of calendars, of copies and of trees each, in
-// several worlds at a time, one per worker. progress is called after each with what is known so far;
-// it may be nil, and the calls do not overlap. The sums do not depend on the number of workers.
+// several worlds at a time, one per worker. progress is called after each with what is known so
+// far; it may be nil, and the calls do not overlap. The sums do not depend on the number of
+// workers.
 func Check(
 	keptSeeds []uint64, from uint64, n, workers int, progress func(*Summary),
 ) *Summary {

@@ -207,16 +207,16 @@ func adminUnread(ctx context.Context, v *victim) int {
 
 func adminCalls(ctx context.Context, v *victim) int {
 	return held(ctx, v, func(c *adminConn) int {
-		return c.open(perConn, func() []byte { return c.fields("POST", limitsCall, asCall...) }, true,
-			message(0, 0))
+		fields := func() []byte { return c.fields("POST", limitsCall, asCall...) }
+		return c.open(perConn, fields, true, message(0, 0))
 	})
 }
 
 func adminHalves(ctx context.Context, v *victim) int {
 	half := append(message(0, 16<<10), make([]byte, 8<<10)...)
 	return held(ctx, v, func(c *adminConn) int {
-		return c.open(perConn, func() []byte { return c.fields("POST", limitsCall, asCall...) }, false,
-			half)
+		fields := func() []byte { return c.fields("POST", limitsCall, asCall...) }
+		return c.open(perConn, fields, false, half)
 	})
 }
 
@@ -225,8 +225,8 @@ func adminHeaders(ctx context.Context, v *victim) int {
 	large := hpack.HeaderField{Name: "x", Value: strings.Repeat("y", 3<<10)}
 	more := append([]hpack.HeaderField{large, large, large, large}, asCall...)
 	return held(ctx, v, func(c *adminConn) int {
-		return c.open(perConn, func() []byte { return c.fields("POST", limitsCall, more...) }, false,
-			nil)
+		fields := func() []byte { return c.fields("POST", limitsCall, more...) }
+		return c.open(perConn, fields, false, nil)
 	})
 }
 

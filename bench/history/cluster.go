@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,7 +21,10 @@ import (
 	"penstock/ring"
 )
 
-const maxNodes = 7
+const (
+	maxNodes  = 7
+	maxAgents = 2
+)
 
 // state is whether requests are sent to a node.
 type state int
@@ -36,14 +40,15 @@ const (
 type node struct {
 	*doors
 	name     string
-	index    int
+	index    int  // of all, agents last
+	agent    bool // it owns nothing, and asks the members
 	upgraded bool // it runs the present build, where there is a previous one
 	process  *exec.Cmd
 	exited   chan struct{}
 	began    *vitals // when it had just settled
 }
 
-// cluster is all nodes that there may be.
+// cluster is all nodes that there may be, and those that ask it.
 type cluster struct {
 	net      *network
 	dir      string
@@ -52,13 +57,14 @@ type cluster struct {
 	limits   string
 	secrets  *secrets
 	copies   int
-	zones    int   // 0: none
-	disks    bool  // each node has a disk of its own, for its counters
-	noFreeze error // why disks cannot be frozen
-	nodes    []*node
+	zones    int     // 0: none
+	disks    bool    // each node has a disk of its own, for its counters
+	noFreeze error   // why disks cannot be frozen
+	nodes    []*node // members
+	agents   []*node
 
 	mu     sync.Mutex // guards states
-	states [maxNodes]state
+	states [maxNodes + maxAgents]state
 }
 
 func newCluster(o *options, dir string) (*cluster, error) {
@@ -96,9 +102,15 @@ func newCluster(o *options, dir string) (*cluster, error) {
 		}
 	}
 	c.net = newNetwork(o.loopback)
-	for i := range maxNodes {
+	for i := range maxNodes + o.agents {
 		n := &node{name: fmt.Sprintf("n%d", i+1), index: i, doors: newDoors(dir, i)}
-		c.nodes = append(c.nodes, n)
+		if i < maxNodes {
+			c.nodes = append(c.nodes, n)
+		} else {
+			n.agent, n.upgraded = true, true
+			n.name = fmt.Sprintf("a%d", i+1-maxNodes)
+			c.agents = append(c.agents, n)
+		}
 		if err := c.net.plug(i, n.name); err != nil {
 			return nil, errors.Join(err, c.close())
 		}
@@ -111,15 +123,20 @@ func newCluster(o *options, dir string) (*cluster, error) {
 	return c, nil
 }
 
-// in are the nodes in one of the states.
-func (c *cluster) in(wanted ...state) (list []*node) {
+// in are the members in one of the states.
+func (c *cluster) in(wanted ...state) []*node { return c.among(c.nodes, wanted) }
+
+// asked are the nodes in one of the states, agents as well.
+func (c *cluster) asked(wanted ...state) []*node {
+	return append(c.in(wanted...), c.among(c.agents, wanted)...)
+}
+
+func (c *cluster) among(nodes []*node, wanted []state) (list []*node) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for i, n := range c.nodes {
-		for _, s := range wanted {
-			if c.states[i] == s {
-				list = append(list, n)
-			}
+	for _, n := range nodes {
+		if slices.Contains(wanted, c.states[n.index]) {
+			list = append(list, n)
 		}
 	}
 	return list
@@ -145,12 +162,16 @@ func (c *cluster) start(n *node) error {
 		"unix://" + n.path("redis"),
 	}
 	args = append(args, c.secrets.flags(n)...)
-	args = append(args, "--copies", strconv.Itoa(c.copies))
+	if n.agent {
+		args = append(args, "--role", "agent")
+	} else {
+		args = append(args, "--copies", strconv.Itoa(c.copies))
+		if c.disks {
+			args = append(args, "--data-dir", c.disk(n))
+		}
+	}
 	if c.zones > 0 {
 		args = append(args, "--zone", c.zone(n))
-	}
-	if c.disks {
-		args = append(args, "--data-dir", c.disk(n))
 	}
 	for _, other := range c.in(up, stopped) {
 		args = append(args, "--join", c.net.address(other.index)+":7946")
@@ -231,9 +252,11 @@ func (n *node) gone() error {
 // settled says what is missing until the cluster is whole: all nodes see all, every partition has a
 // holder, and a copy.
 func (c *cluster) settled(ctx context.Context) error {
-	nodes, held := c.in(up), 0.0
-	for _, n := range nodes {
-		var list struct{ Members []struct{ State string } }
+	members, held := len(c.in(up)), 0.0
+	for _, n := range c.asked(up) {
+		var list struct {
+			Members []struct{ State, Role string }
+		}
 		text, err := n.fetch(ctx, "/v1/members")
 		if err == nil {
 			err = json.Unmarshal(text, &list)
@@ -243,12 +266,12 @@ func (c *cluster) settled(ctx context.Context) error {
 		}
 		active := 0
 		for _, m := range list.Members {
-			if m.State == "active" {
+			if m.State == "active" && m.Role != "agent" {
 				active++
 			}
 		}
-		if active != len(nodes) {
-			return fmt.Errorf("%s sees %d active members of %d", n.name, active, len(nodes))
+		if active != members {
+			return fmt.Errorf("%s sees %d active members of %d", n.name, active, members)
 		}
 		page, err := n.fetch(ctx, "/metrics")
 		if err != nil {
@@ -259,7 +282,7 @@ func (c *cluster) settled(ctx context.Context) error {
 		if c.copies > 1 {
 			missing = metric(page, "penstock_underreplicated_partitions")
 		}
-		if missing > 0 && len(nodes) > c.copies && c.copies > 0 {
+		if missing > 0 && members > c.copies && c.copies > 0 {
 			return fmt.Errorf("%s has %v partitions with too few copies", n.name, missing)
 		}
 	}
@@ -323,7 +346,7 @@ func (n *node) vitals(ctx context.Context) (*vitals, error) {
 
 func (c *cluster) close() error {
 	c.thawAll()
-	for _, n := range c.nodes {
+	for _, n := range slices.Concat(c.nodes, c.agents) {
 		if n.process != nil {
 			_ = n.signal(syscall.SIGKILL)
 			<-n.exited

@@ -72,6 +72,9 @@ var kinds = []kind{
 	{name: "kill-zone", weight: 2, least: 4, chaos: true, do: (*run).killZone},
 	{name: "kill-most", weight: 1, least: 4, chaos: true, do: (*run).killMost},
 	{name: "stop-pair", weight: 1, least: 5, chaos: true, do: suspended(2)},
+	{name: "kill-agent", weight: 1, do: (*run).killAgent},
+	{name: "stop-agent", weight: 1, do: (*run).stopAgent},
+	{name: "cut-agent", weight: 1, spaces: true, do: (*run).cutAgent},
 	{name: "cut-off-pair", weight: 1, least: 5, chaos: true, spaces: true, do: cut(2)},
 }
 
@@ -142,8 +145,11 @@ func (r *run) choose() error {
 	able := map[string]bool{
 		"delay": r.cluster.net.delays(), "loss": r.cluster.net.loses(),
 		"full-disk": r.cluster.disks, "upgrade": r.cluster.previous != "",
-		"kill-zone": r.cluster.zones > 1,
-		"slow-disk": r.cluster.disks && r.cluster.noFreeze == nil,
+		"kill-zone":  r.cluster.zones > 1,
+		"kill-agent": len(r.cluster.agents) > 0,
+		"stop-agent": len(r.cluster.agents) > 0,
+		"cut-agent":  len(r.cluster.agents) > 0,
+		"slow-disk":  r.cluster.disks && r.cluster.noFreeze == nil,
 		// a build before this one may know them only from its start
 		"rotate-keys": r.cluster.previous == "", "rotate-certificates": r.cluster.previous == "",
 	}
@@ -172,7 +178,7 @@ func (r *run) play() error {
 	}
 	fmt.Fprintf(r.out, "seed %d, %d nodes, %d requests a second\n", r.options.seed, n,
 		r.options.rate)
-	for _, node := range r.cluster.nodes[:n] {
+	for _, node := range slices.Concat(r.cluster.nodes[:n], r.cluster.agents) {
 		if err := r.cluster.start(node); err != nil {
 			return err
 		}
@@ -232,7 +238,7 @@ func (r *run) fault() error {
 	if err := r.done(f, k.do); err != nil {
 		return fmt.Errorf("%s %v: %w", k.name, f.Nodes, err)
 	}
-	for _, n := range r.cluster.in(down) {
+	for _, n := range r.cluster.asked(down) {
 		if slices.Contains(f.Nodes, n.name) && strings.HasPrefix(k.name, "kill") {
 			r.rest(100, 1000)
 			back := &judge.Fault{Kind: "back"}
@@ -360,7 +366,7 @@ func (r *run) reload(f *judge.Fault) error {
 	if err := os.Rename(name, r.cluster.limits); err != nil {
 		return err
 	}
-	for _, n := range r.cluster.in(up) {
+	for _, n := range r.cluster.asked(up) {
 		f.Nodes = append(f.Nodes, n.name)
 		if err := n.signal(syscall.SIGHUP); err != nil {
 			return err
@@ -440,9 +446,11 @@ func (r *run) killLeaving(f *judge.Fault) error {
 }
 
 // stop suspends nodes.
-func (r *run) stop(f *judge.Fault, n int) error {
-	f.Forgets, f.Marks, f.Gone, f.Again, f.Heal = true, true, true, silence(n), time.Second
-	victims := r.victims(f, n)
+func (r *run) stop(f *judge.Fault, n int) error { return r.suspend(f, r.victims(f, n)) }
+
+func (r *run) suspend(f *judge.Fault, victims []*node) error {
+	f.Forgets, f.Marks, f.Gone, f.Heal = true, true, true, time.Second
+	f.Again = silence(len(victims))
 	for _, v := range victims {
 		r.cluster.set(v, stopped)
 	}

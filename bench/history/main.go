@@ -50,6 +50,7 @@ type options struct {
 	disks    bool
 	copies   int
 	zones    int
+	agents   int
 }
 
 var errContradicted = errors.New("the history contradicts a promise")
@@ -105,6 +106,7 @@ func history(args []string, out io.Writer) error {
 	)
 	f.IntVar(&o.copies, "copies", 1, "copies of each partition, 0 to 2")
 	f.IntVar(&o.zones, "zones", 0, "zones that the nodes lie in, by turns; 0: none")
+	f.IntVar(&o.agents, "agents", 0, "agents that are asked too, 0 to 2")
 	f.StringVar(&o.out, "o", "", "file for the whole history, as JSON")
 	f.StringVar(&o.judge, "judge", "", "judge the history in this file, and run nothing")
 	f.BoolVar(&o.keep, "keep", false, "keep the directory with the nodes' logs")
@@ -122,6 +124,9 @@ func history(args []string, out io.Writer) error {
 	}
 	if o.zones < 0 || o.zones > maxNodes {
 		return fmt.Errorf("-zones is %d; 0 to %d are possible", o.zones, maxNodes)
+	}
+	if o.agents < 0 || o.agents > maxAgents {
+		return fmt.Errorf("-agents is %d; 0 to %d are possible", o.agents, maxAgents)
 	}
 	if o.seed == 0 {
 		o.seed = uint64(time.Now().UnixNano() % 1_000_000)
@@ -218,6 +223,9 @@ func (o *options) again() string {
 	}
 	if o.zones != 0 {
 		words = append(words, fmt.Sprintf("-zones %d", o.zones))
+	}
+	if o.agents != 0 {
+		words = append(words, fmt.Sprintf("-agents %d", o.agents))
 	}
 	if o.previous != "" {
 		words = append(words, "-previous "+o.previous)

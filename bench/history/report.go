@@ -13,14 +13,14 @@ import (
 
 // measure notes what each process takes at the beginning.
 func (r *run) measure() {
-	for _, n := range r.cluster.in(up) {
+	for _, n := range r.cluster.asked(up) {
 		n.began, _ = n.vitals(context.Background())
 	}
 }
 
 // compare notes which of those that are still there take much more at the end.
 func (r *run) compare() {
-	for _, n := range r.cluster.in(up) {
+	for _, n := range r.cluster.asked(up) {
 		v, err := n.vitals(context.Background())
 		if err != nil || n.began == nil {
 			continue

@@ -70,7 +70,11 @@ func (s *secrets) equip(n *node, at string) error {
 // issue gives a node a new certificate of the present authority.
 func (s *secrets) issue(n *node, at string) error {
 	dir := s.authority()
-	if err := s.penstock("certs", "add", n.name, "--host", at, "--dir", dir,
+	role := "member"
+	if n.agent {
+		role = "agent"
+	}
+	if err := s.penstock("certs", "add", n.name, "--role", role, "--host", at, "--dir", dir,
 		"--force"); err != nil {
 		return err
 	}
@@ -100,7 +104,7 @@ func (s *secrets) give(n *node, file, as string, more ...string) error {
 // are read again.
 func (r *run) steps(f *judge.Fault, steps ...func(*node) error) error {
 	for i, step := range steps {
-		for _, n := range r.cluster.in(up) {
+		for _, n := range r.cluster.asked(up) {
 			if i == 0 {
 				f.Nodes = append(f.Nodes, n.name)
 			}

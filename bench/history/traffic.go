@@ -107,12 +107,18 @@ type traffic struct {
 	*recorder
 	cluster *cluster
 	dice    *rand.Rand
-	clients []*client.Client
+	clients []knowing
 	slots   []*slot
 	open    sync.WaitGroup
 	ids     uint64
 	origin  uint64
 	asked   map[string]*judge.Op // a request of each key that an Exact limit has
+}
+
+// knowing is a client of the one node that it knows, or of all members.
+type knowing struct {
+	*client.Client
+	only *node
 }
 
 func newTraffic(r *recorder, c *cluster, seed uint64) (*traffic, error) {
@@ -134,7 +140,14 @@ func newTraffic(r *recorder, c *cluster, seed uint64) (*traffic, error) {
 		if err != nil {
 			return nil, err
 		}
-		t.clients = append(t.clients, to)
+		t.clients = append(t.clients, knowing{to, nil})
+	}
+	for _, n := range c.agents { // a program that has an agent beside it knows no other node
+		to, err := client.New(client.Config{Targets: []string{"unix://" + n.path("grpc")}})
+		if err != nil {
+			return nil, err
+		}
+		t.clients = append(t.clients, knowing{to, n})
 	}
 	return t, nil
 }
@@ -196,10 +209,10 @@ func (t *traffic) draw(slots []*slot) *slot {
 
 // node draws one to be asked; a stopped one now and then.
 func (t *traffic) node() *node {
-	if frozen := t.cluster.in(stopped); len(frozen) > 0 && t.dice.IntN(20) == 0 {
+	if frozen := t.cluster.asked(stopped); len(frozen) > 0 && t.dice.IntN(20) == 0 {
 		return frozen[t.dice.IntN(len(frozen))]
 	}
-	live := t.cluster.in(up)
+	live := t.cluster.asked(up)
 	if len(live) == 0 {
 		return nil
 	}
@@ -260,7 +273,10 @@ func (t *traffic) single(s *slot, door string) {
 		t.send(door, n, ops, func(ctx context.Context) error { return n.throttle(ctx, o) })
 	case "client":
 		to := t.clients[t.dice.IntN(len(t.clients))]
-		t.send(door, nil, ops, func(ctx context.Context) error {
+		if to.only != nil && !slices.Contains(t.cluster.asked(up, stopped), to.only) {
+			return
+		}
+		t.send(door, to.only, ops, func(ctx context.Context) error {
 			d, err := to.Take(ctx, o.Limit, o.Key, o.Cost)
 			if err == nil {
 				(&decision{d.Allowed, d.Remaining, d.Owner, d.Source, d.Degraded, d.Bound}).into(o)
@@ -339,7 +355,7 @@ func (t *traffic) repeated(s *slot) {
 				time.Sleep(pause)
 			}
 			n, one := nodes[i], ops[i:i+1]
-			if i > 0 && !slices.Contains(t.cluster.in(up, stopped), n) { // killed meanwhile
+			if i > 0 && !slices.Contains(t.cluster.asked(up, stopped), n) { // killed meanwhile
 				n = t.anyUp()
 			}
 			if n == nil {
@@ -397,7 +413,7 @@ func (t *traffic) hold(s *slot) {
 		other := t.anyUp()
 		if done.Vague = o.Mark != judge.Unmarked; done.Vague {
 			other = n // nobody else knows what it promised
-			if !slices.Contains(t.cluster.in(up), n) {
+			if !slices.Contains(t.cluster.asked(up), n) {
 				return
 			}
 		}
@@ -414,7 +430,7 @@ func (t *traffic) hold(s *slot) {
 }
 
 func (t *traffic) anyUp() *node {
-	if live := t.cluster.in(up); len(live) > 0 {
+	if live := t.cluster.asked(up); len(live) > 0 {
 		return live[rand.IntN(len(live))]
 	}
 	return nil

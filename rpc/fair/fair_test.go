@@ -196,8 +196,8 @@ func TestDebtsAreBounded(t *testing.T) {
 	}
 }
 
-// Promise: a connection that is closed ends at once, however long it would not have been read. Until
-// then it holds memory, and a gRPC door that has none left has others wait for it.
+// Promise: a connection that is closed ends at once, however long it would not have been read.
+// Until then it holds memory, and a gRPC door that has none left has others wait for it.
 func TestClosedConnectionIsNotWaitedFor(t *testing.T) {
 	line := new(Line)
 	line.until.Store(int64(time.Since(began) + time.Hour))

@@ -46,7 +46,8 @@ type Config struct {
 	// alone
 	Inlines *door.Inlines
 	Doors   []Door // further services of the same listener
-	// AdminElsewhere leaves penstock.v1.Admin out: another listener has it, or none. See NewAdminServer.
+	// AdminElsewhere leaves penstock.v1.Admin out: another listener has it, or none. See
+	// NewAdminServer.
 	AdminElsewhere bool
 	// Clients are those that may ask, with their rights. nil: AuthToken alone decides.
 	Clients *access.Clients

@@ -23,20 +23,28 @@ type count struct {
 	forgiven int64
 	// free may be released: of settlements without an answer and of sets that were refused.
 	free int64
+	// again may be charged, and then released: of settlements that no node knew but one that was
+	// away.
+	again int64
 }
 
 // covers says that whatever d explains, c explains too.
 func (c count) covers(d count) bool {
-	return c.used == d.used && c.owed >= d.owed && c.forgiven >= d.forgiven && c.free >= d.free
+	return c.used == d.used && c.owed >= d.owed && c.forgiven >= d.forgiven && c.free >= d.free &&
+		c.again >= d.again
 }
 
 // to is how c comes to have used units. Released units are owed, and may be charged again.
 func (c count) to(used int64) (list []count) {
 	d := used - c.used
 	switch {
-	case d >= 0 && d <= c.owed:
-		c.used, c.owed = used, c.owed-d
-		return []count{c}
+	case d >= 0:
+		for again := max(0, d-c.owed); again <= min(c.again, d); again++ {
+			n := c
+			n.used, n.owed = used, c.owed-d+again
+			n.again, n.free = c.again-again, c.free+again
+			list = append(list, n)
+		}
 	case d < 0 && -d <= c.forgiven+c.free:
 		for free := max(0, -d-c.forgiven); free <= min(c.free, -d); free++ {
 			n := c
@@ -66,15 +74,16 @@ type step struct {
 	limit     int64
 	uncertain bool // op may have been decided by a node's share, and the answer cannot say so
 	// of an event:
-	owe, forgive, release int64
-	forgivable            int64 // the most that may be forgiven from now on
-	expires               bool
+	owe, forgive, release, again int64
+	forgivable                   int64 // the most that may be forgiven from now on
+	expires                      bool
 }
 
 func (s *step) next(all counts) (out counts) {
 	for _, c := range all {
 		if s.op == nil {
 			c.owed, c.forgiven, c.free = c.owed+s.owe, c.forgiven+s.forgive, c.free+s.release
+			c.again += s.again
 			late := max(0, c.forgiven-s.forgivable)
 			if !s.expires {
 				late = 0
@@ -83,7 +92,9 @@ func (s *step) next(all counts) (out counts) {
 			out = out.with(c)
 			// forgotten in time, and nobody has looked since
 			for n := int64(1); n <= min(late, c.used); n++ {
-				out = out.with(count{c.used - n, c.owed + n, c.forgiven, c.free})
+				forgot := c
+				forgot.used, forgot.owed = c.used-n, c.owed+n
+				out = out.with(forgot)
 			}
 			continue
 		}
@@ -167,9 +178,14 @@ func (e *explanation) steps() []porcupine.Operation {
 		}
 	}
 	for _, f := range e.key.faults {
-		// A settlement that is forgotten leaves the hold open: its units stay charged.
+		// A settlement that is forgotten leaves the hold open: its units stay charged, or until the
+		// node that knows of it is back and says so.
 		if units := f.unsettled(e.key.limit, e.key.ops); units > 0 {
-			add(&step{owe: units}, f.Start, f.Start)
+			s := &step{owe: units}
+			if f.returns() {
+				s = &step{again: units}
+			}
+			add(s, f.Start, f.Start)
 		}
 	}
 	for f, units := range e.forget {

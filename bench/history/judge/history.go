@@ -169,6 +169,9 @@ func (f *Fault) forgetsAll() bool {
 	return f.Forgets && !f.Copied && (f.Alone || len(f.Nodes) > 1)
 }
 
+// returns says that the nodes of the fault go on after it, with what they know.
+func (f *Fault) returns() bool { return f.Heal > 0 }
+
 // forgivable is how many units of ops may be forgotten by the fault.
 func (f *Fault) forgivable(l *Limit, ops []*Op) (units int64) {
 	if !f.Forgets || l.Sync {

@@ -89,6 +89,13 @@ func alone() *Fault {
 	return f
 }
 
+// stopped is a node that stands still from 1 to 3 s.
+func stopped() *Fault {
+	f := killed()
+	f.Kind, f.Again, f.Heal = "stop", 1000*ms, 1000*ms
+	return f
+}
+
 func cut() *Fault {
 	f := killed()
 	f.Kind, f.Gone, f.Cut, f.After, f.End, f.Heal = "cut-off", false, true, 1300*ms, 6000*ms,
@@ -323,6 +330,18 @@ func TestHistories(t *testing.T) {
 		{"… not an old one", []*Op{
 			at(0, 1, 7, hold, cost(3)), at(500, 501, 10, settle(3), cost(0)), at(1200, 1201, 6),
 		}, killed(), "charged once", "at least 3"},
+		{"a settlement is known again when its node is back", []*Op{
+			at(0, 1, 7, hold, cost(3)), at(950, 951, 10, settle(3), cost(0)), at(2500, 2501, 6),
+			at(3500, 3501, 8),
+		}, stopped(), "", ""},
+		{"… and was never forgotten", []*Op{
+			at(0, 1, 7, hold, cost(3)), at(950, 951, 10, settle(3), cost(0)), at(2500, 2501, 9),
+			at(2510, 2511, 8), at(3500, 3501, 9),
+		}, stopped(), "nothing is lost", "at least 2"},
+		{"… if it comes back", []*Op{
+			at(0, 1, 7, hold, cost(3)), at(950, 951, 10, settle(3), cost(0)), at(1200, 1201, 6),
+			at(3500, 3501, 8),
+		}, killed(), "nothing is lost", "at least 3"},
 		{"a promised hold is vague", []*Op{
 			at(1100, 1101, 2, hold, marked(10)),
 			at(1200, 1201, 10, settle(1), promised, cost(0)),
