@@ -124,20 +124,6 @@ func (c *adminConn) fields(method, path string, more ...hpack.HeaderField) []byt
 	return c.head.Bytes()
 }
 
-// open begins n requests, and returns how many the node has taken in.
-func (c *adminConn) open(n int, head func() []byte, ends bool, data []byte) (sent int) {
-	for i := range n {
-		id := uint32(2*i + 1)
-		if c.WriteHeaders(http2.HeadersFrameParam{
-			StreamID: id, BlockFragment: head(), EndHeaders: true, EndStream: ends && data == nil,
-		}) != nil || data != nil && c.WriteData(id, ends, data) != nil {
-			return sent
-		}
-		sent++
-	}
-	return sent
-}
-
 // perConn is how many requests a connection has under way.
 const perConn = 250
 
@@ -187,47 +173,48 @@ func adminContinuation(ctx context.Context, v *victim) (sent int) {
 	return sent
 }
 
-// held opens requests on a new connection, and keeps it until the node has enough.
-func held(ctx context.Context, v *victim, with func(c *adminConn) int) int {
+// held opens requests on a new connection without a window for answers, and keeps it until the node
+// has enough. Each has data, which ends it if ends is true.
+func held(
+	ctx context.Context, v *victim, data []byte, ends bool, method, path string,
+	more ...hpack.HeaderField,
+) (sent int) {
 	c := dialAdmin(ctx, v, false, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
 	if c == nil {
 		return 0
 	}
 	defer c.Close()
-	sent := with(c)
+	for ; sent < perConn; sent++ {
+		id := uint32(2*sent + 1)
+		if c.WriteHeaders(http2.HeadersFrameParam{
+			StreamID: id, BlockFragment: c.fields(method, path, more...), EndHeaders: true,
+			EndStream: ends && data == nil,
+		}) != nil || data != nil && c.WriteData(id, ends, data) != nil {
+			return sent
+		}
+	}
 	_, _ = io.Copy(io.Discard, c.Conn)
 	return sent
 }
 
 func adminUnread(ctx context.Context, v *victim) int {
-	return held(ctx, v, func(c *adminConn) int {
-		return c.open(perConn, func() []byte { return c.fields("GET", metricsPage) }, true, nil)
-	})
+	return held(ctx, v, nil, true, "GET", metricsPage)
 }
 
 func adminCalls(ctx context.Context, v *victim) int {
-	return held(ctx, v, func(c *adminConn) int {
-		fields := func() []byte { return c.fields("POST", limitsCall, asCall...) }
-		return c.open(perConn, fields, true, message(0, 0))
-	})
+	return held(ctx, v, message(0, 0), true, "POST", limitsCall, asCall...)
 }
 
 func adminHalves(ctx context.Context, v *victim) int {
 	half := append(message(0, 16<<10), make([]byte, 8<<10)...)
-	return held(ctx, v, func(c *adminConn) int {
-		fields := func() []byte { return c.fields("POST", limitsCall, asCall...) }
-		return c.open(perConn, fields, false, half)
-	})
+	return held(ctx, v, half, false, "POST", limitsCall, asCall...)
 }
 
 // adminHeaders refers to one header of 3 KiB again and again.
 func adminHeaders(ctx context.Context, v *victim) int {
 	large := hpack.HeaderField{Name: "x", Value: strings.Repeat("y", 3<<10)}
 	more := append([]hpack.HeaderField{large, large, large, large}, asCall...)
-	return held(ctx, v, func(c *adminConn) int {
-		fields := func() []byte { return c.fields("POST", limitsCall, more...) }
-		return c.open(perConn, fields, false, nil)
-	})
+	return held(ctx, v, nil, false, "POST", limitsCall, more...)
 }
 
 func adminPings(ctx context.Context, v *victim) int {
