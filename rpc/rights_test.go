@@ -1,19 +1,14 @@
 package rpc
 
 import (
-	"context"
 	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/status"
 
-	"penstock/proto/gubernator"
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/rpc/access"
 	"penstock/rpc/native"
@@ -189,109 +184,12 @@ func TestRightsOverHTTP(t *testing.T) {
 	}
 }
 
-// Promise: over gRPC a call without its right ends with PERMISSION_DENIED, in a stream as well.
+// Promise: a stream outlives its token: what is in force when a request comes decides.
 func TestRightsOverGRPC(t *testing.T) {
 	s := newStations(t, 1, five)[0]
 	clients := clientsFor(t, clientFile)
-	addr := s.open(native.NewServer(native.Config{Node: s.node, Clock: s.clock, Clients: clients}))
-	conn, err := grpc.NewClient(
-		"passthrough:///"+addr,
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-	)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	limiter, admin, v1 := penstockv1.NewRateLimiterClient(
-		conn,
-	), penstockv1.NewAdminClient(
-		conn,
-	), gubernator.NewV1Client(
-		conn,
-	)
-	check := func(key string, cost int64) func(context.Context) error {
-		return func(ctx context.Context) error {
-			_, err := limiter.Check(
-				ctx,
-				&penstockv1.CheckRequest{Items: []*penstockv1.Item{rpctest.Item("five", key,
-					cost)}},
-			)
-			return err
-		}
-	}
-	guber := func(ctx context.Context) error {
-		_, err := v1.GetRateLimits(
-			ctx,
-			&gubernator.GetRateLimitsReq{
-				Requests: []*gubernator.RateLimitReq{
-					{Name: "x", UniqueKey: "k", Hits: 1, Limit: 5, Duration: 1000},
-				},
-			},
-		)
-		return err
-	}
-	reset := func(ctx context.Context) error {
-		_, err := limiter.Reset(
-			ctx,
-			&penstockv1.ResetRequest{
-				Items: []*penstockv1.Item{{Limit: "five", Key: []byte("shop/1")}},
-			},
-		)
-		return err
-	}
-	reserve := func(lease bool) func(context.Context) error {
-		return func(ctx context.Context) error {
-			_, err := limiter.Reserve(
-				ctx,
-				&penstockv1.ReserveRequest{
-					Items: []*penstockv1.Item{rpctest.Item("five", "bank/1", 1)},
-					TtlMs: 1000,
-					Lease: lease,
-				},
-			)
-			return err
-		}
-	}
-	members := func(ctx context.Context) error {
-		_, err := admin.Members(ctx, &penstockv1.MembersRequest{})
-		return err
-	}
-	put := func(ctx context.Context) error {
-		_, err := admin.PutLimit(ctx, &penstockv1.PutLimitRequest{})
-		return err
-	}
-	for _, row := range []struct {
-		client, what string
-		call         func(context.Context) error
-		want         codes.Code
-	}{
-		{"shop", "check", check("shop/1", 1), codes.OK},
-		{"shop", "check another's key", check("bank/1", 1), codes.PermissionDenied},
-		{"shop", "give back", check("shop/1", -1), codes.PermissionDenied},
-		{"till", "give back", check("shop/1", -1), codes.OK},
-		{"shop", "Gubernator", guber, codes.PermissionDenied},
-		{"free", "Gubernator", guber, codes.OK},
-		{"shop", "reset", reset, codes.PermissionDenied},
-		{"root", "reset", reset, codes.OK},
-		{"shop", "reserve", reserve(false), codes.PermissionDenied},
-		{"shop", "lease", reserve(true), codes.PermissionDenied},
-		{"shop", "members", members, codes.PermissionDenied},
-		{"view", "members", members, codes.OK},
-		{"view", "put a limit", put, codes.PermissionDenied},
-		{"root", "put a limit", put, codes.InvalidArgument},
-		{"nobody", "check", check("shop/1", 1), codes.Unauthenticated},
-	} {
-		ctx := metadata.AppendToOutgoingContext(
-			rpctest.Patience(t),
-			"authorization",
-			"Bearer "+row.client+"-0123456789abcdef",
-		)
-		if err := row.call(ctx); status.Code(err) != row.want {
-			t.Errorf("%s, %s: %v, want %s", row.client, row.what, err, row.want)
-		}
-	}
-
-	// A stream outlives its token: what is in force when a request comes decides.
+	limiter := rpctest.Dial(t,
+		s.open(native.NewServer(native.Config{Node: s.node, Clock: s.clock, Clients: clients})))
 	ctx := metadata.AppendToOutgoingContext(
 		rpctest.Patience(t),
 		"authorization",

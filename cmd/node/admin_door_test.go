@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"crypto/tls"
 	"errors"
 	"io"
@@ -11,12 +10,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
-
-	penstockv1 "penstock/proto/penstock/v1"
 )
 
 var adminPages = []string{"/metrics", "/debug/pprof/cmdline", "/v1/status", "/v1/audit"}
@@ -69,72 +65,6 @@ func TestAdminIsServedWhereTheFlagSays(t *testing.T) {
 			}
 		})
 	}
-}
-
-// Promise: Admin over gRPC at --admin asks for the same rights as at --grpc, over TLS as well.
-func TestAdminListenerAsksForRights(t *testing.T) {
-	const (
-		free = "127.0.0.1:0"
-		shop = "shop-0123456789abcdef"
-		view = "view-0123456789abcdef"
-		root = "root-0123456789abcdef"
-
-		unknown, denied = "code = Unauthenticated", "code = PermissionDenied"
-	)
-	clients := write(t, "clients:\n"+
-		"- {name: shop, token: "+shop+", check: {limits: [\"*\"]}}\n"+
-		"- {name: view, token: "+view+", admin: read}\n"+
-		"- {name: root, token: "+root+", admin: write}\n")
-	ca := newAuthority(t, "clients")
-	cert, key := ca.issue("door")
-	r, _ := startNode(t, func(s *settings) {
-		s.HTTP, s.Admin, s.AuthTokenFile, s.TLSCert, s.TLSKey = free, free, clients, cert, key
-	})
-	r.waitReady(t)
-	for _, row := range []struct {
-		token       string
-		read, write string // code of the error; empty: none
-	}{
-		{"", unknown, unknown},
-		{"nobody-0123456789abcdef", unknown, unknown},
-		{shop, denied, denied},
-		{view, "", denied},
-		{root, "", ""},
-	} {
-		credential := credentials{TLSCA: ca.file}
-		if row.token != "" {
-			credential.AuthTokenFile = write(t, row.token)
-		}
-		c, err := credential.dial([]string{r.doors.address("--admin")})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		_, err = adminOf(c).Members(ctx, &penstockv1.MembersRequest{})
-		if !fails(err, row.read) {
-			t.Errorf("token %q: Members: %v, want %v", row.token, err, row.read)
-		}
-		limit := &penstockv1.InlineLimit{
-			Name: "x", Algorithm: penstockv1.Algorithm_ALGORITHM_GCRA, Limit: 1, PerMs: 1000,
-		}
-		_, err = adminOf(c).PutLimit(ctx, &penstockv1.PutLimitRequest{Limit: limit})
-		if !fails(err, row.write) {
-			t.Errorf("token %q: PutLimit: %v, want %v", row.token, err, row.write)
-		}
-		cancel()
-		c.Close()
-	}
-	if last := r.files.audit.Last(1); len(last) != 1 || !strings.HasPrefix(last[0].Who, "root ") {
-		t.Errorf("the change is recorded as %+v", last)
-	}
-}
-
-// fails reports whether an error has a text; without a text, whether there is no error.
-func fails(err error, text string) bool {
-	if text == "" || err == nil {
-		return text == "" && err == nil
-	}
-	return strings.Contains(err.Error(), text)
 }
 
 // Promise: --admin speaks HTTP/1.1 to clients that ask for pages, also to those that could speak

@@ -20,6 +20,9 @@ type Decider interface {
 func CheckRuled(n Decider, who *access.Ticket, attributes map[string]string,
 	each *cluster.Item, deadline limiter.Instant,
 ) (rules.Match, []cluster.Decision, error) {
+	if err := who.May(access.Check); err != nil { // also if no rule matches
+		return rules.Match{}, nil, err
+	}
 	request, m, err := n.Match(attributes, each.Cost)
 	if err != nil {
 		return m, nil, err

@@ -136,6 +136,9 @@ func (q *quotas) hear(
 	in *quotav3.RateLimitQuotaUsageReports,
 ) (*quotav3.RateLimitQuotaResponse, error) {
 	out := new(quotav3.RateLimitQuotaResponse)
+	if err := q.who.May(access.Check); err != nil {
+		return nil, err
+	}
 	limits := q.door.inForce.Load()
 	switch {
 	case limits == nil:

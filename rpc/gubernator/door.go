@@ -159,11 +159,16 @@ func (g *Door) limit(
 	) == has(r, gubernator.Behavior_DURATION_IS_GREGORIAN) {
 		return last.limit, nil
 	}
-	l, err = g.Inlines.Bring(stated(now, r), last.from)
+	charges := !has(r, gubernator.Behavior_RESET_REMAINING)
+	if charges {
+		l, err = g.Inlines.Bring(stated(now, r), last.from)
+	} else {
+		l, err = g.Inlines.Get(stated(now, r), last.from)
+	}
 	if door.IsAccess(err) {
 		last.denied = err
 	}
-	if err == nil {
+	if err == nil && charges {
 		last.by, last.limit = r, l
 	}
 	return l, err

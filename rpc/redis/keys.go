@@ -16,7 +16,7 @@ func (c *connection) cellItems(
 	keys [][]byte, op cluster.Op,
 ) (items []cluster.Item, fault string) {
 	// all have the counter of any
-	l, err := c.limit(commandLimit{count: 1, more: 1, per: time.Second})
+	l, err := c.limit(commandLimit{count: 1, more: 1, per: time.Second}, false)
 	if err != nil {
 		return nil, throttleFault(err)
 	}

@@ -140,7 +140,7 @@ func (v bucketVerb) run(c *connection, words [][]byte) (fault string) {
 	l, err := c.limit(commandLimit{
 		bucket: true, sessions: v.sessions, count: b.limit, more: b.refill,
 		per: time.Duration(b.per) * v.unit,
-	})
+	}, b.take != 0)
 	if err != nil {
 		return bucketFault(err)
 	}
@@ -169,7 +169,7 @@ func (c *connection) throttle(words [][]byte) (fault string) {
 	if err != nil {
 		return cellFault + err.Error()
 	}
-	l, err := c.limit(rate.limit())
+	l, err := c.limit(rate.limit(), numbers[3] != 0)
 	if err != nil {
 		return throttleFault(err)
 	}
@@ -227,8 +227,9 @@ type knownLimit struct {
 	until time.Time
 }
 
-// limit is of as a limit. An error is a *limiter.SpecError.
-func (c *connection) limit(of commandLimit) (*limiter.Limit, error) {
+// limit is of as a limit, for a command that charges or for one that does not. An error is a
+// *limiter.SpecError.
+func (c *connection) limit(of commandLimit, charges bool) (*limiter.Limit, error) {
 	mix := uint64(of.count)*0x9e3779b97f4a7c15 ^ uint64(of.more)*0xd6e8feb86659fd93 ^ uint64(
 		of.per)*0xff51afd7ed558ccd
 	known := &c.limits[mix>>61]
@@ -245,6 +246,9 @@ func (c *connection) limit(of commandLimit) (*limiter.Limit, error) {
 			Refill: of.more, Per: of.per,
 			ClientTime: true, Sessions: of.sessions,
 		}
+	}
+	if !charges {
+		return c.door.inlines.Get(spec, c.client.caller())
 	}
 	l, until, err := c.door.inlines.BringUntil(spec, c.client.caller(), c.now)
 	if err == nil {

@@ -22,7 +22,7 @@ func TestLimitsAtHandAreCounted(t *testing.T) {
 		c.now = now
 		_, err := c.limit(commandLimit{
 			bucket: true, count: int64(i + 1), more: 1, per: time.Second,
-		})
+		}, true)
 		return err
 	}
 	const most = 2048
