@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"bytes"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"log/slog"
@@ -126,4 +127,63 @@ func TestFilesPutBackAreGood(t *testing.T) {
 	if look(); strings.Count(said.String(), "expires soon") != 1 {
 		t.Errorf("a new certificate that ends soon: %s", said)
 	}
+}
+
+// Promise: a client of an authority that was left out of the file is refused from its next
+// connection on, also if it resumes a session from before.
+func TestRemovedAuthorityResumesNoSession(t *testing.T) {
+	a, other := rpctest.NewAuthority(t, "ours"), rpctest.NewAuthority(t, "others")
+	a.Issue("door", "door")
+	a.Issue("client", "client")
+	trust := func(of *rpctest.Authority) {
+		text, err := os.ReadFile(of.Path("ca.pem"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.Write("trusted.pem", text)
+	}
+	trust(a)
+	config, err := TLSFiles{
+		Cert: a.Path("door.pem"), Key: a.Path("door.key"), CA: a.Path("trusted.pem"),
+	}.Server()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := tls.Listen("tcp", "127.0.0.1:0", config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = conn.Write([]byte("."))
+			conn.Close()
+		}
+	}()
+	caller := a.Config("client")
+	caller.ClientSessionCache = tls.NewLRUClientSessionCache(1)
+	ask := func() (resumed bool, err error) {
+		conn, err := tls.Dial("tcp", l.Addr().String(), caller)
+		if err != nil {
+			return false, err
+		}
+		defer conn.Close()
+		_, err = conn.Read(make([]byte, 1))
+		return conn.ConnectionState().DidResume, err
+	}
+	if _, err := ask(); err != nil {
+		t.Fatal(err)
+	}
+	if resumed, err := ask(); err != nil || !resumed {
+		t.Fatalf("resumed %v, %v; want a session that goes on", resumed, err)
+	}
+	trust(other)
+	rpctest.Eventually(t, "the client is refused", func() bool {
+		_, err := ask()
+		return err != nil
+	})
 }

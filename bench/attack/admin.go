@@ -45,6 +45,11 @@ var administered = withTLS([]attack{
 		"http", each(500, adminHeaders),
 	},
 	{
+		"admin-pages",
+		"500 connections that ask --admin for keys by HTTP/1.1, and read nothing",
+		"http", each(500, adminPages),
+	},
+	{
 		"admin-pings", "500 connections that send pings to --admin and read nothing", "http",
 		each(500, adminPings),
 	},
@@ -215,6 +220,28 @@ func adminHeaders(ctx context.Context, v *victim) int {
 	large := hpack.HeaderField{Name: "x", Value: strings.Repeat("y", 3<<10)}
 	more := append([]hpack.HeaderField{large, large, large, large}, asCall...)
 	return held(ctx, v, nil, false, "POST", limitsCall, more...)
+}
+
+func adminPages(ctx context.Context, v *victim) (sent int) {
+	conn := dial(ctx, "tcp", v.admin)
+	if conn == nil {
+		return 0
+	}
+	defer conn.Close()
+	if v.secured {
+		over := tls.Client(conn, trusting)
+		if over.HandshakeContext(ctx) != nil {
+			return 0
+		}
+		conn = over
+	}
+	for {
+		if _, err := io.WriteString(conn, "GET /v1/top?count=1000 HTTP/1.1\r\nHost: localhost\r\n"+
+			"Authorization: Bearer "+token+"\r\n\r\n"); err != nil {
+			return sent
+		}
+		sent++
+	}
 }
 
 func adminPings(ctx context.Context, v *victim) int {

@@ -26,7 +26,7 @@ type clusterPages struct {
 }
 
 // addTo adds the pages to m.
-func (p *clusterPages) addTo(m *mux) {
+func (p *clusterPages) addTo(m *mux, lists *operating) {
 	if p.overview == nil {
 		return
 	}
@@ -35,7 +35,7 @@ func (p *clusterPages) addTo(m *mux) {
 		"limits": p.limitPage, "rules": p.rules, "ring": p.ring, "heavy": p.heavy, "top": p.top,
 		"keys": p.keys, "holds": p.holds, "key": p.key,
 	} {
-		m.handle("GET /v1/cluster/"+page, answered(h))
+		m.handle("GET /v1/cluster/"+page, lists.answered(h))
 	}
 }
 

@@ -21,13 +21,13 @@ type limitPages struct {
 }
 
 // addTo adds the pages to m.
-func (p *limitPages) addTo(m *mux) {
-	m.handle("GET /v1/limits", answered(p.list))
+func (p *limitPages) addTo(m *mux, lists *operating) {
+	m.handle("GET /v1/limits", lists.answered(p.list))
 	m.handle("PUT /v1/limits", answered(p.put))
 	m.handle("DELETE /v1/limits", p.changed(admin.Change.Remove))
 	m.handle("POST /v1/limits/promote", p.changed(admin.Change.Promote))
 	m.handle("POST /v1/limits/rollback", answered(p.rollback))
-	m.handle("GET /v1/limits/history", answered(p.history))
+	m.handle("GET /v1/limits/history", lists.answered(p.history))
 }
 
 // list is GET /v1/limits.

@@ -11,14 +11,17 @@ const (
 	// mostOperating is how many requests for metrics and status are answered at once: such an
 	// answer takes some hundred KiB while it is being made and sent.
 	mostOperating = 32
+	// mostLists is how many requests for lists, as of keys, holds, limits and changes, are answered
+	// at once: of a thousand long keys that is a megabyte.
+	mostLists = 16
 	// mostProfiles is how many profiles are taken at once.
 	mostProfiles = 4
 )
 
-// operating are requests for pages that the gate lets in also when there are too many requests. A
-// client may send many over many connections and read none of the answers. So when there are as
-// many as there may be, the one that is sent for longest is given up, and the next one waits until
-// that has ended.
+// operating are requests for pages with long answers, some of which the gate lets in also when
+// there are too many requests. A client may send many over many connections and read none of the
+// answers. So when there are as many as there may be, the one that is sent for longest is given up,
+// and the next one waits until that has ended.
 type operating struct {
 	slots chan struct{} // has one of each request
 
@@ -27,6 +30,13 @@ type operating struct {
 }
 
 func newOperating(most int) *operating { return &operating{slots: make(chan struct{}, most)} }
+
+// answered is answered for a page that is bounded.
+func (o *operating) answered(
+	h func(http.ResponseWriter, *http.Request) (any, error),
+) http.HandlerFunc {
+	return o.bounded(answered(h))
+}
 
 // bounded has h answer so many requests at once.
 func (o *operating) bounded(h http.HandlerFunc) http.HandlerFunc {

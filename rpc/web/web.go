@@ -116,7 +116,7 @@ type web struct {
 	cluster clusterPages
 	self    nodePages
 
-	operating, profiles *operating
+	operating, lists, profiles *operating
 }
 
 func newWeb(c Config) *web {
@@ -129,7 +129,8 @@ func newWeb(c Config) *web {
 	w := &web{
 		Config: c, clients: door.ClientsOf(c.Clients, c.AuthToken), proxies: c.TrustedProxies,
 		bodies:    bodies{room: maxBodies},
-		operating: newOperating(mostOperating), profiles: newOperating(mostProfiles),
+		operating: newOperating(mostOperating), lists: newOperating(mostLists),
+		profiles: newOperating(mostProfiles),
 	}
 	w.Catalog = catalog.OrAlone(c.Catalog, c.Node)
 	w.checks = checks{c.Node, door.OrNew(c.Inlines, c.Node), w.proxies, c.Trace, c.Audit}
@@ -186,13 +187,13 @@ func (w *web) checkPages(m *mux) {
 func (w *web) adminPages(m *mux) {
 	m.handle("POST /v1/reset", answeredBody(w.checks.resetBody))
 	m.handle("GET /v1/status", w.operating.bounded(answered(w.self.status)))
-	m.handle("GET /v1/top", answered(w.self.top))
-	m.handle("GET /v1/holds", answered(w.self.holds))
+	m.handle("GET /v1/top", w.lists.answered(w.self.top))
+	m.handle("GET /v1/holds", w.lists.answered(w.self.holds))
 	m.handle("POST /v1/drain", answered(w.self.drains))
 	m.handle("POST /v1/recover", answered(w.self.recovers))
-	m.handle("GET /v1/audit", answered(w.self.changes))
-	w.limits.addTo(m)
-	w.cluster.addTo(m)
+	m.handle("GET /v1/audit", w.lists.answered(w.self.changes))
+	w.limits.addTo(m, w.lists)
+	w.cluster.addTo(m, w.lists)
 	m.handle("GET /ui/", ui.Handler("/ui/").ServeHTTP)
 	m.HandleFunc("GET /{$}", http.RedirectHandler("/ui/", http.StatusFound).ServeHTTP)
 	m.handle("GET /metrics", w.operating.bounded(promhttp.HandlerFor(w.Metrics.Registry,
