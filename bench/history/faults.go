@@ -312,6 +312,7 @@ func (r *run) name(f *judge.Fault, victims []*node) []*node {
 	}
 	away := r.cluster.zones > 1 && len(zones) == 1 && len(r.cluster.in(up)) > n
 	f.Alone = r.cluster.copies == 0
+	f.OneOfTwo = r.cluster.copies == 2 && n > 1 && !away
 	f.Copied = r.whole && (n <= r.cluster.copies || r.cluster.copies > 0 && away)
 	return victims
 }

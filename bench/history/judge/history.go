@@ -146,6 +146,9 @@ type Fault struct {
 	Slack   time.Duration `json:"slack"`
 	// Copied: of each counter of Nodes a member that did not fail had a copy.
 	Copied bool `json:"copied,omitempty"`
+	// OneOfTwo: of two copies one is enough for an answer under a Sync limit, and its member may be
+	// among Nodes with the owner.
+	OneOfTwo bool `json:"one_of_two,omitempty"`
 	// Alone: nobody has copies of the counters of Nodes, as with --copies 0.
 	Alone bool          `json:"alone,omitempty"`
 	After time.Duration `json:"after,omitempty"`
@@ -172,9 +175,12 @@ func (f *Fault) forgetsAll() bool {
 // returns says that the nodes of the fault go on after it, with what they know.
 func (f *Fault) returns() bool { return f.Heal > 0 }
 
+// forgets says that what was charged under a limit in the last moments may be forgotten.
+func (f *Fault) forgets(l *Limit) bool { return f.Forgets && (!l.Sync || f.OneOfTwo) }
+
 // forgivable is how many units of ops may be forgotten by the fault.
 func (f *Fault) forgivable(l *Limit, ops []*Op) (units int64) {
-	if !f.Forgets || l.Sync {
+	if !f.forgets(l) {
 		return 0
 	}
 	for _, o := range ops {
@@ -188,7 +194,7 @@ func (f *Fault) forgivable(l *Limit, ops []*Op) (units int64) {
 
 // unsettled is how many released units may be charged again, because their settlement is forgotten.
 func (f *Fault) unsettled(l *Limit, ops []*Op) (units int64) {
-	if !f.Forgets || l.Sync {
+	if !f.forgets(l) {
 		return 0
 	}
 	for _, o := range ops {

@@ -82,6 +82,13 @@ func copied() *Fault {
 	return f
 }
 
+// oneOfTwo is a crash of two where there are two copies.
+func oneOfTwo() *Fault {
+	f := copied()
+	f.OneOfTwo = true
+	return f
+}
+
 // alone is a crash of a node that had the only counters.
 func alone() *Fault {
 	f := killed()
@@ -342,6 +349,15 @@ func TestHistories(t *testing.T) {
 			at(0, 1, 7, hold, cost(3)), at(950, 951, 10, settle(3), cost(0)), at(1200, 1201, 6),
 			at(3500, 3501, 8),
 		}, killed(), "nothing is lost", "at least 3"},
+		{"of two copies of a sync limit the one that is sure dies along", []*Op{
+			at(0, 1, 9, of("sync")), at(950, 951, 8, of("sync")), at(1400, 1401, 8, of("sync")),
+		}, oneOfTwo(), "", ""},
+		{"… not if there is one", []*Op{
+			at(0, 1, 9, of("sync")), at(950, 951, 8, of("sync")), at(1400, 1401, 8, of("sync")),
+		}, copied(), "nothing is lost", "at least 1"},
+		{"… nor of before", []*Op{
+			at(0, 1, 9, of("sync")), at(500, 501, 8, of("sync")), at(1400, 1401, 8, of("sync")),
+		}, oneOfTwo(), "nothing is lost", "at least 1"},
 		{"a promised hold is vague", []*Op{
 			at(1100, 1101, 2, hold, marked(10)),
 			at(1200, 1201, 10, settle(1), promised, cost(0)),
