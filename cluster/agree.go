@@ -251,7 +251,7 @@ func (a *agreement) pollAgreement() {
 	r := a.roll.Load()
 	m, _ := r.member(a.id)
 	if r.joined() && m.Role == ownership.RoleLeaving && a.parts.emptied() &&
-		a.claims.copier.endsAreHeard() {
+		a.claims.copier.keepers.endsAreHeard() {
 		a.agree(0, ownership.Emptied{}, ownership.Poll{})
 	} else {
 		a.agree(0, ownership.Poll{})

@@ -99,8 +99,8 @@ func TestWhatIsGivenBackBeforeACopyBegins(t *testing.T) {
 	n3 := w.nodes["n3"]
 	n3.parts.mu.Lock()
 	p := n3.view.Load().peers[n3.view.Load().Find(second)]
-	n3.copier.outboxLocked(p)
-	n3.copier.aimLocked(ring.Partition(limiter.Hash(key)), p, nil)
+	n3.copier.keepers.outboxLocked(p)
+	n3.copier.keepers.aimLocked(ring.Partition(limiter.Hash(key)), p, nil)
 	n3.parts.mu.Unlock()
 	if d := w.take("n3", "five", key); d.Degraded {
 		t.Fatalf("%+v is not confirmed", d)

@@ -19,7 +19,7 @@ func (w *world) lacks(id, key string) {
 	n.parts.beginLocked(w.now, p, true)
 	n.parts.list[p].whole = true
 	n.parts.list[p].copied = copyWanted // a new holder begins its copies after that
-	n.copier.dueLocked(&n.parts.list[p])
+	n.copier.keepers.dueLocked(&n.parts.list[p])
 }
 
 // Promise: a takeover without a copy is marked until a window has passed, also when the key changes
@@ -95,7 +95,7 @@ func TestPartOfACopyIsNone(t *testing.T) {
 			copyTo := func(to *peer) {
 				n.parts.mu.Lock()
 				pt.to, pt.copied = to, copyWanted
-				n.copier.dueLocked(pt)
+				n.copier.keepers.dueLocked(pt)
 				n.copier.startPushesLocked()
 				n.parts.mu.Unlock()
 				w.pass(200 * time.Millisecond)
@@ -145,9 +145,9 @@ func TestOldCopiesAreForgotten(t *testing.T) {
 		}
 	}
 	n.parts.mu.Lock()
-	n.copier.aimLocked(p, others[0], nil) // which gets nothing before that is over
-	n.copier.aimLocked(p, others[1], nil)
-	n.copier.dueLocked(&n.parts.list[p])
+	n.copier.keepers.aimLocked(p, others[0], nil) // which gets nothing before that is over
+	n.copier.keepers.aimLocked(p, others[1], nil)
+	n.copier.keepers.dueLocked(&n.parts.list[p])
 	n.copier.startPushesLocked()
 	n.parts.mu.Unlock()
 	w.pass(time.Second)

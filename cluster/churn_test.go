@@ -232,7 +232,7 @@ func TestWhoLeavesHurries(t *testing.T) {
 	w := newWorld(t, 3, five)
 	w.pass(time.Second)
 	n := w.nodes["n2"]
-	to := n.copier.outboxes[0]
+	to := n.copier.keepers.outboxes[0]
 	rest := func() time.Duration {
 		w.freeze("n2") // else its ticks come while it rests
 		defer w.thaw("n2")

@@ -61,12 +61,12 @@ func (n *Node) fenceLocked() {
 	if n.parts.Held() == 0 {
 		return
 	}
-	for _, p := range n.copier.outboxes {
+	for _, p := range n.copier.keepers.outboxes {
 		n.copier.takeBackLocked(p)
 	}
 	for p := range n.parts.list {
 		n.parts.dropLocked(p)
-		n.copier.dueLocked(&n.parts.list[p])
+		n.copier.keepers.dueLocked(&n.parts.list[p])
 	}
 	n.stats.Fenced.Add(1)
 	n.notices.partLocked(r)
@@ -292,7 +292,7 @@ func (ct *contacts) countSilentLocked(now limiter.Instant, r *route) {
 		}
 	}
 	if changed {
-		ct.copier.retargetLocked(now, r)
+		ct.copier.keepers.retargetLocked(now, r)
 	}
 	if len(events) > 0 {
 		ct.clock.AfterFunc(0, func() { ct.agreed.agree(0, events...) })

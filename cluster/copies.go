@@ -54,7 +54,7 @@ func (cp *copier) Copies() Copies {
 			c.Short++
 		}
 	}
-	for _, p := range cp.outboxes {
+	for _, p := range cp.keepers.outboxes {
 		if at, waits := p.out.oldest(); waits {
 			c.Lag = max(c.Lag, time.Duration(now-at))
 		}

@@ -53,9 +53,9 @@ type copier struct {
 	contacts *contacts
 	holder   *holder
 
-	outboxes []*peer // of the View: those that something was ever to be said to, by id
-	moves    uint64  // sequence of the last message about copies
-	met      *route  // its peers hear what is charged to replicated limits
+	keepers keepers
+	moves   uint64 // sequence of the last message about copies
+	met     *route // its peers hear what is charged to replicated limits
 	// partitions of which others are being told that denials end: they are not given away before
 	// that
 	parting map[uint16]int
@@ -66,7 +66,7 @@ func (cp *copier) collectLocked(now limiter.Instant) {
 	cp.parts.passes++
 	each := func(hash uint64, f func(*outbox)) {
 		if cp.parts.list != nil {
-			cp.eachCopy(cp.partition(hash), f)
+			cp.keepers.eachCopy(cp.partition(hash), f)
 		}
 	}
 	cp.holder.book.Changed(func() {
@@ -80,7 +80,7 @@ func (cp *copier) collectLocked(now limiter.Instant) {
 		each(hash, func(o *outbox) { o.addHold(h) })
 	})
 	cp.collectBackLocked(now)
-	for _, p := range cp.outboxes {
+	for _, p := range cp.keepers.outboxes {
 		o := p.out
 		o.dropOldBack(now)
 		if len(o.back)+len(o.pending)+len(o.opened)+len(o.settled) > copiesWaiting {
@@ -95,7 +95,7 @@ func (cp *copier) collectLocked(now limiter.Instant) {
 func (cp *copier) collectBackLocked(now limiter.Instant) {
 	cp.holder.recent.NewlyGivenBack(now, func(x Memory) {
 		if cp.parts.list != nil {
-			cp.eachCopy(int(x.Partition),
+			cp.keepers.eachCopy(int(x.Partition),
 				func(o *outbox) { o.back = append(o.back, waitingMemory{x, now}) })
 		}
 	})
@@ -118,7 +118,7 @@ func (cp *copier) copyAnewLocked(p *peer) {
 			s.copied = copyWanted
 		}
 		if pt.former == p { // what waited was its as well
-			cp.endLocked(p, uint16(i))
+			cp.keepers.endLocked(p, uint16(i))
 			pt.former = nil
 		}
 	}
@@ -154,7 +154,7 @@ func (cp *copier) takeBackLocked(p *peer) {
 // partitions that have other keys now. The entries themselves are here, and are given back as if
 // they came from a file.
 func (cp *copier) forgetWaitingLocked() {
-	for _, p := range cp.outboxes {
+	for _, p := range cp.keepers.outboxes {
 		*p.out = outbox{busy: p.out.busy, due: true, spread: p.out.spread, doubled: p.out.doubled}
 	}
 }
@@ -165,7 +165,7 @@ func (cp *copier) startPushesLocked() {
 		return
 	}
 	now, r := cp.clock.Now(), cp.view.Load()
-	for _, p := range cp.outboxes {
+	for _, p := range cp.keepers.outboxes {
 		o := p.out
 		if o.waits() && !o.busy && (!p.Open(now) || cp.contacts.detours(now, r, p)) {
 			o.busy = true
@@ -283,7 +283,7 @@ func (cp *copier) giveWay(p *peer, since limiter.Instant) {
 		rest = 1
 	}
 	looks := 0
-	for _, p := range cp.outboxes {
+	for _, p := range cp.keepers.outboxes {
 		if p.out.looking {
 			looks++
 		}

@@ -73,7 +73,7 @@ func memberOf(list []uint16) func(uint16) bool {
 func (cp *copier) takenLocked(now limiter.Instant, p *peer, m *Move, a *MoveAnswer) {
 	cp.parts.heardLocked(a.Term)
 	r := cp.view.Load()
-	cp.toldWholeLocked(p, m.Begin, a.Whole)
+	cp.keepers.toldWholeLocked(p, m.Begin, a.Whole)
 	cp.endFormerLocked(p, m.Lent)
 	cp.wholeTakenLocked(p, m.Whole)
 	if len(m.Gift) == 0 {
@@ -89,7 +89,7 @@ func (cp *copier) takenLocked(now limiter.Instant, p *peer, m *Move, a *MoveAnsw
 		case !refused(i):
 			cp.stats.Given.Add(1)
 			pt.term, pt.to = max(pt.term, m.Term), nil
-			cp.endOthersLocked(int(i), p)
+			cp.keepers.endOthersLocked(int(i), p)
 			// a taker of an earlier release says nothing, and copies all to its heir
 			mine := r.Me().State == StateActive && r.keeps(int(i), cp.right.heirs())
 			if !pt.ended && (kept(i) || mine) {
@@ -102,7 +102,7 @@ func (cp *copier) takenLocked(now limiter.Instant, p *peer, m *Move, a *MoveAnsw
 			// no other node can hold it, so this one goes on
 			cp.parts.holdLocked(int(i), cp.parts.nextTermLocked())
 			// for another one, if the View has changed meanwhile
-			cp.retargetPartLocked(r, int(i))
+			cp.keepers.retargetPartLocked(r, int(i))
 			p.out.rest(i, now.Add(refusedRests))
 		default:
 			pt.hint, pt.copyOf = "", cp.boot
@@ -117,7 +117,7 @@ func (cp *copier) takenLocked(now limiter.Instant, p *peer, m *Move, a *MoveAnsw
 // had.
 func (cp *copier) copiedBackLocked(p int, to uint64) {
 	pt := &cp.parts.list[p]
-	cp.endOthersLocked(p, pt.to)
+	cp.keepers.endOthersLocked(p, pt.to)
 	cp.parts.enterLocked(p, partCopied)
 	cp.stats.Given.Add(1)
 	if gift := pt.to.out.last; gift != nil {
@@ -147,13 +147,13 @@ func (cp *copier) endFormerLocked(p *peer, lent []uint16) {
 		if pt.copyOf != cp.boot || pt.state >= partHeld {
 			continue
 		}
-		cp.endSecondLocked(int(i), p)
+		cp.keepers.endSecondLocked(int(i), p)
 		switch {
 		case pt.former == p:
 		case pt.lentTo != 0 && pt.lentTo != p.boot:
-			cp.endLocked(p, i)
+			cp.keepers.endLocked(p, i)
 		default:
-			cp.endLocked(pt.former, i)
+			cp.keepers.endLocked(pt.former, i)
 			pt.former = p
 		}
 	}

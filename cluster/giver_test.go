@@ -264,7 +264,7 @@ func TestEndBeforeTheAnswerToAGift(t *testing.T) {
 		pt, list := &n.parts.list[p], []uint16{uint16(p)}
 		n.parts.mu.Lock()
 		taker := r.peers[r.Find("n2")]
-		n.copier.outboxLocked(taker)
+		n.copier.keepers.outboxLocked(taker)
 		n.parts.enterLocked(p, partHeld)
 		pt.to, pt.hint = taker, taker.id
 		n.parts.enterLocked(p, partGiving)

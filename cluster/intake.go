@@ -88,7 +88,7 @@ func (ik *intake) claimedLocked(
 		sender.claimed.note(m.Epoch)
 		if sender.away { // what this node has to give away it can be given
 			sender.away = false
-			ik.copier.retargetLocked(now, r)
+			ik.copier.keepers.retargetLocked(now, r)
 		}
 	}
 	if sender != nil && sender.out != nil {
@@ -117,7 +117,7 @@ func (ik *intake) mergeLocked(now limiter.Instant, m *Move, a *MoveAnswer) {
 	}
 	ik.importHolds(now, m, false)
 	ik.holdsPassed(m)
-	ik.copier.copyLentLocked(m.Lent)
+	ik.copier.keepers.copyLentLocked(m.Lent)
 	ik.stats.Copied.Add(uint64(len(m.Entries)))
 	a.Applied = true
 }
@@ -220,7 +220,7 @@ func (ik *intake) applyLocked(r *route, now limiter.Instant, m *Move, a *MoveAns
 		in.pass = m.Pass
 	}
 	if len(m.Lent) > 0 {
-		ik.copier.copyLentLocked(m.Lent)
+		ik.copier.keepers.copyLentLocked(m.Lent)
 		ik.claims.tendLocked()
 	}
 	if len(m.Gift) > 0 {
@@ -309,8 +309,8 @@ func (ik *intake) takeGiftLocked(r *route, in *inbox, m *Move) {
 			pt := &ik.parts.list[p]
 			same := pt.copyOf == m.From && pt.pure
 			ik.parts.holdLocked(int(p), m.Term)
-			ik.copier.beginCopiesLocked(r, int(p))
-			if ik.copier.keepGiverLocked(r, int(p), m.From, same) {
+			ik.copier.keepers.beginCopiesLocked(r, int(p))
+			if ik.copier.keepers.keepGiverLocked(r, int(p), m.From, same) {
 				in.whole = append(in.whole, p)
 			}
 		}

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -17,10 +18,19 @@ import (
 //     when it claims the partition;
 //   - of what another member owns, that one comes first: it is to be given the partition.
 
+// keepers knows which members keep copies, and has the outbox of each. Guarded by partitions.mu.
+type keepers struct {
+	*self
+	right *right
+	parts *partitions
+
+	outboxes []*peer // of the View: those that something was ever to be said to, by id
+}
+
 // targets are the members that get copies of p, which this node holds. The first one is given the
 // partition if it is another one's.
-func (cp *copier) targets(r *route, p int) (first, second *peer) {
-	heirs := cp.right.heirs()
+func (kp *keepers) targets(r *route, p int) (first, second *peer) {
+	heirs := kp.right.heirs()
 	first = r.copyTarget(p, heirs)
 	if first == nil || heirs < 2 {
 		return first, nil
@@ -117,8 +127,8 @@ func (r *route) keeps(p, heirs int) bool {
 // aimLocked has two members get the copies of p from now on, or one, or none. One that has got them
 // before goes on. If no other has a whole copy, one that had keeps it, and gets what changes, until
 // another has.
-func (cp *copier) aimLocked(p int, first, second *peer) {
-	pt := &cp.parts.list[p]
+func (kp *keepers) aimLocked(p int, first, second *peer) {
+	pt := &kp.parts.list[p]
 	before := [2]slot{pt.slot, pt.second}
 	pt.slot, pt.second = slot{to: first}, slot{to: second}
 	for _, s := range before {
@@ -129,43 +139,43 @@ func (cp *copier) aimLocked(p int, first, second *peer) {
 	whole := first != nil && pt.copied >= copyWhole ||
 		second != nil && pt.second.copied >= copyWhole
 	for _, s := range before {
-		cp.replacedLocked(p, s, first != nil && !whole)
+		kp.replacedLocked(p, s, first != nil && !whole)
 	}
 	switch {
 	case pt.former == nil:
 	case pt.slotOf(pt.former, true) != nil:
 		pt.former = nil
 	case first == nil: // no member is left to keep a copy
-		cp.endLocked(pt.former, uint16(p))
+		kp.endLocked(pt.former, uint16(p))
 		pt.former = nil
 	}
 }
 
 // replacedLocked has the copies of p in s end, unless its member goes on in another slot, or is
 // needed as the former one, until another has a whole copy.
-func (cp *copier) replacedLocked(p int, s slot, needed bool) {
-	pt := &cp.parts.list[p]
+func (kp *keepers) replacedLocked(p int, s slot, needed bool) {
+	pt := &kp.parts.list[p]
 	switch {
 	case s.to == nil || pt.slotOf(s.to, true) != nil:
 	case s.copied >= copyWhole && needed && pt.former == nil:
 		pt.former = s.to
 	default:
-		cp.endLocked(s.to, uint16(p))
+		kp.endLocked(s.to, uint16(p))
 	}
 }
 
 // beginCopiesLocked has copies of p be made, which this node has just begun to hold.
-func (cp *copier) beginCopiesLocked(r *route, p int) {
-	pt := &cp.parts.list[p]
+func (kp *keepers) beginCopiesLocked(r *route, p int) {
+	pt := &kp.parts.list[p]
 	before := [2]*peer{pt.second.to, pt.former}
-	first, second := cp.targets(r, p)
+	first, second := kp.targets(r, p)
 	pt.slot, pt.second, pt.former = slot{to: first}, slot{to: second}, nil
 	for _, old := range before { // what they have is out of date
 		if old != nil && pt.slotOf(old, true) == nil {
-			cp.endLocked(old, uint16(p))
+			kp.endLocked(old, uint16(p))
 		}
 	}
-	cp.dueLocked(pt)
+	kp.dueLocked(pt)
 }
 
 // keepGiverLocked has the boot that has given p keep it as its copy, and reports whether it asks
@@ -174,8 +184,8 @@ func (cp *copier) beginCopiesLocked(r *route, p int) {
 // another member is to keep a copy instead, since the giver leaves, is silent or is of another
 // zone, the giver gets what changes until that one has a whole copy, and then an end: else p would
 // be lost if this node died before that, or the giver would take its own copy for whole for ever.
-func (cp *copier) keepGiverLocked(r *route, p int, giver uint64, same bool) bool {
-	pt := &cp.parts.list[p]
+func (kp *keepers) keepGiverLocked(r *route, p int, giver uint64, same bool) bool {
+	pt := &kp.parts.list[p]
 	for _, s := range [...]*slot{&pt.slot, &pt.second} {
 		if s.to != nil && s.to.boot == giver {
 			if same {
@@ -191,23 +201,23 @@ func (cp *copier) keepGiverLocked(r *route, p int, giver uint64, same bool) bool
 	}
 	if same && pt.to != nil {
 		pt.former = r.peers[i]
-		cp.outboxLocked(pt.former)
+		kp.outboxLocked(pt.former)
 		return true
 	}
-	if i == r.heir(p) || cp.right.heirs() > 1 && i == r.secondHeir(p) {
-		cp.endLocked(r.peers[i], uint16(p)) // it keeps what it gave, unasked
+	if i == r.heir(p) || kp.right.heirs() > 1 && i == r.secondHeir(p) {
+		kp.endLocked(r.peers[i], uint16(p)) // it keeps what it gave, unasked
 	}
 	return false
 }
 
 // toldWholeLocked follows what p says of the partitions of which copies have begun.
-func (cp *copier) toldWholeLocked(p *peer, begun, whole []uint16) {
+func (kp *keepers) toldWholeLocked(p *peer, begun, whole []uint16) {
 	if len(begun) == 0 {
 		return
 	}
 	has := memberOf(whole)
 	for _, i := range begun {
-		pt := &cp.parts.list[i]
+		pt := &kp.parts.list[i]
 		s := pt.slotOf(p, pt.state == partHeld)
 		switch {
 		case s == nil || s.copied != copyAsked:
@@ -215,38 +225,38 @@ func (cp *copier) toldWholeLocked(p *peer, begun, whole []uint16) {
 			s.copied = copyTaken
 		default:
 			s.copied = copyWanted
-			cp.dueLocked(pt)
+			kp.dueLocked(pt)
 		}
 	}
 }
 
 // endOthersLocked has all other copies of p end, which this node has given to keeper.
-func (cp *copier) endOthersLocked(p int, keeper *peer) {
-	cp.endSecondLocked(p, keeper)
-	if pt := &cp.parts.list[p]; pt.former != nil {
+func (kp *keepers) endOthersLocked(p int, keeper *peer) {
+	kp.endSecondLocked(p, keeper)
+	if pt := &kp.parts.list[p]; pt.former != nil {
 		if pt.former != keeper {
-			cp.endLocked(pt.former, uint16(p))
+			kp.endLocked(pt.former, uint16(p))
 		}
 		pt.former = nil
 	}
 }
 
 // endSecondLocked has the second copy of p end, which this node holds no longer, but for keeper.
-func (cp *copier) endSecondLocked(p int, keeper *peer) {
-	pt := &cp.parts.list[p]
+func (kp *keepers) endSecondLocked(p int, keeper *peer) {
+	pt := &kp.parts.list[p]
 	if pt.second.to != nil && pt.second.to != keeper {
-		cp.endLocked(pt.second.to, uint16(p))
+		kp.endLocked(pt.second.to, uint16(p))
 	}
 	pt.second = slot{}
 }
 
 // eachCopy calls f for each outbox in which a change of a key of partition p belongs.
-func (cp *copier) eachCopy(p int, f func(*outbox)) {
-	pt := &cp.parts.list[p]
+func (kp *keepers) eachCopy(p int, f func(*outbox)) {
+	pt := &kp.parts.list[p]
 	if pt.to != nil && pt.copied > copyWanted {
 		f(pt.to.out)
 	}
-	if cp.parts.list[p].state != partHeld {
+	if kp.parts.list[p].state != partHeld {
 		return
 	}
 	if s := &pt.second; s.to != nil && s.copied > copyWanted && s.to != pt.to {
@@ -259,10 +269,10 @@ func (cp *copier) eachCopy(p int, f func(*outbox)) {
 
 // retargetLocked decides anew which members get copies of what this node holds: the member that
 // should hold the partition, or, of what it should hold itself, the heir.
-func (cp *copier) retargetLocked(now limiter.Instant, r *route) {
-	on := cp.right.roll.Load()
-	for p := range cp.parts.list {
-		pt := &cp.parts.list[p]
+func (kp *keepers) retargetLocked(now limiter.Instant, r *route) {
+	on := kp.right.roll.Load()
+	for p := range kp.parts.list {
+		pt := &kp.parts.list[p]
 		if pt.second.to != nil && !r.has(pt.second.to) {
 			pt.second = slot{}
 		}
@@ -273,48 +283,48 @@ func (cp *copier) retargetLocked(now limiter.Instant, r *route) {
 			(!r.has(pt.to) || giving && on.joined() && !on.has(pt.to.id, pt.to.boot)) {
 			pt.to = nil
 			if giving { // it may have arrived or not: claim it again
-				cp.parts.enterLocked(p, partCopied)
-				pt.copyOf = cp.boot
-				cp.parts.unsettled = true
+				kp.parts.enterLocked(p, partCopied)
+				pt.copyOf = kp.boot
+				kp.parts.unsettled = true
 			}
 		}
 		if pt.hint != "" && r.Find(pt.hint) < 0 {
 			pt.before, pt.hint = pt.hint, ""
 		}
-		pt.lost = cp.parts.lostSince(now, r, pt)
-		if cp.parts.list[p].state != partHeld {
+		pt.lost = kp.parts.lostSince(now, r, pt)
+		if kp.parts.list[p].state != partHeld {
 			continue
 		}
-		cp.retargetPartLocked(r, p)
+		kp.retargetPartLocked(r, p)
 	}
 }
 
 // retargetPartLocked is retargetLocked for one partition, which is held here.
-func (cp *copier) retargetPartLocked(r *route, p int) {
-	first, second := cp.targets(r, p)
-	cp.aimLocked(p, first, second)
-	cp.dueLocked(&cp.parts.list[p]) // it may be time to give what has been copied for long
+func (kp *keepers) retargetPartLocked(r *route, p int) {
+	first, second := kp.targets(r, p)
+	kp.aimLocked(p, first, second)
+	kp.dueLocked(&kp.parts.list[p]) // it may be time to give what has been copied for long
 }
 
 // dueLocked has the next pushes to those that get copies of pt look for what is to be done about
 // it.
-func (cp *copier) dueLocked(pt *part) {
+func (kp *keepers) dueLocked(pt *part) {
 	if pt.to != nil {
-		cp.outboxLocked(pt.to).due = true
+		kp.outboxLocked(pt.to).due = true
 	}
 	if pt.second.to != nil {
-		cp.outboxLocked(pt.second.to).due = true
+		kp.outboxLocked(pt.second.to).due = true
 	}
 }
 
 // endsAreHeard reports whether all members that answer know which copies of what this node held
 // they need not keep. One that does not know would take its copy for whole if the next holder died
 // as well, whatever that one has counted.
-func (cp *copier) endsAreHeard() bool {
-	cp.parts.mu.Lock()
-	defer cp.parts.mu.Unlock()
-	r := cp.view.Load()
-	return !slices.ContainsFunc(cp.outboxes, func(p *peer) bool {
+func (kp *keepers) endsAreHeard() bool {
+	kp.parts.mu.Lock()
+	defer kp.parts.mu.Unlock()
+	r := kp.view.Load()
+	return !slices.ContainsFunc(kp.outboxes, func(p *peer) bool {
 		o := p.out
 		return (len(o.ended) > 0 || o.last != nil && len(o.last.End) > 0) && r != nil && r.has(p) &&
 			!p.silent && !p.gone()
@@ -325,16 +335,16 @@ func (cp *copier) endsAreHeard() bool {
 // copies of them, or is about to be given them, may have got those before what was lent came, and
 // what is merged does not count as changed. Until a look has found that, which may wait for another
 // look, the member gets what changes, and is told that its copy is not whole.
-func (cp *copier) copyLentLocked(lent []uint16) {
+func (kp *keepers) copyLentLocked(lent []uint16) {
 	for _, p := range lent {
-		if int(p) >= len(cp.parts.list) || cp.parts.list[p].state != partHeld {
+		if int(p) >= len(kp.parts.list) || kp.parts.list[p].state != partHeld {
 			continue
 		}
-		pt := &cp.parts.list[p]
+		pt := &kp.parts.list[p]
 		for _, s := range [...]*slot{&pt.slot, &pt.second} {
 			if s.to != nil && s.copied > copyAgain {
 				s.copied = copyAgain
-				cp.outboxLocked(s.to).begin([]uint16{p})
+				kp.outboxLocked(s.to).begin([]uint16{p})
 				s.to.out.due = true
 			}
 		}
@@ -342,11 +352,25 @@ func (cp *copier) copyLentLocked(lent []uint16) {
 }
 
 // endLocked has p told that partition i is not copied to it any more. p may be nil.
-func (cp *copier) endLocked(p *peer, i uint16) {
+func (kp *keepers) endLocked(p *peer, i uint16) {
 	if p != nil {
-		o := cp.outboxLocked(p)
+		o := kp.outboxLocked(p)
 		// what has begun, and was not said yet, would be ended as if it were another holder's
 		o.begun = slices.DeleteFunc(o.begun, func(begun uint16) bool { return begun == i })
 		o.ended = append(o.ended, i)
 	}
+}
+
+// outboxLocked is what is to be said to p, from now on looked at in each tick.
+func (kp *keepers) outboxLocked(p *peer) *outbox {
+	if p.out == nil {
+		p.out = new(outbox)
+		i, _ := slices.BinarySearchFunc(
+			kp.outboxes,
+			p.id,
+			func(o *peer, id string) int { return strings.Compare(o.id, id) },
+		)
+		kp.outboxes = slices.Insert(kp.outboxes, i, p)
+	}
+	return p.out
 }

@@ -450,9 +450,9 @@ func TestWhatEndsBeforeItHasBegunIsNotBegun(t *testing.T) {
 	p := n.view.Load().peers[n.view.Load().Find("n2")]
 	n.parts.mu.Lock()
 	defer n.parts.mu.Unlock()
-	o := n.copier.outboxLocked(p)
+	o := n.copier.keepers.outboxLocked(p)
 	o.begin([]uint16{7, 8})
-	n.copier.endLocked(p, 7)
+	n.copier.keepers.endLocked(p, 7)
 	if len(o.begun) != 1 || o.begun[0] != 8 || !slices.Contains(o.ended, 7) {
 		t.Errorf("%v begin, and %v end; want 8, and 7", o.begun, o.ended)
 	}

@@ -69,7 +69,7 @@ func TestLentToWhoWasToForget(t *testing.T) {
 		n.parts.mu.Lock()
 		pt := &n.parts.list[p]
 		to := pt.to
-		n.copier.endLocked(to, uint16(p))
+		n.copier.keepers.endLocked(to, uint16(p))
 		n.parts.enterLocked(p, partCopied)
 		pt.copyOf, pt.slot = 99, slot{} // another one has held it since, and is gone
 		c := claim{

@@ -87,7 +87,7 @@ func TestWhatIsGivenBackBeforeALookIsCopied(t *testing.T) {
 						n.copier.collectLocked(w.now)
 						n.copier.copyAnewLocked(n.parts.list[p].to)
 					} else {
-						n.copier.copyLentLocked([]uint16{uint16(p)})
+						n.copier.keepers.copyLentLocked([]uint16{uint16(p)})
 					}
 				}
 				heir := n.parts.list[p].to.id
@@ -132,7 +132,7 @@ func TestChangesDoNotWaitForTheNextLook(t *testing.T) {
 			}
 			if said == 2 {
 				n.parts.mu.Lock()
-				n.copier.copyLentLocked([]uint16{uint16(p)})
+				n.copier.keepers.copyLentLocked([]uint16{uint16(p)})
 				n.parts.mu.Unlock()
 				w.take("n1", "five", key)
 				w.pass(2 * tickEvery)
@@ -167,10 +167,10 @@ func TestLateAnswerOfWhoWasLentBefore(t *testing.T) {
 	if pt.former != last {
 		t.Error("n3 is not who has it")
 	}
-	if o := n.copier.outboxLocked(last); len(o.ended) > 0 {
+	if o := n.copier.keepers.outboxLocked(last); len(o.ended) > 0 {
 		t.Errorf("n3 is told that %v are not copied to it any more", o.ended)
 	}
-	if o := n.copier.outboxLocked(first); len(o.ended) == 0 {
+	if o := n.copier.keepers.outboxLocked(first); len(o.ended) == 0 {
 		t.Error("n2 is not told that its copy is out of date")
 	}
 }
@@ -350,7 +350,7 @@ func TestWhatComesWhileItIsLent(t *testing.T) {
 		want copyState
 	}{{claimer.boot, copyWhole}, {other.boot, copyAgain}} {
 		n.parts.list[p] = part{slot: slot{claimer, copyWhole}, state: partCopied, whole: true}
-		o := n.copier.outboxLocked(claimer)
+		o := n.copier.keepers.outboxLocked(claimer)
 		o.lent, o.whole, o.due = []uint16{p, p + 1}, []uint16{p, p + 1}, false
 		n.copier.lendAgainLocked(p, c.by)
 		pt, again := &n.parts.list[p], c.want == copyAgain

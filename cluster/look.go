@@ -61,7 +61,7 @@ func (cp *copier) emptiedLocked(p int, e waitingEntry) {
 	pt := &cp.parts.list[p]
 	for _, s := range [...]*slot{&pt.slot, &pt.second} {
 		if s.to != nil && s.copied == copyWanted && pt.state == partHeld {
-			cp.outboxLocked(s.to).keepEmptied(e)
+			cp.keepers.outboxLocked(s.to).keepEmptied(e)
 		}
 	}
 }
@@ -92,7 +92,7 @@ func (cp *copier) lookedLocked(i int, p *peer) {
 			p.out.whole = append(p.out.whole, uint16(i))
 		}
 		if pt.former != p {
-			cp.endLocked(pt.former, uint16(i))
+			cp.keepers.endLocked(pt.former, uint16(i))
 		}
 		pt.former = nil
 	}
@@ -156,7 +156,7 @@ func (cp *copier) lendAgainLocked(i int, by uint64) {
 		return
 	}
 	pt.copied = copyAgain
-	o, again := cp.outboxLocked(pt.to), func(p uint16) bool { return int(p) == i }
+	o, again := cp.keepers.outboxLocked(pt.to), func(p uint16) bool { return int(p) == i }
 	o.due = true
 	o.lent, o.whole = slices.DeleteFunc(o.lent, again), slices.DeleteFunc(o.whole, again)
 }

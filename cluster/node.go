@@ -113,6 +113,7 @@ func (n *Node) wire() {
 	n.copier = copier{
 		self: me, right: right, parts: &n.parts, claims: &n.claims,
 		contacts: &n.contacts, holder: &n.holder, parting: make(map[uint16]int),
+		keepers: keepers{self: me, right: right, parts: &n.parts},
 	}
 	n.claims = claimer{
 		self: me, right: right, parts: &n.parts, awaits: &n.awaits,

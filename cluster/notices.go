@@ -125,7 +125,7 @@ func (nt *notices) partLocked(r *route) {
 		for _, p := range parting {
 			if nt.copier.parting[p]--; nt.copier.parting[p] == 0 {
 				delete(nt.copier.parting, p)
-				nt.copier.dueLocked(&nt.parts.list[p])
+				nt.copier.keepers.dueLocked(&nt.parts.list[p])
 			}
 		}
 		nt.copier.startPushesLocked()

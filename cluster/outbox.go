@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"penstock/cluster/dedup"
@@ -102,7 +101,7 @@ func (cp *copier) unheardLocked(
 			decisions += len(x.Decisions)
 		}
 	}
-	o := cp.outboxLocked(p)
+	o := cp.keepers.outboxLocked(p)
 	if o.last != nil {
 		for _, x := range o.last.Taken {
 			add(waitingMemory{x, o.at})
@@ -124,20 +123,6 @@ func (o *outbox) keepEmptied(e waitingEntry) {
 	if len(e.State) == 0 && len(o.emptied) < copiesWaiting {
 		o.emptied = append(o.emptied, e)
 	}
-}
-
-// outboxLocked is what is to be said to p, from now on looked at in each tick.
-func (cp *copier) outboxLocked(p *peer) *outbox {
-	if p.out == nil {
-		p.out = new(outbox)
-		i, _ := slices.BinarySearchFunc(
-			cp.outboxes,
-			p.id,
-			func(o *peer, id string) int { return strings.Compare(o.id, id) },
-		)
-		cp.outboxes = slices.Insert(cp.outboxes, i, p)
-	}
-	return p.out
 }
 
 func (o *outbox) addHold(h limiter.Hold) {

@@ -132,14 +132,14 @@ func TestWhatHasEndedAndBegunAgainIsKept(t *testing.T) {
 	n.parts.mu.Lock()
 	n.pulse.wakeLocked()
 	pt.former, pt.to, pt.copied = heir, other, copyWanted
-	n.copier.dueLocked(pt)
+	n.copier.keepers.dueLocked(pt)
 	n.parts.mu.Unlock()
 	w.pass(100 * time.Millisecond)
 	if pt.copied != copyTaken || !slices.Contains(heir.out.ended, uint16(p)) {
 		t.Fatal("the other member has no copy, or the heir is not to be told so")
 	}
 	n.parts.mu.Lock()
-	n.copier.retargetPartLocked(r, p)
+	n.copier.keepers.retargetPartLocked(r, p)
 	n.parts.mu.Unlock()
 	w.meet = nil
 	w.pass(500 * time.Millisecond)

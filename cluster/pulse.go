@@ -61,7 +61,7 @@ func (n *Node) mayIdleLocked(now limiter.Instant, r *route) bool {
 
 // settledLocked reports whether no other member waits for something to be said to it.
 func (cp *copier) settledLocked() bool {
-	return len(cp.parting) == 0 && !slices.ContainsFunc(cp.outboxes,
+	return len(cp.parting) == 0 && !slices.ContainsFunc(cp.keepers.outboxes,
 		func(p *peer) bool { return p.out.busy || p.out.waits() })
 }
 

@@ -76,7 +76,7 @@ func (cp *copier) spreadLocked(r *route) {
 		if i == r.Self {
 			continue
 		}
-		o := cp.outboxLocked(p)
+		o := cp.keepers.outboxLocked(p)
 		if o.telling && o.told == 0 {
 			continue // these are in what will be known when that is read
 		}
@@ -97,7 +97,7 @@ func (cp *copier) meetLocked(r *route) {
 	}
 	for i, p := range r.peers {
 		if i != r.Self && (before == nil || !before.has(p)) {
-			o := cp.outboxLocked(p)
+			o := cp.keepers.outboxLocked(p)
 			o.told, o.telling = 0, true
 		}
 	}

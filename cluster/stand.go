@@ -92,9 +92,9 @@ func (cl *claimer) lendLocked(c *claim, pt *part, has copyState) {
 			pt.former = pt.to
 		}
 		pt.to, pt.copied = c.claimer, has
-		cl.copier.outboxLocked(c.claimer).lends = true
+		cl.copier.keepers.outboxLocked(c.claimer).lends = true
 	}
-	cl.copier.dueLocked(pt)
+	cl.copier.keepers.dueLocked(pt)
 }
 
 // lendWholeLocked lends a whole copy of what nobody has begun to hold since: a node that does has

@@ -143,11 +143,11 @@ func TestWhoLeavesHasSaidWhichCopiesEnd(t *testing.T) {
 		"nobody is there": {func(o *outbox) { o.ended, p.silent = end.End, true }, true},
 	} {
 		n.parts.mu.Lock()
-		o := n.copier.outboxLocked(p)
+		o := n.copier.keepers.outboxLocked(p)
 		o.ended, o.last, p.silent = nil, nil, false
 		c.ends(o)
 		n.parts.mu.Unlock()
-		if got := n.copier.endsAreHeard(); got != c.want {
+		if got := n.copier.keepers.endsAreHeard(); got != c.want {
 			t.Errorf("%s: it may leave %t, want %t", what, got, c.want)
 		}
 	}

@@ -167,7 +167,7 @@ func (n *Node) setViewLocked(now limiter.Instant, v *View) {
 	if v.Me().State == StateLeaving && (old == nil || old.Me().State != StateLeaving) {
 		n.awaits.beside = n.awaits.othersLocked(old)
 	}
-	n.copier.outboxes = slices.DeleteFunc(n.copier.outboxes,
+	n.copier.keepers.outboxes = slices.DeleteFunc(n.copier.keepers.outboxes,
 		func(p *peer) bool { return !r.has(p) })
 	n.intake.partFormerLocked(now, r, old)
 	if n.restorer.movesLocked(old, v) {
@@ -188,7 +188,7 @@ func (n *Node) setViewLocked(now limiter.Instant, v *View) {
 		n.contacts.askPlacesLocked(now, r, old)
 		return
 	}
-	n.copier.retargetLocked(now, r)
+	n.copier.keepers.retargetLocked(now, r)
 	if !n.right.on {
 		n.parts.holdOwnLocked(r)
 		return
