@@ -123,8 +123,8 @@ type Decision struct {
 
 // Check decides every item of r into out, which must be as long as r.Items. It changes nothing of
 // r, and keeps nothing of it. It returns an error only if nothing was decided and nothing charged:
-// an *InputError, an *UnknownLimitError, ErrNoView, ErrExpired or ErrMayBeOld. A denial is an
-// answer, never an error.
+// an *InputError, an *UnknownLimitError, ErrNoView or ErrExpired. A denial is an answer, never an
+// error.
 func (n *Node) Check(r *Request, out []Decision) error {
 	now := n.clock.Now()
 	if n.pulse.idle.Load() {
@@ -242,9 +242,6 @@ func (n *Node) admit(
 		it := &b.items[i]
 		if err := it.admit(i, &r.Items[i], limits); err != nil {
 			return nil, err
-		}
-		if it.ID != (ID{}) && n.still.mayBeOld(now) {
-			return nil, ErrMayBeOld
 		}
 		// here or not: asking costs less than looking
 		n.holder.table.Expect(it.Limit, it.Key, it.hash)

@@ -35,10 +35,6 @@ func (e *UnknownLimitError) Error() string {
 var (
 	// ErrExpired: the deadline had passed before anything was done. Nothing was charged.
 	ErrExpired = errors.New("deadline passed before the check was decided; nothing was charged")
-	// ErrMayBeOld: the process stood still for longer than owners remember answers, and the request
-	// has an id of its client, which may have asked another node since. Nothing was charged.
-	ErrMayBeOld = errors.New("this node stood still for over 2 s, and the request, which has an " +
-		"id, may be as old; nothing was charged: ask again")
 	// ErrNoView: the node has not joined a cluster yet. Nothing was charged.
 	ErrNoView = errors.New("this node has not joined its cluster yet; nothing was charged")
 )

@@ -36,12 +36,6 @@ type alone struct {
 	cutOff  bool // the node must have noticed that it is, so no owner may answer
 }
 
-// named reports whether some item has an id of its client.
-func (h *hearing) named() bool {
-	return slices.ContainsFunc(h.request.items,
-		func(it cluster.Item) bool { return it.ID.Origin == clientOrigin })
-}
-
 // posed begins to follow a request, before its first visit.
 func (j *judge) posed(r *request) {
 	j.requests.Requests++
@@ -115,12 +109,7 @@ func (j *judge) closed(h *hearing, out []cluster.Decision, err error) {
 	}
 	due := r.broken
 	if due || err != nil {
-		j.input.refusal(h, err, due)
-		return
-	}
-	if j.once.mustLie(h) {
-		j.fail(once, "%s takes a request in that may have lain at its door for %v",
-			p.machine.id, p.machine.thawed-p.machine.froze)
+		j.input.refusal(p, err, due)
 		return
 	}
 	if j.trees != nil {

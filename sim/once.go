@@ -305,14 +305,6 @@ func (j *onceJudge) outlived(a *answered, p *process) bool {
 	return a.now+memory < j.world.now
 }
 
-// mustLie reports whether the request of h has lain at the door of a machine that stood still for
-// longer than owners remember answers, and has an id: then it may have been answered elsewhere.
-func (j *onceJudge) mustLie(h *hearing) bool {
-	m := h.process.machine
-	still := m.thawed - m.froze
-	return h.named() && m.thawed >= 0 && h.began == m.thawed && still > memory+memory/10
-}
-
 // letIn is the answer that has let take id in, if it is too young for a node to have forgotten it;
 // else nil.
 func (j *onceJudge) letIn(id cluster.ID) *answered {

@@ -60,7 +60,7 @@ func Explain(err error) Fault {
 		f.Code, f.Status = codes.FailedPrecondition, http.StatusConflict
 	case errors.Is(err, context.DeadlineExceeded):
 		f.Code, f.Status = codes.DeadlineExceeded, http.StatusGatewayTimeout
-	case errors.Is(err, cluster.ErrNoView), errors.Is(err, cluster.ErrMayBeOld):
+	case errors.Is(err, cluster.ErrNoView):
 		f.Code, f.Status = codes.Unavailable, http.StatusServiceUnavailable
 	case errors.Is(err, cluster.ErrExpired):
 		f.Code, f.Status = codes.DeadlineExceeded, http.StatusGatewayTimeout
