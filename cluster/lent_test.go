@@ -366,7 +366,7 @@ func TestWhatComesWhileItIsLent(t *testing.T) {
 
 // Promise: a node that goes on as a member after it was stopped marks nothing of what it held, if
 // nobody has held that since. A member that has a whole copy says so: the heir, and one that has
-// claimed it and was lent it. What it lends to another member is the copy.
+// claimed it and was lent it. Another member is lent the copy with its entries.
 func TestWhoHeldItLastHasAllOfIt(t *testing.T) {
 	const p, held, other = 7, 2, 3 // boots of n2 and n3
 	for _, c := range []struct {

@@ -136,7 +136,8 @@ func (cp *copier) lentLocked(p *peer) {
 }
 
 // lentTaken notes that p has taken in what this node said to it last, if that is what p has heard.
-// What is lent with it p may begin to hold: not before, or it would begin without.
+// From then on p may begin to hold the partitions that are lent with it: before, it would begin
+// without their entries.
 func (ps *partitions) lentTaken(p *peer, heard uint64) {
 	if p == nil || p.out == nil || p.out.last == nil || heard < p.out.last.Sequence {
 		return

@@ -20,7 +20,7 @@ import (
 //
 // A node that comes is told all that is known, by each member that meets it, and merges that with
 // what it has heard: more consumed wins. So what was charged outlives every node that charged it.
-// What is charged at that moment may be told twice, as a charge and in what a third node knows: too
+// A charge of that moment may be told twice, as a charge and in the counter of a third node: too
 // little is admitted there then.
 //
 // What others have admitted and this node has not heard of is extra: at most (N-1) × what is

@@ -76,8 +76,8 @@ func (cl *claimer) standAsCopyLocked(c *claim, p uint16) Standing {
 	if c.lives(pt.copyOf) {
 		// The holder is asked as well, and says whether it still is. Its counters are newer than
 		// the copy here; without those that this node may have had before, it has decided all the
-		// time. If it is none any more, no other node may ever say so here. What is from a file
-		// goes to the next holder (restore.go), which takes it in when it is one.
+		// time. If it is none any more, no other node may ever say so here. Counters from a file
+		// go to the next holder (restore.go), which takes them in when it is one.
 		pt.term = c.Term
 		return cl.parts.free()
 	}

@@ -6,13 +6,13 @@ import (
 	"penstock/bench/history/judge"
 )
 
-// An agent owns nothing, so nothing is forgotten with it, and members answer as if nothing were.
+// An agent owns nothing, so nothing is forgotten with it, and all others answer as if nothing were.
 
 // oneAgent draws one that runs.
 func (r *run) oneAgent(f *judge.Fault) []*node {
 	live := r.cluster.among(r.cluster.agents, []state{up})
 	n := live[r.dice.IntN(len(live))]
-	f.Nodes = []string{n.name}
+	f.Nodes, f.Only = []string{n.name}, true
 	return []*node{n}
 }
 

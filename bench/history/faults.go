@@ -312,7 +312,6 @@ func (r *run) name(f *judge.Fault, victims []*node) []*node {
 	}
 	away := r.cluster.zones > 1 && len(zones) == 1 && len(r.cluster.in(up)) > n
 	f.Alone = r.cluster.copies == 0
-	f.OneOfTwo = r.cluster.copies == 2 && n > 1 && !away
 	f.Copied = r.whole && (n <= r.cluster.copies || r.cluster.copies > 0 && away)
 	return victims
 }
@@ -487,6 +486,7 @@ func (r *run) cutOff(f *judge.Fault, n int) error {
 	f.Forgets, f.Marks, f.Cut, f.After = true, true, true, notice
 	f.Again, f.Heal = silence(n), 10*time.Second
 	minority := r.victims(f, n)
+	f.OneOfTwo = r.cluster.copies == 2 && n > 1
 	var here, there []string
 	all := r.cluster.in(up)
 	for _, v := range all {

@@ -85,7 +85,7 @@ func (o *Op) stalled(stalls []Stall) bool {
 func (h *History) excused(o *Op, f *Fault) bool {
 	healed := f.End + h.times(f.Heal)
 	switch there := slices.Contains(f.Nodes, o.Node); {
-	case !f.Marks:
+	case !f.Marks, f.Only && !there:
 		return false
 	case f.Gone && there && o.overlaps(f.Start, f.End):
 		return true // nobody is behind that door

@@ -1,6 +1,7 @@
 package judge
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -23,15 +24,15 @@ type count struct {
 	forgiven int64
 	// free may be released: of settlements without an answer and of sets that were refused.
 	free int64
-	// again may be charged, and then released: of settlements that no node knew but one that was
-	// away.
-	again int64
+	// again may be charged, of settlements that no node knows but one that is away. What was
+	// charged so waits, and may be released when that node is back.
+	again, waits int64
 }
 
 // covers says that whatever d explains, c explains too.
 func (c count) covers(d count) bool {
 	return c.used == d.used && c.owed >= d.owed && c.forgiven >= d.forgiven && c.free >= d.free &&
-		c.again >= d.again
+		c.again >= d.again && c.waits >= d.waits
 }
 
 // to is how c comes to have used units. Released units are owed, and may be charged again.
@@ -42,7 +43,7 @@ func (c count) to(used int64) (list []count) {
 		for again := max(0, d-c.owed); again <= min(c.again, d); again++ {
 			n := c
 			n.used, n.owed = used, c.owed-d+again
-			n.again, n.free = c.again-again, c.free+again
+			n.again, n.waits = c.again-again, c.waits+again
 			list = append(list, n)
 		}
 	case d < 0 && -d <= c.forgiven+c.free:
@@ -77,13 +78,16 @@ type step struct {
 	owe, forgive, release, again int64
 	forgivable                   int64 // the most that may be forgiven from now on
 	expires                      bool
+	returns                      bool // a node is back
 }
 
 func (s *step) next(all counts) (out counts) {
 	for _, c := range all {
 		if s.op == nil {
 			c.owed, c.forgiven, c.free = c.owed+s.owe, c.forgiven+s.forgive, c.free+s.release
-			c.again += s.again
+			if c.again += s.again; s.returns {
+				c.free, c.waits = c.free+c.waits, 0
+			}
 			late := max(0, c.forgiven-s.forgivable)
 			if !s.expires {
 				late = 0
@@ -181,11 +185,12 @@ func (e *explanation) steps() []porcupine.Operation {
 		// A settlement that is forgotten leaves the hold open: its units stay charged, or until the
 		// node that knows of it is back and says so.
 		if units := f.unsettled(e.key.limit, e.key.ops); units > 0 {
-			s := &step{owe: units}
 			if f.returns() {
-				s = &step{again: units}
+				add(&step{again: units}, f.Start, f.Start)
+				add(&step{returns: true}, cmp.Or(f.Undone, f.End-f.Slack), f.Settled+time.Second)
+			} else {
+				add(&step{owe: units}, f.Start, f.Start)
 			}
-			add(s, f.Start, f.Start)
 		}
 	}
 	for f, units := range e.forget {

@@ -146,9 +146,11 @@ type Fault struct {
 	Slack   time.Duration `json:"slack"`
 	// Copied: of each counter of Nodes a member that did not fail had a copy.
 	Copied bool `json:"copied,omitempty"`
-	// OneOfTwo: of two copies one is enough for an answer under a Sync limit, and its member may be
-	// among Nodes with the owner.
+	// OneOfTwo: of two copies one is enough for an answer under a Sync limit, and Nodes may be an
+	// owner and the member with that copy, which reach each other and nobody else.
 	OneOfTwo bool `json:"one_of_two,omitempty"`
+	// Only: other nodes than Nodes answer as if nothing were.
+	Only bool `json:"only,omitempty"`
 	// Alone: nobody has copies of the counters of Nodes, as with --copies 0.
 	Alone bool          `json:"alone,omitempty"`
 	After time.Duration `json:"after,omitempty"`
@@ -175,17 +177,27 @@ func (f *Fault) forgetsAll() bool {
 // returns says that the nodes of the fault go on after it, with what they know.
 func (f *Fault) returns() bool { return f.Heal > 0 }
 
-// forgets says that what was charged under a limit in the last moments may be forgotten.
-func (f *Fault) forgets(l *Limit) bool { return f.Forgets && (!l.Sync || f.OneOfTwo) }
+// lately says since when the charges of Nodes to a limit may be forgotten. Before a cut both heirs
+// answer for those to a Sync limit.
+func (f *Fault) lately(l *Limit) (since time.Duration, any bool) {
+	switch {
+	case !f.Forgets || l.Sync && !f.OneOfTwo:
+		return 0, false
+	case l.Sync:
+		return f.Start, true
+	}
+	return f.Start - f.Slack, true
+}
 
 // forgivable is how many units of ops may be forgotten by the fault.
 func (f *Fault) forgivable(l *Limit, ops []*Op) (units int64) {
-	if !f.forgets(l) {
+	since, any := f.lately(l)
+	if !any {
 		return 0
 	}
 	for _, o := range ops {
 		mine := o.Owner == "" || slices.Contains(f.Nodes, o.Owner)
-		if mine && o.Mark != Marked && o.overlaps(f.Start-f.Slack, f.Struck+f.After) {
+		if mine && o.Mark != Marked && o.overlaps(since, f.Struck+f.After) {
 			units += o.charged()
 		}
 	}
@@ -194,12 +206,13 @@ func (f *Fault) forgivable(l *Limit, ops []*Op) (units int64) {
 
 // unsettled is how many released units may be charged again, because their settlement is forgotten.
 func (f *Fault) unsettled(l *Limit, ops []*Op) (units int64) {
-	if !f.forgets(l) {
+	since, any := f.lately(l)
+	if !any {
 		return 0
 	}
 	for _, o := range ops {
 		mine := o.Owner == "" || slices.Contains(f.Nodes, o.Owner)
-		if mine && o.Kind == Settle && o.overlaps(f.Start-f.Slack, f.Struck+f.After) {
+		if mine && o.Kind == Settle && o.overlaps(since, f.Struck+f.After) {
 			units += max(0, o.Held-o.Cost)
 		}
 	}

@@ -82,10 +82,17 @@ func copied() *Fault {
 	return f
 }
 
-// oneOfTwo is a crash of two where there are two copies.
+// oneOfTwo is a cut of two from the others where there are two copies.
 func oneOfTwo() *Fault {
-	f := copied()
-	f.OneOfTwo = true
+	f := cut()
+	f.Nodes, f.Copied, f.OneOfTwo = []string{"n2", "n3"}, true, true
+	return f
+}
+
+// agentStopped is an agent, n2, that stands still.
+func agentStopped() *Fault {
+	f := stopped()
+	f.Forgets, f.Again, f.Only = false, 0, true
 	return f
 }
 
@@ -341,6 +348,10 @@ func TestHistories(t *testing.T) {
 			at(0, 1, 7, hold, cost(3)), at(950, 951, 10, settle(3), cost(0)), at(2500, 2501, 6),
 			at(3500, 3501, 8),
 		}, stopped(), "", ""},
+		{"… not before", []*Op{
+			at(0, 1, 7, hold, cost(3)), at(950, 951, 10, settle(3), cost(0)), at(2300, 2301, 6),
+			at(2500, 2501, 8),
+		}, stopped(), "nothing is lost", "at least 3"},
 		{"… and was never forgotten", []*Op{
 			at(0, 1, 7, hold, cost(3)), at(950, 951, 10, settle(3), cost(0)), at(2500, 2501, 9),
 			at(2510, 2511, 8), at(3500, 3501, 9),
@@ -349,15 +360,29 @@ func TestHistories(t *testing.T) {
 			at(0, 1, 7, hold, cost(3)), at(950, 951, 10, settle(3), cost(0)), at(1200, 1201, 6),
 			at(3500, 3501, 8),
 		}, killed(), "nothing is lost", "at least 3"},
-		{"of two copies of a sync limit the one that is sure dies along", []*Op{
-			at(0, 1, 9, of("sync")), at(950, 951, 8, of("sync")), at(1400, 1401, 8, of("sync")),
+		{"of two copies of a sync limit the one that is sure is cut off along", []*Op{
+			at(0, 1, 9, of("sync")), at(1400, 1401, 8, of("sync"), by("n2")),
+			at(4000, 4001, 8, of("sync")),
 		}, oneOfTwo(), "", ""},
 		{"… not if there is one", []*Op{
-			at(0, 1, 9, of("sync")), at(950, 951, 8, of("sync")), at(1400, 1401, 8, of("sync")),
-		}, copied(), "nothing is lost", "at least 1"},
+			at(0, 1, 9, of("sync")), at(1400, 1401, 8, of("sync"), by("n2")),
+			at(4000, 4001, 8, of("sync")),
+		}, cut(), "nothing is lost", "at least 1"},
 		{"… nor of before", []*Op{
-			at(0, 1, 9, of("sync")), at(500, 501, 8, of("sync")), at(1400, 1401, 8, of("sync")),
+			at(0, 1, 9, of("sync")), at(950, 951, 8, of("sync")), at(4000, 4001, 8, of("sync")),
 		}, oneOfTwo(), "nothing is lost", "at least 1"},
+		{
+			"an agent that is away is no other node's trouble",
+			[]*Op{at(3100, 3101, 9, by("n1"), marked(10))},
+			agentStopped(),
+			"nothing is marked", "",
+		},
+		{
+			"… and its own",
+			[]*Op{at(1100, 1101, 9, by("n2"), marked(10)), at(3100, 3101, 9, by("n2"), marked(10))},
+			agentStopped(),
+			"", "",
+		},
 		{"a promised hold is vague", []*Op{
 			at(1100, 1101, 2, hold, marked(10)),
 			at(1200, 1201, 10, settle(1), promised, cost(0)),
