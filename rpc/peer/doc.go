@@ -10,7 +10,7 @@
 //     boot of a node.
 //  3. A frame (frame.go, frame_answer.go, frame_move.go for partitions, frame_config.go and
 //     frame_words.go for what members agree on) is protobuf, read and written by hand. Its limits
-//     are written once each. Its size is known before it is written (frame_size.go).
+//     are written once each. A line weighs an ask before it is written (frame_limit.go).
 //  4. The door (exchange.go) reads a frame, has Node.Deliver answer each ask from memory, and sends
 //     the answers back as one reply. Asks that have to wait get a goroutine each, within bounds
 //     (late.go).

@@ -294,13 +294,16 @@ func (e *exchange) serve(b []byte) error {
 			e.reply = appendRefusal(e.reply, tag, reason)
 			return
 		}
-		weight := weigh(a)
-		if a.Relay && (!e.known() || !e.enter(weight, relaysAtOnce, relayBytes)) {
-			// the asker hears that this node does not hold the keys, and goes on without it
-			a.Relay = false
-		} else if a.Relay || a.Waits() && e.enter(weight, lateAtOnce, lateBytes) {
-			go e.answerLater(tag, keep(a), weight)
-			return
+		if a.Waits() {
+			weight := weigh(a)
+			switch {
+			case a.Relay && (!e.known() || !e.enter(weight, relaysAtOnce, relayBytes)):
+				// the asker hears that this node does not hold the keys, and goes on without it
+				a.Relay = false
+			case a.Relay || e.enter(weight, lateAtOnce, lateBytes):
+				go e.answerLater(tag, keep(a), weight)
+				return
+			}
 		}
 		if a.Waits() {
 			e.reply = appendRefusal(e.reply, tag, errTooMuchWaits)
@@ -309,6 +312,7 @@ func (e *exchange) serve(b []byte) error {
 		traced := e.traced(a)
 		e.door.node.DeliverInto(a, &e.given)
 		if traced(); e.door.node.MustNotify(a, &e.given) {
+			weight := weigh(a)
 			e.force(weight) // it is charged already: too late to refuse it
 			given := e.given
 			e.given = cluster.Answer{}

@@ -62,9 +62,11 @@ const (
 	outcomeHold, outcomeRestarted, outcomeTold                    = 13, 14, 15
 )
 
-// frameWriter makes a frame of asks.
+// frameWriter makes a frame of asks. The length of a message is put in front of it when its end is
+// known (wire.Close), so nothing is counted beforehand.
 type frameWriter struct {
 	buf    []byte
+	draft  bool             // it is only weighed, and has no limits
 	limits []*limiter.Limit // written so far, by index
 	last   int              // index of the limit of the item before
 	index  map[*limiter.Limit]int
@@ -79,55 +81,48 @@ func (w *frameWriter) reset() {
 
 // add appends a with its tag; left is what remains of its deadline, in nanoseconds.
 func (w *frameWriter) add(tag uint64, a *cluster.Ask, left int64) {
-	size := askSize(w, tag, a, left) // which may write limits
-	b := wire.AppendHead(w.buf, frameAsks, size)
+	eachLimit(a, w.bring)
+	w.addAsk(tag, a, left)
+}
+
+// addAsk appends a, of which the frame has all limits.
+func (w *frameWriter) addAsk(tag uint64, a *cluster.Ask, left int64) {
+	b, begin := wire.Open(w.buf, frameAsks)
 	b = wire.AppendUint(b, askTag, tag)
 	b = wire.AppendFixed(b, askRingHash, a.RingHash)
 	b = wire.AppendUint(b, askHop, uint64(a.Hop))
 	b = wire.AppendBool(b, askAtomic, a.Atomic)
 	b = wire.AppendUint(b, askLeft, uint64(left))
 	for i := range a.Items {
-		it := &a.Items[i]
-		limit := w.limit(it.Limit)
-		b = wire.AppendHead(b, askItems, itemSize(it, limit))
-		b = wire.AppendUint(b, itemLimit, uint64(limit))
-		b = wire.AppendString(b, itemKey, it.Key)
-		b = wire.AppendUint(b, itemCost, protowire.EncodeZigZag(it.Cost))
-		b = wire.AppendUint(b, itemOp, uint64(it.Op))
-		b = wire.AppendFixed(b, itemOrigin, it.ID.Origin)
-		b = wire.AppendUint(b, itemSequence, it.ID.Sequence)
-		if it.Terms != (cluster.Terms{}) {
-			b = wire.AppendUint(b, itemTerms, termsBits(&it.Terms))
-			b = wire.AppendUint(b, itemAt, protowire.EncodeZigZag(int64(it.At)))
-			b = wire.AppendUint(b, itemMaxDelay, uint64(it.MaxDelay))
-		}
-		if it.Hold != nil {
-			b = appendHold(b, it.Hold)
-		}
-		b = wire.AppendBool(b, itemTell, it.Tell)
+		b = w.appendItem(b, &a.Items[i])
 	}
 	b = wire.AppendBool(b, askRelay, a.Relay)
 	if a.Move != nil {
-		b = w.appendMove(wire.AppendHead(b, askMove, moveSize(w, a.Move)), a.Move)
+		b = w.appendMove(b, a.Move)
 	}
 	b = wire.AppendFixed(b, askFrom, a.From)
 	b = appendBoots(b, askForget, a.Forget)
 	b = appendTrace(appendWords(b, askWords, a.Words), a.Trace)
-	w.buf = wire.AppendFixed(b, askFor, a.For)
+	w.buf = wire.Close(wire.AppendFixed(b, askFor, a.For), begin)
 }
 
-func itemSize(it *cluster.AskItem, limit int) int {
-	n := wire.SizeUint(uint64(limit)) + wire.SizeString(it.Key) +
-		wire.SizeUint(protowire.EncodeZigZag(it.Cost)) + wire.SizeUint(uint64(it.Op)) +
-		wire.SizeFixed(it.ID.Origin) + wire.SizeUint(it.ID.Sequence) + wire.SizeBool(it.Tell)
+func (w *frameWriter) appendItem(b []byte, it *cluster.AskItem) []byte {
+	b, begin := wire.Open(b, askItems)
+	b = wire.AppendUint(b, itemLimit, w.limit(it.Limit))
+	b = wire.AppendString(b, itemKey, it.Key)
+	b = wire.AppendUint(b, itemCost, protowire.EncodeZigZag(it.Cost))
+	b = wire.AppendUint(b, itemOp, uint64(it.Op))
+	b = wire.AppendFixed(b, itemOrigin, it.ID.Origin)
+	b = wire.AppendUint(b, itemSequence, it.ID.Sequence)
 	if it.Terms != (cluster.Terms{}) {
-		n += wire.SizeUint(termsBits(&it.Terms)) +
-			wire.SizeUint(protowire.EncodeZigZag(int64(it.At))) + wire.SizeUint(uint64(it.MaxDelay))
+		b = wire.AppendUint(b, itemTerms, termsBits(&it.Terms))
+		b = wire.AppendUint(b, itemAt, protowire.EncodeZigZag(int64(it.At)))
+		b = wire.AppendUint(b, itemMaxDelay, uint64(it.MaxDelay))
 	}
 	if it.Hold != nil {
-		n += wire.SizeBytes(holdSize(it.Hold))
+		b = appendHold(b, it.Hold)
 	}
-	return n
+	return wire.Close(wire.AppendBool(b, itemTell, it.Tell), begin)
 }
 
 func termsBits(t *cluster.Terms) uint64 {

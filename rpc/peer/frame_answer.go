@@ -14,19 +14,7 @@ import (
 
 // appendAnswer appends the answer to the ask with tag to a reply.
 func appendAnswer(b []byte, tag uint64, a *cluster.Answer) []byte {
-	size := wire.SizeUint(tag) + wire.SizeFixed(a.RingHash) + wire.SizeBool(a.CutOff) +
-		wire.SizeBool(a.Leaving) + wire.SizeBool(a.Passed) +
-		sizeWords(a.Words) + sizeEpoch(a.Epoch) + wire.SizeFixed(uint64(a.Secret))
-	for i := range a.Items {
-		size += wire.SizeBytes(outcomeSize(&a.Items[i]))
-	}
-	if a.Move != nil {
-		size += wire.SizeBytes(moveAnswerSize(a.Move))
-	}
-	for i := range a.Owners {
-		size += wire.SizeBytes(ownerSize(&a.Owners[i]))
-	}
-	b = wire.AppendHead(b, replyAnswers, size)
+	b, begin := wire.Open(b, replyAnswers)
 	b = wire.AppendUint(b, answerTag, tag)
 	b = wire.AppendFixed(b, answerRingHash, a.RingHash)
 	for i := range a.Items {
@@ -37,23 +25,19 @@ func appendAnswer(b []byte, tag uint64, a *cluster.Answer) []byte {
 	}
 	for i := range a.Owners {
 		m := &a.Owners[i]
-		b = wire.AppendHead(b, answerOwners, ownerSize(m))
+		var end int
+		b, end = wire.Open(b, answerOwners)
 		b = wire.AppendString(b, ownerID, m.ID)
 		b = wire.AppendFixed(b, ownerBoot, m.Boot)
 		b = wire.AppendString(b, ownerAddr, m.PeerAddr)
-		b = wire.AppendUint(b, ownerFeatures, uint64(m.Features))
+		b = wire.Close(wire.AppendUint(b, ownerFeatures, uint64(m.Features)), end)
 	}
 	b = wire.AppendBool(b, answerCutOff, a.CutOff)
 	b = wire.AppendBool(b, answerLeaving, a.Leaving)
 	b = appendWords(b, answerWords, a.Words)
 	b = appendEpoch(b, answerEpoch, a.Epoch)
 	b = wire.AppendFixed(b, answerSecret, uint64(a.Secret))
-	return wire.AppendBool(b, answerPassed, a.Passed)
-}
-
-func ownerSize(m *cluster.Member) int {
-	return wire.SizeString(m.ID) + wire.SizeFixed(m.Boot) + wire.SizeString(m.PeerAddr) +
-		wire.SizeUint(uint64(m.Features))
+	return wire.Close(wire.AppendBool(b, answerPassed, a.Passed), begin)
 }
 
 func readOwner(b []byte) (m cluster.Member, err error) {
@@ -75,7 +59,7 @@ func readOwner(b []byte) (m cluster.Member, err error) {
 
 func appendOutcome(b []byte, num protowire.Number, it *cluster.AnswerItem) []byte {
 	d := &it.Decision
-	b = wire.AppendHead(b, num, outcomeSize(it))
+	b, begin := wire.Open(b, num)
 	b = wire.AppendUint(b, outcomeStatus, uint64(it.Status))
 	b = wire.AppendString(b, outcomeOwner, it.Owner)
 	b = wire.AppendBool(b, outcomeAllowed, d.Allowed)
@@ -90,25 +74,14 @@ func appendOutcome(b []byte, num protowire.Number, it *cluster.AnswerItem) []byt
 	b = wire.AppendUint(b, outcomeBound, protowire.EncodeZigZag(it.Bound))
 	b = wire.AppendUint(b, outcomeHold, uint64(d.Hold))
 	b = wire.AppendBool(b, outcomeRestarted, d.Restarted)
-	return wire.AppendBool(b, outcomeTold, it.Told)
-}
-
-func outcomeSize(it *cluster.AnswerItem) int {
-	d := &it.Decision
-	return wire.SizeUint(uint64(it.Status)) + wire.SizeString(it.Owner) + wire.SizeBool(d.Allowed) +
-		wire.SizeUint(uint64(d.Limit)) + wire.SizeUint(uint64(d.Remaining)) +
-		wire.SizeUint(protowire.EncodeZigZag(int64(d.RetryAfter))) +
-		wire.SizeUint(uint64(d.ResetAfter)) + wire.SizeUint(uint64(d.Delay)) +
-		wire.SizeUint(uint64(d.Drained)) + wire.SizeUint(protowire.EncodeZigZag(int64(d.Session))) +
-		wire.SizeBool(it.Degraded) + wire.SizeUint(protowire.EncodeZigZag(it.Bound)) +
-		wire.SizeUint(uint64(d.Hold)) + wire.SizeBool(d.Restarted) + wire.SizeBool(it.Told)
+	return wire.Close(wire.AppendBool(b, outcomeTold, it.Told), begin)
 }
 
 // appendRefusal appends to a reply why the ask with tag could not be read.
 func appendRefusal(b []byte, tag uint64, reason string) []byte {
-	b = wire.AppendHead(b, replyAnswers, wire.SizeUint(tag)+wire.SizeString(reason))
+	b, begin := wire.Open(b, replyAnswers)
 	b = wire.AppendUint(b, answerTag, tag)
-	return wire.AppendString(b, answerError, reason)
+	return wire.Close(wire.AppendString(b, answerError, reason), begin)
 }
 
 // eachAnswer hands the bytes of each answer of a reply to take, with its tag.

@@ -27,21 +27,13 @@ const (
 	memberID, memberBoot, memberRole, memberZone = 1, 2, 3, 4
 )
 
-// sizeEpoch is the size of the field that appendEpoch writes, if its number is below 16.
-func sizeEpoch(e ownership.Epoch) int {
-	if e == (ownership.Epoch{}) {
-		return 0
-	}
-	return wire.SizeBytes(wire.SizeString(string(e.Lineage)) + wire.SizeUint(e.Number))
-}
-
 func appendEpoch(b []byte, num protowire.Number, e ownership.Epoch) []byte {
 	if e == (ownership.Epoch{}) {
 		return b
 	}
-	b = wire.AppendHead(b, num, wire.SizeString(string(e.Lineage))+wire.SizeUint(e.Number))
+	b, begin := wire.Open(b, num)
 	b = wire.AppendString(b, epochLineage, string(e.Lineage))
-	return wire.AppendUint(b, epochNumber, e.Number)
+	return wire.Close(wire.AppendUint(b, epochNumber, e.Number), begin)
 }
 
 func appendConfig(b []byte, c *ownership.Configuration) []byte {
@@ -66,13 +58,11 @@ func appendConfig(b []byte, c *ownership.Configuration) []byte {
 }
 
 func appendMember(b []byte, num protowire.Number, m *ownership.Member) []byte {
-	size := wire.SizeString(m.ID) + wire.SizeFixed(uint64(m.Boot)) + wire.SizeUint(uint64(m.Role)) +
-		wire.SizeString(m.Zone)
-	b = wire.AppendHead(b, num, size)
+	b, begin := wire.Open(b, num)
 	b = wire.AppendString(b, memberID, m.ID)
 	b = wire.AppendFixed(b, memberBoot, uint64(m.Boot))
 	b = wire.AppendUint(b, memberRole, uint64(m.Role))
-	return wire.AppendString(b, memberZone, m.Zone)
+	return wire.Close(wire.AppendString(b, memberZone, m.Zone), begin)
 }
 
 // lineageMemo is the lineage that was read last: nearly all epochs have the same one.

@@ -12,20 +12,18 @@ import (
 )
 
 func (w *frameWriter) appendHoldCopy(b []byte, h *cluster.HoldCopy) []byte {
-	limit := uint64(w.limit(h.Limit))
-	left := uint64(max(0, h.Left))
-	b = wire.AppendHead(b, moveHolds, holdCopySize(h, int(limit)))
-	b = wire.AppendUint(b, holdLimit, limit)
+	b, begin := wire.Open(b, moveHolds)
+	b = wire.AppendUint(b, holdLimit, w.limit(h.Limit))
 	b = wire.AppendString(b, holdKey, h.Key)
 	b = wire.AppendFixed(b, holdOrigin, h.ID.Origin)
 	b = wire.AppendFixed(b, holdSequence, h.ID.Sequence)
 	b = wire.AppendUint(b, holdUnits, uint64(h.Units))
-	b = wire.AppendUint(b, holdLeft, left)
+	b = wire.AppendUint(b, holdLeft, uint64(max(0, h.Left)))
 	b = wire.AppendString(b, holdHolder, h.Holder)
 	b = wire.AppendUint(b, holdState, uint64(h.State))
 	b = wire.AppendUint(b, holdUsed, uint64(h.Used))
 	b = wire.AppendBool(b, holdCharge, h.Charge)
-	return wire.AppendFixed(b, holdClient, h.Client)
+	return wire.Close(wire.AppendFixed(b, holdClient, h.Client), begin)
 }
 
 // readHoldCopy reads the copy of a hold. Its Limit is nil if this node cannot make it.
@@ -74,19 +72,13 @@ func checkHolder(what, holder string) error {
 
 // appendHold writes what an item says about a hold.
 func appendHold(b []byte, h *cluster.HoldTerms) []byte {
-	b = wire.AppendHead(b, itemHold, holdSize(h))
+	b, begin := wire.Open(b, itemHold)
 	b = wire.AppendFixed(b, askedOrigin, h.ID.Origin)
 	b = wire.AppendFixed(b, askedSequence, h.ID.Sequence)
 	b = wire.AppendUint(b, askedTTL, uint64(max(0, h.TTL)))
 	b = wire.AppendString(b, askedHolder, h.Holder)
 	b = wire.AppendBool(b, askedCharge, h.Charge)
-	return wire.AppendFixed(b, askedClient, h.Client)
-}
-
-func holdSize(h *cluster.HoldTerms) int {
-	return wire.SizeFixed(h.ID.Origin) + wire.SizeFixed(h.ID.Sequence) +
-		wire.SizeUint(uint64(max(0, h.TTL))) + wire.SizeString(h.Holder) + wire.SizeBool(h.Charge) +
-		wire.SizeFixed(h.Client)
+	return wire.Close(wire.AppendFixed(b, askedClient, h.Client), begin)
 }
 
 func readHold(b []byte) (*cluster.HoldTerms, error) {

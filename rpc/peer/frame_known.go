@@ -21,23 +21,12 @@ func appendMarks(b []byte, m *cluster.Move) []byte {
 	b = wire.AppendBool(wire.AppendUint(b, movePass, m.Pass), moveComplete, m.Complete)
 	for i := range m.Known {
 		k := &m.Known[i]
-		marks := wire.AppendUint(wire.AppendFixed(wire.AppendHead(b, moveKnown, knownSize(k)),
-			knownOf, k.Of), knownPass, k.Pass)
-		b = appendPartitions(marks, knownWhole, k.Whole)
+		var end int
+		b, end = wire.Open(b, moveKnown)
+		b = wire.AppendUint(wire.AppendFixed(b, knownOf, k.Of), knownPass, k.Pass)
+		b = wire.Close(appendPartitions(b, knownWhole, k.Whole), end)
 	}
 	return wire.AppendUint(wire.AppendFixed(b, moveSecret, uint64(m.Secret)), moveHeard, m.Heard)
-}
-
-func marksSize(m *cluster.Move) int {
-	size := longTag(wire.SizeUint(m.Pass)) + longTag(wire.SizeBool(m.Complete))
-	for i := range m.Known {
-		size += longTag(wire.SizeBytes(knownSize(&m.Known[i])))
-	}
-	return size + longTag(wire.SizeFixed(uint64(m.Secret))) + longTag(wire.SizeUint(m.Heard))
-}
-
-func knownSize(k *cluster.Known) int {
-	return wire.SizeFixed(k.Of) + wire.SizeUint(k.Pass) + sizePacked(k.Whole)
 }
 
 // readMark reads one of the fields that appendMarks writes besides Known, and passes over others.

@@ -2,8 +2,10 @@ package peer
 
 import (
 	"math"
+	"sync"
 	"time"
 
+	"penstock/cluster"
 	"penstock/limiter"
 	"penstock/rpc/wire"
 )
@@ -51,10 +53,28 @@ func setBits(v uint64, flags ...*bool) {
 	}
 }
 
-// limit is the index of l in the frame; it writes l if the frame does not have it yet.
-func (w *frameWriter) limit(l *limiter.Limit) int {
+// eachLimit calls do with each limit that a names, in order.
+func eachLimit(a *cluster.Ask, do func(*limiter.Limit)) {
+	for i := range a.Items {
+		do(a.Items[i].Limit)
+	}
+	if m := a.Move; m != nil {
+		for i := range m.Entries {
+			do(m.Entries[i].Limit)
+		}
+		for i := range m.Charges {
+			do(m.Charges[i].Limit)
+		}
+		for i := range m.Holds {
+			do(m.Holds[i].Limit)
+		}
+	}
+}
+
+// bring writes l if the frame does not have it yet.
+func (w *frameWriter) bring(l *limiter.Limit) {
 	if w.last < len(w.limits) && w.limits[w.last] == l {
-		return w.last
+		return
 	}
 	i, found := w.index[l]
 	if !found {
@@ -67,11 +87,55 @@ func (w *frameWriter) limit(l *limiter.Limit) int {
 		w.buf = AppendLimit(w.buf, l)
 	}
 	w.last = i
-	return i
+}
+
+// limit is the index of l, which the frame has.
+func (w *frameWriter) limit(l *limiter.Limit) uint64 {
+	if w.draft {
+		return anyLimit
+	}
+	if w.limits[w.last] != l {
+		w.last = w.index[l]
+	}
+	return uint64(w.last)
+}
+
+// anyLimit stands for the index of a limit in a frame that is not begun yet. No frame has that
+// many.
+const anyLimit = math.MaxUint32
+
+// scale finds out how large an ask is, by writing it. It knows the size of the limit of before.
+type scale struct {
+	frame frameWriter
+	limit *limiter.Limit
+	size  int
+}
+
+var scales = sync.Pool{New: func() any { return &scale{frame: frameWriter{draft: true}} }}
+
+// weigh is the size of a frame that has nothing but a, or a little more: each limit counts as often
+// as it follows another one. In a frame that has its limits already a takes less.
+func weigh(a *cluster.Ask) int {
+	s := scales.Get().(*scale)
+	defer scales.Put(s)
+	s.frame.buf = s.frame.buf[:0]
+	s.frame.addAsk(math.MaxUint64, a, math.MaxInt64)
+	n := len(s.frame.buf)
+	var last *limiter.Limit
+	eachLimit(a, func(l *limiter.Limit) {
+		if l == last {
+			return
+		}
+		if last = l; l != s.limit {
+			s.limit, s.size = l, len(AppendLimit(s.frame.buf[:0], l))
+		}
+		n += s.size
+	})
+	return n
 }
 
 func AppendLimit(b []byte, l *limiter.Limit) []byte {
-	b = wire.AppendHead(b, FrameLimits, limitSize(l))
+	b, begin := wire.Open(b, FrameLimits)
 	b = wire.AppendString(b, limitName, l.Name)
 	b = wire.AppendUint(b, limitAlgorithm, uint64(l.Algorithm))
 	b = wire.AppendUint(b, limitLimit, uint64(l.Limit))
@@ -86,7 +150,7 @@ func AppendLimit(b []byte, l *limiter.Limit) []byte {
 	b = wire.AppendUint(b, limitCalendar, uint64(l.Calendar))
 	b = wire.AppendString(b, limitTimeZone, l.TimeZone)
 	b = wire.AppendString(b, limitOverride, l.Override)
-	return wire.AppendUint(b, limitMaxDelay, uint64(l.MaxDelay))
+	return wire.Close(wire.AppendUint(b, limitMaxDelay, uint64(l.MaxDelay)), begin)
 }
 
 func (r *frameReader) readLimit(b []byte) (*limiter.Limit, error) {

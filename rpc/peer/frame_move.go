@@ -47,9 +47,9 @@ const maxRecords = 1 << 15
 // maxMemory is the most items that an ask may have, and so the most answers that one memory has.
 const maxMemory = cluster.MaxItems
 
-// appendMove appends the fields of m to an ask of the frame, which has all limits of m by now
-// (askSize).
+// appendMove appends m to an ask of the frame, which has all limits of m by now.
 func (w *frameWriter) appendMove(b []byte, m *cluster.Move) []byte {
+	b, begin := wire.Open(b, askMove)
 	b = wire.AppendFixed(b, moveFrom, m.From)
 	b = wire.AppendFixed(b, moveTo, m.To)
 	b = wire.AppendString(b, moveID, m.ID)
@@ -58,13 +58,7 @@ func (w *frameWriter) appendMove(b []byte, m *cluster.Move) []byte {
 	b = wire.AppendUint(b, moveSequence, m.Sequence)
 	b = appendPartitions(b, moveBegin, m.Begin)
 	for i := range m.Entries {
-		e := &m.Entries[i]
-		limit, age := uint64(w.limit(e.Limit)), uint64(max(0, e.Age))
-		b = wire.AppendHead(b, moveEntries, entrySize(e, int(limit)))
-		b = wire.AppendUint(b, entryLimit, limit)
-		b = wire.AppendString(b, entryKey, e.Key)
-		b = wire.AppendString(b, entryState, wire.Borrow(e.State))
-		b = wire.AppendUint(b, entryAge, age)
+		b = w.appendEntry(b, &m.Entries[i])
 	}
 	b = appendPartitions(b, moveGift, m.Gift)
 	for i := range m.Taken {
@@ -73,15 +67,7 @@ func (w *frameWriter) appendMove(b []byte, m *cluster.Move) []byte {
 	b = appendPartitions(b, moveEnd, m.End)
 	b = appendPartitions(b, moveLent, m.Lent)
 	for i := range m.Charges {
-		c := &m.Charges[i]
-		limit, units := uint64(w.limit(c.Limit)), protowire.EncodeZigZag(c.Units)
-		b = wire.AppendHead(b, moveCharges, chargeSize(c, int(limit)))
-		b = wire.AppendUint(b, chargeLimit, limit)
-		b = wire.AppendString(b, chargeKey, c.Key)
-		b = wire.AppendUint(b, chargeUnits, units)
-		b = wire.AppendBool(b, chargeReset, c.Reset)
-		b = wire.AppendString(b, chargeState, c.State)
-		b = wire.AppendUint(b, chargeAge, uint64(max(0, c.Age)))
+		b = w.appendCharge(b, &m.Charges[i])
 	}
 	for i := range m.Holds {
 		b = w.appendHoldCopy(b, &m.Holds[i])
@@ -91,11 +77,29 @@ func (w *frameWriter) appendMove(b []byte, m *cluster.Move) []byte {
 	b = appendEpoch(b, moveEpoch, m.Epoch)
 	b = appendPartitions(b, moveLacking, m.Lack.Of)
 	b = wire.AppendUint(b, moveLackAge, uint64(max(0, m.Lack.Age)))
-	return appendMarks(appendPartitions(b, moveWhole, m.Whole), m)
+	return wire.Close(appendMarks(appendPartitions(b, moveWhole, m.Whole), m), begin)
+}
+
+func (w *frameWriter) appendEntry(b []byte, e *limiter.Entry) []byte {
+	b, begin := wire.Open(b, moveEntries)
+	b = wire.AppendUint(b, entryLimit, w.limit(e.Limit))
+	b = wire.AppendString(b, entryKey, e.Key)
+	b = wire.AppendString(b, entryState, wire.Borrow(e.State))
+	return wire.Close(wire.AppendUint(b, entryAge, uint64(max(0, e.Age))), begin)
+}
+
+func (w *frameWriter) appendCharge(b []byte, c *cluster.Charge) []byte {
+	b, begin := wire.Open(b, moveCharges)
+	b = wire.AppendUint(b, chargeLimit, w.limit(c.Limit))
+	b = wire.AppendString(b, chargeKey, c.Key)
+	b = wire.AppendUint(b, chargeUnits, protowire.EncodeZigZag(c.Units))
+	b = wire.AppendBool(b, chargeReset, c.Reset)
+	b = wire.AppendString(b, chargeState, c.State)
+	return wire.Close(wire.AppendUint(b, chargeAge, uint64(max(0, c.Age))), begin)
 }
 
 func appendMemory(b []byte, x *cluster.Memory) []byte {
-	b = wire.AppendHead(b, moveTaken, memorySize(x))
+	b, begin := wire.Open(b, moveTaken)
 	b = wire.AppendFixed(b, memoryOrigin, x.ID.Origin)
 	b = wire.AppendUint(b, memorySequence, x.ID.Sequence)
 	b = wire.AppendUint(b, memoryPartition, uint64(x.Partition))
@@ -103,7 +107,7 @@ func appendMemory(b []byte, x *cluster.Memory) []byte {
 	for i := range x.Decisions {
 		b = appendOutcome(b, memoryDecisions, &cluster.AnswerItem{Decision: x.Decisions[i]})
 	}
-	return wire.AppendBool(b, memoryGivesBack, x.GivesBack)
+	return wire.Close(wire.AppendBool(b, memoryGivesBack, x.GivesBack), begin)
 }
 
 // readMove reads what an ask says about partitions. Keys and states lie in b.

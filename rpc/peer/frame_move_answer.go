@@ -11,23 +11,8 @@ import (
 	"penstock/rpc/wire"
 )
 
-func moveAnswerSize(m *cluster.MoveAnswer) int {
-	size := wire.SizeUint(m.Term) + wire.SizeBool(m.Applied) + wire.SizeUint(uint64(max(0, m.Up))) +
-		sizeEpoch(m.Epoch)
-	if n := len(m.Standings); n > 0 {
-		size += wire.SizeBytes(n)
-	}
-	if len(m.Refused) > 0 {
-		size += wire.SizeBytes(sizePartitions(m.Refused))
-	}
-	if len(m.Whole) > 0 {
-		size += wire.SizeBytes(sizePartitions(m.Whole))
-	}
-	return size
-}
-
 func appendMoveAnswer(b []byte, m *cluster.MoveAnswer) []byte {
-	b = wire.AppendHead(b, answerMove, moveAnswerSize(m))
+	b, begin := wire.Open(b, answerMove)
 	b = wire.AppendUint(b, movedTerm, m.Term)
 	if n := len(m.Standings); n > 0 {
 		b = wire.AppendHead(b, movedStandings, n)
@@ -39,7 +24,7 @@ func appendMoveAnswer(b []byte, m *cluster.MoveAnswer) []byte {
 	b = wire.AppendBool(b, movedApplied, m.Applied)
 	b = wire.AppendUint(b, movedUp, uint64(max(0, m.Up)))
 	b = appendEpoch(b, movedEpoch, m.Epoch)
-	return appendPartitions(b, movedWhole, m.Whole)
+	return wire.Close(appendPartitions(b, movedWhole, m.Whole), begin)
 }
 
 // appendBoots writes a packed list.

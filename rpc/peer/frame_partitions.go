@@ -15,18 +15,11 @@ func appendPartitions[T int | uint16](b []byte, num protowire.Number, list []T) 
 	if len(list) == 0 {
 		return b
 	}
-	b = wire.AppendHead(b, num, sizePartitions(list))
+	b, begin := wire.Open(b, num)
 	for _, p := range list {
 		b = protowire.AppendVarint(b, uint64(p))
 	}
-	return b
-}
-
-func sizePartitions[T int | uint16](list []T) (size int) {
-	for _, p := range list {
-		size += protowire.SizeVarint(uint64(p))
-	}
-	return size
+	return wire.Close(b, begin)
 }
 
 // readPartitions appends a list, packed or a single one of a list that is not.

@@ -16,13 +16,6 @@ func appendTrace(b []byte, t cluster.Trace) []byte {
 	return append(append(b, t.ID[:]...), t.Span[:]...)
 }
 
-func sizeTrace(t cluster.Trace) int {
-	if t == (cluster.Trace{}) {
-		return 0
-	}
-	return wire.SizeBytes(traceSize)
-}
-
 // readTrace reads a trace. What is none is left out: checks are decided without it as well.
 func readTrace(b []byte) (t cluster.Trace) {
 	if len(b) != traceSize {

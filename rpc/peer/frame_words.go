@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -36,25 +35,6 @@ const (
 	// maxPeerAddr is the most bytes of a peer's address: a host name and a port.
 	maxPeerAddr = 512
 )
-
-// The writers below put the length of a message in front when its end is known (wire.Close), so
-// nothing has to be counted beforehand. A frame needs the size of an ask before: the ask's words
-// are written twice.
-
-// drafts are buffers to find out the size of words.
-var drafts = sync.Pool{New: func() any { return new([]byte) }}
-
-// sizeWords is the size of the field that appendWords writes, if its number is below 16.
-func sizeWords(w *cluster.Words) int {
-	if w == nil {
-		return 0
-	}
-	draft := drafts.Get().(*[]byte)
-	*draft = appendWords((*draft)[:0], 1, w)
-	size := len(*draft)
-	drafts.Put(draft)
-	return size
-}
 
 func appendWords(b []byte, num protowire.Number, w *cluster.Words) []byte {
 	if w == nil {

@@ -198,9 +198,6 @@ func TestWordsArriveAsSaid(t *testing.T) {
 // roundTrip writes words and reads them.
 func roundTrip(t interface{ Fatalf(string, ...any) }, w *cluster.Words) {
 	b := appendWords(nil, 1, w)
-	if size := sizeWords(w); size != len(b) {
-		t.Fatalf("%+v has the size %d and is written in %d bytes", w, size, len(b))
-	}
 	f := wire.Fields{Rest: b}
 	if !f.Next() || len(f.Rest) != 0 {
 		t.Fatalf("%+v is written as %x", w, b)
@@ -279,7 +276,7 @@ func TestLargeConfigurations(t *testing.T) {
 	for _, members := range []int{1, 3, 100, 1000, ownership.MaxMembers} {
 		w := wordsOf(ownership.Decided{Config: largeConfig(members)})
 		roundTrip(t, w)
-		if size := sizeWords(w); size > 200+45*members {
+		if size := len(appendWords(nil, 1, w)); size > 200+45*members {
 			t.Errorf("%d members take %d bytes", members, size)
 		}
 	}

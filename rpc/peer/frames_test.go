@@ -77,7 +77,7 @@ func TestNothingIsKeptOfAnEarlierFrame(t *testing.T) {
 		}
 	}
 	var w frameWriter
-	w.limit(limiterOf(t))
+	w.bring(limiterOf(t))
 	if w.reset(); len(w.index) > 0 || w.limits[:1][0] != nil {
 		t.Errorf("the writer keeps the limits %v", w.limits[:1])
 	}

@@ -98,9 +98,7 @@ var ErrMessage = errors.New("is not a protobuf message")
 // Borrow is b as a string without a copy: good as long as b is not changed.
 func Borrow(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
-// The append functions write one field, the size functions say how long it gets. As in all of
-// proto3, zero is not written. The size functions are for field numbers below 16, with a tag of one
-// byte.
+// The append functions write one field. As in all of proto3, zero is not written.
 
 func AppendHead(b []byte, num protowire.Number, size int) []byte {
 	if num < 16 && size < 0x80 {
@@ -140,7 +138,12 @@ func AppendFixed(b []byte, num protowire.Number, v uint64) []byte {
 	if v == 0 {
 		return b
 	}
-	return protowire.AppendFixed64(protowire.AppendTag(b, num, protowire.Fixed64Type), v)
+	if num < 16 {
+		b = append(b, byte(num)<<3|byte(protowire.Fixed64Type))
+	} else {
+		b = protowire.AppendTag(b, num, protowire.Fixed64Type)
+	}
+	return binary.LittleEndian.AppendUint64(b, v)
 }
 
 func AppendString(b []byte, num protowire.Number, v string) []byte {
@@ -153,12 +156,16 @@ func AppendString(b []byte, num protowire.Number, v string) []byte {
 // Open begins a message within a message, and Close ends the one that began at an index. Most are
 // so short that their length is one byte; longer ones are moved up.
 func Open(b []byte, num protowire.Number) (_ []byte, at int) {
-	b = append(protowire.AppendTag(b, num, protowire.BytesType), 0)
+	b = AppendHead(b, num, 0)
 	return b, len(b)
 }
 
 func Close(b []byte, at int) []byte {
 	size := len(b) - at
+	if size < 0x80 {
+		b[at-1] = byte(size)
+		return b
+	}
 	more := protowire.SizeVarint(uint64(size)) - 1
 	for range more {
 		b = append(b, 0)
@@ -166,35 +173,4 @@ func Close(b []byte, at int) []byte {
 	copy(b[at+more:], b[at:at+size])
 	protowire.AppendVarint(b[:at-1], uint64(size))
 	return b
-}
-
-// SizeBytes is the size of a field that holds size bytes, also if there are none.
-func SizeBytes(size int) int { return 1 + protowire.SizeBytes(size) }
-
-func SizeUint(v uint64) int {
-	if v == 0 {
-		return 0
-	}
-	return 1 + protowire.SizeVarint(v)
-}
-
-func SizeBool(v bool) int {
-	if !v {
-		return 0
-	}
-	return 2
-}
-
-func SizeFixed(v uint64) int {
-	if v == 0 {
-		return 0
-	}
-	return 9
-}
-
-func SizeString(v string) int {
-	if v == "" {
-		return 0
-	}
-	return SizeBytes(len(v))
 }
