@@ -17,6 +17,18 @@ var algorithmNames = [...]string{
 	Concurrency:    "concurrency",
 }
 
+// Words are the words of the fields that are one of a few, in the order of their values, and by the
+// names that files have for the fields.
+var Words = map[string][]string{
+	"anchor":       {"epoch", "first_hit"},
+	"on_error":     {"local", "allow", "deny"},
+	"unsettled":    {"charge", "release"},
+	"on_deny":      {"reject", "shadow", "tag", "deprioritize", "delay"},
+	"consistency":  {"exact", "replicated", "leased"},
+	"replication":  {"async", "sync"},
+	"on_partition": {"proportional", "deny", "open"},
+}
+
 // AlgorithmNamed returns the algorithm that people call name.
 func AlgorithmNamed(name string) (a Algorithm, known bool) {
 	for i, n := range algorithmNames {

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"cmp"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -11,7 +10,7 @@ import (
 	"unicode/utf8"
 
 	"penstock/cluster"
-	"penstock/limiter"
+	"penstock/limiter/policy"
 )
 
 // WriteYAML writes s as a file that ReadScenario reads back as the same world, to the event.
@@ -46,7 +45,7 @@ func (s *Scenario) WriteYAML(w io.Writer) error {
 	fmt.Fprintf(&b, "sweep_every: %v\nlimits:\n", p.sweepEvery)
 	var inline []string
 	for _, rule := range p.limits {
-		fmt.Fprintf(&b, "  - {%s}\n", limitText(&mustLimit(rule.Spec).Spec)) // with its defaults
+		fmt.Fprintf(&b, "  - %s\n", policy.Format(mustLimit(rule.Spec))) // YAML has all of JSON
 		if rule.inline {
 			inline = append(inline, quoted(rule.Name))
 		}
@@ -101,62 +100,6 @@ func (s *Scenario) writeMachines(b *strings.Builder) {
 		b.WriteString("clocks:\n" + strings.Join(clocks, ""))
 	}
 }
-
-// limitText is a limit as policy reads it: its algorithm, and all that is not as by default.
-func limitText(s *limiter.Spec) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "name: %s, algorithm: %s, limit: %d", quoted(s.Name), s.Algorithm, s.Limit)
-	writeWindow(&b, s)
-	for _, field := range []struct {
-		text string
-		set  bool
-	}{
-		{fmt.Sprintf("min_gap: %dms", s.MinGap.Milliseconds()), s.MinGap > 0},
-		{"count_rejected: true", s.CountRejected},
-		{"strict: true", s.Strict},
-		{"drain: true", s.Drain},
-		{"lenient: true", s.Lenient},
-		{"dry_run: true", s.DryRun},
-		{"on_error: allow", s.OnError == limiter.ErrorAllow},
-		{"on_error: deny", s.OnError == limiter.ErrorDeny},
-		{"on_partition: deny", s.OnPartition == limiter.PartitionDeny},
-		{"on_partition: open", s.OnPartition == limiter.PartitionOpen},
-		{"consistency: leased", s.Consistency == limiter.Leased},
-		{"consistency: replicated", s.Consistency == limiter.Replicated},
-		{fmt.Sprintf("max_debt: %d", s.MaxDebt), s.MaxDebt > 0},
-		{"unsettled: release", s.Unsettled == limiter.UnsettledRelease},
-		{"on_deny: shadow", s.OnDeny == limiter.DenyShadow},
-		{"parent: " + quoted(s.Parent), s.Parent != ""},
-	} {
-		if field.set {
-			b.WriteString(", " + field.text)
-		}
-	}
-	return b.String()
-}
-
-// writeWindow writes the window of a limit, and what its algorithm makes of it.
-func writeWindow(b *strings.Builder, s *limiter.Spec) {
-	if s.Calendar != 0 {
-		fmt.Fprintf(b, ", per: %v, time_zone: %s", s.Calendar, cmp.Or(s.TimeZone, "UTC"))
-	} else {
-		fmt.Fprintf(b, ", per: %dms", s.Per.Milliseconds())
-	}
-	switch s.Algorithm {
-	case limiter.GCRA, limiter.LeakyBucket:
-		fmt.Fprintf(b, ", burst: %d", s.Burst)
-	case limiter.TokenBucket:
-		fmt.Fprintf(b, ", refill: %d, anchor: %s", s.Refill, anchorNames[s.Anchor])
-	case limiter.FixedWindow:
-		if s.Calendar == 0 {
-			fmt.Fprintf(b, ", anchor: %s", anchorNames[s.Anchor])
-		}
-	case limiter.SlidingCounter, limiter.Concurrency:
-		fmt.Fprintf(b, ", buckets: %d", s.Buckets)
-	}
-}
-
-var anchorNames = [...]string{limiter.Epoch: "epoch", limiter.FirstHit: "first_hit"}
 
 func writeRequest(b *strings.Builder, a *arrival) {
 	fmt.Fprintf(b, "  - at: %v\n    to:", a.at)

@@ -204,15 +204,6 @@ func specJSON(s limiter.Spec) map[string]any {
 	return object
 }
 
-// specWords are the words of fields with numbers as values inside.
-var specWords = map[string][]string{
-	"anchor": {"epoch", "first_hit"}, "on_error": {"local", "allow", "deny"},
-	"consistency":  {"exact", "replicated", "leased"},
-	"on_partition": {"proportional", "deny", "open"},
-	"on_deny":      {"reject", "shadow", "tag", "deprioritize", "delay"},
-	"unsettled":    {"charge", "release"},
-}
-
 // specRows are the fields of a limit that say something, by the names that files have for them.
 func specRows(s limiter.Spec) (rows [][]string) {
 	of := reflect.ValueOf(s)
@@ -220,7 +211,7 @@ func specRows(s limiter.Spec) (rows [][]string) {
 		if v := of.Field(i); !v.IsZero() {
 			name := snake(of.Type().Field(i).Name)
 			text := fmt.Sprint(v.Interface())
-			switch words := specWords[name]; {
+			switch words := limiter.Words[name]; {
 			case name == "sync":
 				name, text = "replication", "sync"
 			case words != nil && v.CanUint() && int(v.Uint()) < len(words):

@@ -2,7 +2,6 @@ package policy
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -30,7 +29,7 @@ func (p *page) candidate(n ast.Node, live draft, places map[string]ast.Node) *dr
 			continue
 		}
 		var other draft
-		if field("algorithm").read(value{v.Value}, &other) == nil &&
+		if fieldNamed("algorithm").read(value{v.Value}, &other) == nil &&
 			other.spec.Algorithm != live.spec.Algorithm {
 			d = draft{per: live.per, overrides: live.overrides}
 			d.spec.Name, d.spec.Limit = live.spec.Name, live.spec.Limit
@@ -51,20 +50,11 @@ func (p *page) candidate(n ast.Node, live draft, places map[string]ast.Node) *dr
 		if name == "overrides" {
 			d.overrides = nil
 			p.overrides(v.Value, &d, places, "candidate.overrides")
-		} else if err := field(name).read(value{v.Value}, &d); err != nil {
+		} else if err := fieldNamed(name).read(value{v.Value}, &d); err != nil {
 			p.fault(v.Value, "candidate."+name, err.Error())
 		}
 	}
 	return &d
-}
-
-// field is the field of a limit with that name, which must be there.
-func field(name string) limitField {
-	i := slices.IndexFunc(limitFields, func(f limitField) bool { return f.name == name })
-	if i < 0 {
-		panic(fmt.Sprintf("policy: a limit has no field %q", name))
-	}
-	return limitFields[i]
 }
 
 // finishWith makes the limit, with the candidate that is drafted in tried if that is not nil. An

@@ -77,8 +77,8 @@ func (p *page) envoyFile(n ast.Node) {
 			case "atomic":
 				t.domain.Atomic = t.flag(v, field)
 			case "on_error":
-				var err error
-				if t.domain.OnError, err = (value{v}).onError(); err != nil {
+				i, err := (value{v}).word(limiter.Words["on_error"])
+				if t.domain.OnError = limiter.OnError(i); err != nil {
 					t.fault(v, field, err.Error())
 				}
 			case "response_headers":

@@ -3,8 +3,9 @@ package policy
 import (
 	"errors"
 	"fmt"
-	"strconv"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/goccy/go-yaml/ast"
 
@@ -39,215 +40,260 @@ func (d *draft) finish() (*limiter.Limit, error) {
 	return limiter.New(d.spec, d.overrides...)
 }
 
-// limitField is a field that a limit may have, and what becomes of its value.
+// limitField is a field that a limit may have: how it is read and written, and what editors are
+// told about it.
 type limitField struct {
-	name string
-	read func(v value, d *draft) error
+	name  string
+	read  func(v value, d *draft) error
+	write func(s *limiter.Spec) any // as Format has it; nil: it is left out
+	shape shape
 }
 
-// limitFields are all of them, in the order in which errors list them.
+// limitFields are all of them, in the order in which errors list them and Format writes them.
 var limitFields = []limitField{
-	{"name", func(v value, d *draft) (err error) {
-		d.spec.Name, err = v.text()
-		if err == nil && d.spec.Name == "" {
-			err = errors.New("is empty; give the limit a name")
+	filled("name", textShape("What requests and rules call the limit.", limiter.MaxName),
+		"give the limit a name", func(s *limiter.Spec) *string { return &s.Name }),
+	{"algorithm", readAlgorithm, func(s *limiter.Spec) any {
+		return s.Algorithm.String()
+	}, wordsShape("How requests are counted.",
+		strings.Split(limiter.AlgorithmNames(), ", ")...)},
+	number("limit", numberShape("Units in each period.", 1), func(s *limiter.Spec) *int64 {
+		return &s.Limit
+	}),
+	{"per", readPer, func(s *limiter.Spec) any {
+		if s.Calendar != 0 {
+			return s.Calendar.String()
 		}
-		return err
-	}},
-	{"algorithm", func(v value, d *draft) (err error) {
-		text, err := v.text()
-		if err != nil {
-			return fmt.Errorf("is %s; %s are accepted", describe(v.node), limiter.AlgorithmNames())
-		}
-		var known bool
-		if d.spec.Algorithm, known = limiter.AlgorithmNamed(text); !known {
-			return fmt.Errorf("%q is unknown; %s are accepted", text, limiter.AlgorithmNames())
-		}
-		return nil
-	}},
-	{"limit", func(v value, d *draft) (err error) { d.spec.Limit, err = v.number(); return err }},
-	{"per", func(v value, d *draft) error {
-		if _, bare := v.node.(*ast.IntegerNode); bare {
-			return errors.New("has no unit; " + limiter.PerForms)
-		}
-		text, err := v.text()
-		if err != nil {
-			return err
-		}
-		// what a calendar word means depends on the other fields
-		if d.per = text; !isCalendar(text) {
-			_, err = limiter.ParsePer(text)
-		}
-		return err
-	}},
-	{"time_zone", func(v value, d *draft) (err error) {
-		d.spec.TimeZone, err = v.text()
-		if err == nil && d.spec.TimeZone == "" {
-			err = errors.New("is empty; leave it out for UTC")
-		}
-		return err
-	}},
+		return perText(s.Per)
+	}, periodShape("The period: 10s, 5m, 1h30m, or a word.")},
+	filled("time_zone", textShape("Of windows of a calendar.", 0), "leave it out for UTC",
+		func(s *limiter.Spec) *string { return &s.TimeZone }),
 	{"burst", func(v value, d *draft) (err error) {
 		d.spec.Burst, err = v.number()
 		d.noBurst = err == nil && d.spec.Burst == 0
 		return err
-	}},
-	{"anchor", func(v value, d *draft) (err error) {
-		d.anchored = true
-		d.spec.Anchor, err = word(v, []choice[limiter.Anchor]{
-			{"epoch", limiter.Epoch},
-			{"first_hit", limiter.FirstHit},
-		})
-		return err
-	}},
-	{"count_rejected", func(v value, d *draft) (err error) {
-		d.spec.CountRejected, err = v.flag()
-		return err
-	}},
-	{"min_gap", func(v value, d *draft) error {
-		text, err := v.text()
-		if err == nil {
-			d.spec.MinGap, err = limiter.ParsePer(text)
+	}, func(s *limiter.Spec) any {
+		if s.Algorithm == limiter.LeakyBucket { // where 0 means something
+			return s.Burst
 		}
+		return given(s.Burst)
+	}, numberShape("Most units at once.", 0)},
+	{"anchor", func(v value, d *draft) error {
+		i, err := v.word(limiter.Words["anchor"])
+		d.spec.Anchor, d.anchored = limiter.Anchor(i), true
 		return err
-	}},
+	}, func(s *limiter.Spec) any {
+		if s.Anchor == limiter.DefaultAnchor(s.Algorithm) {
+			return nil
+		}
+		return limiter.Words["anchor"][s.Anchor]
+	}, wordsShape("What windows begin with.", limiter.Words["anchor"]...)},
+	boolean("count_rejected", "A refused request counts too.", func(s *limiter.Spec) *bool {
+		return &s.CountRejected
+	}),
+	period("min_gap", "Least time between two requests that count.", limiter.ParsePer,
+		func(s *limiter.Spec) *time.Duration { return &s.MinGap }),
 	{"refill", func(v value, d *draft) (err error) {
 		if d.spec.Refill, err = v.number(); err == nil && d.spec.Refill == 0 {
 			err = errors.New("must be at least 1; leave it out to have the limit")
 		}
 		return err
-	}},
-	{"strict", func(v value, d *draft) (err error) { d.spec.Strict, err = v.flag(); return err }},
-	{"drain", func(v value, d *draft) (err error) { d.spec.Drain, err = v.flag(); return err }},
-	{"buckets", func(v value, d *draft) error {
-		n, err := v.number()
-		if err == nil && (n < 1 || n > limiter.MaxBuckets) {
-			err = fmt.Errorf("is %d; 1 to %d are accepted", n, limiter.MaxBuckets)
+	}, func(s *limiter.Spec) any {
+		return given(s.Refill)
+	}, numberShape("Tokens that come each period.", 1)},
+	boolean("strict", "An empty bucket waits a whole period for its refill.",
+		func(s *limiter.Spec) *bool { return &s.Strict }),
+	boolean("drain", "A refused request takes all that is left.", func(s *limiter.Spec) *bool {
+		return &s.Drain
+	}),
+	small("buckets", numberShape("Parts of the period.", 1), 1, limiter.MaxBuckets,
+		func(s *limiter.Spec) *int { return &s.Buckets }),
+	boolean("lenient", "The part that is cut by the beginning of the window does not count.",
+		func(s *limiter.Spec) *bool { return &s.Lenient }),
+	number("max_debt", numberShape("Most that a report may charge beyond what there is.", 0),
+		func(s *limiter.Spec) *int64 { return &s.MaxDebt }),
+	boolean("client_time", "Requests may say their time.", func(s *limiter.Spec) *bool {
+		return &s.ClientTime
+	}),
+	boolean("sessions", "Decisions say when their session began.", func(s *limiter.Spec) *bool {
+		return &s.Sessions
+	}),
+	words("on_error", "Answer while no owner answers.", func(s *limiter.Spec) *limiter.OnError {
+		return &s.OnError
+	}),
+	words("unsettled", "What a reservation costs that nobody settles.",
+		func(s *limiter.Spec) *limiter.Unsettled { return &s.Unsettled }),
+	words("on_deny", "What a refusal is to its caller.", func(s *limiter.Spec) *limiter.OnDeny {
+		return &s.OnDeny
+	}),
+	words("consistency", "Where requests are decided.",
+		func(s *limiter.Spec) *limiter.Consistency { return &s.Consistency }),
+	words("on_partition", "Answer of a minority.", func(s *limiter.Spec) *limiter.OnPartition {
+		return &s.OnPartition
+	}),
+	period("max_delay", "Longest wait of a request beyond the limit, with on_deny: delay.",
+		limiter.ParseMaxDelay, func(s *limiter.Spec) *time.Duration { return &s.MaxDelay }),
+	boolean("dry_run", "Decide and count, and never deny.", func(s *limiter.Spec) *bool {
+		return &s.DryRun
+	}),
+	{"replication", func(v value, d *draft) error {
+		i, err := v.word(limiter.Words["replication"])
+		d.spec.Sync = i == 1
+		return err
+	}, func(s *limiter.Spec) any {
+		if !s.Sync {
+			return nil
 		}
-		d.spec.Buckets = int(n)
-		return err
-	}},
-	{"lenient", func(v value, d *draft) (err error) { d.spec.Lenient, err = v.flag(); return err }},
-	{"max_debt", func(v value, d *draft) (err error) {
-		d.spec.MaxDebt, err = v.number()
-		return err
-	}},
-	{"client_time", func(v value, d *draft) (err error) {
-		d.spec.ClientTime, err = v.flag()
-		return err
-	}},
-	{"sessions", func(v value, d *draft) (err error) {
-		d.spec.Sessions, err = v.flag()
-		return err
-	}},
-	{"on_error", func(v value, d *draft) (err error) {
-		d.spec.OnError, err = v.onError()
-		return err
-	}},
-	{"unsettled", func(v value, d *draft) (err error) {
-		d.spec.Unsettled, err = word(v, []choice[limiter.Unsettled]{{
-			"charge",
-			limiter.UnsettledCharge,
-		}, {"release", limiter.UnsettledRelease}})
-		return err
-	}},
-	{"on_deny", func(v value, d *draft) (err error) {
-		d.spec.OnDeny, err = word(v, []choice[limiter.OnDeny]{
-			{"reject", limiter.DenyReject},
-			{"shadow", limiter.DenyShadow},
-			{"tag", limiter.DenyTag},
-			{"deprioritize", limiter.DenyDeprioritize},
-			{"delay", limiter.DenyDelay},
-		})
-		return err
-	}},
-	{"max_delay", func(v value, d *draft) error {
-		text, err := v.text()
-		if err == nil {
-			d.spec.MaxDelay, err = limiter.ParseMaxDelay(text)
-		}
-		return err
-	}},
-	{"dry_run", func(v value, d *draft) (err error) { d.spec.DryRun, err = v.flag(); return err }},
-
-	{"consistency", func(v value, d *draft) (err error) {
-		d.spec.Consistency, err = word(v, []choice[limiter.Consistency]{
-			{"exact", limiter.Exact},
-			{"leased", limiter.Leased},
-			{"replicated", limiter.Replicated},
-		})
-		return err
-	}},
-	{"replication", func(v value, d *draft) (err error) {
-		d.spec.Sync, err = word(v, []choice[bool]{{"async", false}, {"sync", true}})
-		return err
-	}},
-	{"on_partition", func(v value, d *draft) (err error) {
-		d.spec.OnPartition, err = word(v, []choice[limiter.OnPartition]{
-			{"proportional", limiter.PartitionProportional},
-			{"deny", limiter.PartitionDeny},
-			{"open", limiter.PartitionOpen},
-		})
-		return err
-	}},
+		return limiter.Words["replication"][1]
+	}, wordsShape("Whether an answer waits for a copy.", limiter.Words["replication"]...)},
 	{"spread", func(v value, d *draft) (err error) {
 		d.spec.Answers.Spread, err = v.percent()
 		return err
+	}, func(s *limiter.Spec) any {
+		if s.Answers.Spread == 0 {
+			return nil
+		}
+		return fmt.Sprintf("%d%%", s.Answers.Spread)
+	}, shape{
+		"type": "string", "pattern": `^(100|[1-9]?[0-9])%$`,
+		"description": "How much longer retry_after may be.",
 	}},
-	{"status", func(v value, d *draft) (err error) {
-		d.spec.Answers.Status, err = v.small(400, 599)
-		return err
-	}},
-	{"body", func(v value, d *draft) (err error) {
-		return v.filled(&d.spec.Answers.Body, "leave it out to have the door's")
-	}},
-	{"content_type", func(v value, d *draft) (err error) {
-		return v.filled(&d.spec.Answers.ContentType, "leave it out for plain text")
-	}},
-	{"tag", func(v value, d *draft) (err error) {
-		return v.filled(&d.spec.Answers.Tag, "leave it out for over-limit")
-	}},
-	{"tier", func(v value, d *draft) (err error) {
-		d.spec.Answers.Tier, err = v.small(1, limiter.MaxTier)
-		return err
-	}},
-	{"parent", readParent},
-	{"overrides", nil}, // see page.overrides
-	{"candidate", nil}, // see page.candidate
+	small("status", rangeShape("HTTP status of a denial.", 400, 599), 400, 599,
+		func(s *limiter.Spec) *int { return &s.Answers.Status }),
+	filled("body", textShape("Body of a denial over HTTP.", limiter.MaxBody),
+		"leave it out to have the door's", func(s *limiter.Spec) *string {
+			return &s.Answers.Body
+		}),
+	filled("content_type", patternShape("Media type of the body.", `^[!-~]+/[!-~]+(\s*;.*)?$`,
+		limiter.MaxContentType), "leave it out for plain text", func(s *limiter.Spec) *string {
+		return &s.Answers.ContentType
+	}),
+	filled("tag", patternShape("Mark of a request beyond the limit, with on_deny: tag.",
+		`^[!-~]+$`, limiter.MaxTag), "leave it out for over-limit", func(s *limiter.Spec) *string {
+		return &s.Answers.Tag
+	}),
+	small("tier", rangeShape("Tier of a request beyond the limit, with on_deny: deprioritize.", 1,
+		limiter.MaxTier), 1, limiter.MaxTier, func(s *limiter.Spec) *int {
+		return &s.Answers.Tier
+	}),
+	filled("parent", textShape("Name of the limit above, which is charged too, under the key up "+
+		"to its last slash.", limiter.MaxName), "leave it out if no limit is above this one",
+		func(s *limiter.Spec) *string { return &s.Parent }),
+	{name: "overrides", shape: overridesShape()}, // see page.overrides
+	{name: "candidate"},                          // see page.candidate and limitShape
 }
 
-// overrideField is a field that an override may have.
-type overrideField struct {
-	name string
-	read func(v value, o *limiter.Override) error
+// given is v, or nil for what is left out.
+func given[T comparable](v T) any {
+	var none T
+	if v == none {
+		return nil
+	}
+	return v
 }
 
-var overrideFields = []overrideField{
-	{"key", func(v value, o *limiter.Override) (err error) { o.Key, err = v.text(); return err }},
-	{"plan", func(v value, o *limiter.Override) error { return v.filled(&o.Plan, "name one") }},
-	{"limit", func(v value, o *limiter.Override) (err error) {
-		o.Limit, err = v.positive()
+// filled is a field with a text that is not empty; instead says what to do about one that is.
+func filled(name string, sh shape, instead string, at func(*limiter.Spec) *string) limitField {
+	return limitField{name, func(v value, d *draft) error {
+		return v.filled(at(&d.spec), instead)
+	}, func(s *limiter.Spec) any { return given(*at(s)) }, sh}
+}
+
+// number is a field with a whole number.
+func number(name string, sh shape, at func(*limiter.Spec) *int64) limitField {
+	return limitField{name, func(v value, d *draft) (err error) {
+		*at(&d.spec), err = v.number()
 		return err
-	}},
-	{"burst", func(v value, o *limiter.Override) (err error) {
-		o.Burst, err = v.positive()
+	}, func(s *limiter.Spec) any { return given(*at(s)) }, sh}
+}
+
+// small is a field with a number from least to most.
+func small(name string, sh shape, least, most int, at func(*limiter.Spec) *int) limitField {
+	return limitField{name, func(v value, d *draft) (err error) {
+		*at(&d.spec), err = v.small(least, most)
 		return err
-	}},
-	{"refill", func(v value, o *limiter.Override) (err error) {
-		o.Refill, err = v.positive()
+	}, func(s *limiter.Spec) any { return given(int64(*at(s))) }, sh}
+}
+
+// boolean is a field that is true, or left out.
+func boolean(name, about string, at func(*limiter.Spec) *bool) limitField {
+	return limitField{name, func(v value, d *draft) (err error) {
+		*at(&d.spec), err = v.flag()
 		return err
-	}},
-	{"unlimited", func(v value, o *limiter.Override) (err error) {
-		if o.Unlimited, err = v.flag(); err == nil && !o.Unlimited {
-			err = errors.New("is false; leave it out")
+	}, func(s *limiter.Spec) any {
+		return given(*at(s))
+	}, shape{"type": "boolean", "description": about}}
+}
+
+// period is a field with a length of time.
+func period(
+	name, about string, parse func(string) (time.Duration, error),
+	at func(*limiter.Spec) *time.Duration,
+) limitField {
+	return limitField{name, func(v value, d *draft) error {
+		text, err := v.text()
+		if err == nil {
+			*at(&d.spec), err = parse(text)
 		}
 		return err
-	}},
+	}, func(s *limiter.Spec) any {
+		if *at(s) == 0 {
+			return nil
+		}
+		return perText(*at(s))
+	}, periodShape(about)}
 }
 
-func isCalendar(word string) bool {
-	_, found := limiter.CalendarNamed(word)
-	return found
+// words is a field that is one of a few words.
+func words[T ~uint8](name, about string, at func(*limiter.Spec) *T) limitField {
+	list := limiter.Words[name]
+	return limitField{name, func(v value, d *draft) error {
+		i, err := v.word(list)
+		*at(&d.spec) = T(i)
+		return err
+	}, func(s *limiter.Spec) any {
+		if *at(s) == 0 {
+			return nil
+		}
+		return list[*at(s)]
+	}, wordsShape(about, list...)}
+}
+
+func readAlgorithm(v value, d *draft) error {
+	text, err := v.text()
+	if err != nil {
+		return fmt.Errorf("is %s; %s are accepted", describe(v.node), limiter.AlgorithmNames())
+	}
+	var known bool
+	if d.spec.Algorithm, known = limiter.AlgorithmNamed(text); !known {
+		return fmt.Errorf("%q is unknown; %s are accepted", text, limiter.AlgorithmNames())
+	}
+	return nil
+}
+
+func readPer(v value, d *draft) error {
+	if _, bare := v.node.(*ast.IntegerNode); bare {
+		return errors.New("has no unit; " + limiter.PerForms)
+	}
+	text, err := v.text()
+	if err != nil {
+		return err
+	}
+	// what a calendar word means depends on the other fields
+	d.per = text
+	if _, calendar := limiter.CalendarNamed(text); !calendar {
+		_, err = limiter.ParsePer(text)
+	}
+	return err
+}
+
+// fieldNamed is the field of a limit with that name; nil: there is none.
+func fieldNamed(name string) *limitField {
+	i := slices.IndexFunc(limitFields, func(f limitField) bool { return f.name == name })
+	if i < 0 {
+		return nil
+	}
+	return &limitFields[i]
 }
 
 func limitFieldNames() string {
@@ -256,145 +302,4 @@ func limitFieldNames() string {
 		names[i] = f.name
 	}
 	return strings.Join(names, ", ")
-}
-
-// value is a node where one value is expected.
-type value struct{ node ast.Node }
-
-// text reads a string. What YAML takes for a number or a truth value has to be quoted to be one.
-func (v value) text() (string, error) {
-	switch n := v.node.(type) {
-	case *ast.StringNode:
-		return n.Value, nil
-	case *ast.LiteralNode:
-		return n.Value.Value, nil
-	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
-		return "", fmt.Errorf("must be a text, not %s; put it in quotes", describe(n))
-	}
-	return "", fmt.Errorf("must be a text, not %s", describe(v.node))
-}
-
-// number reads a whole number in decimal digits. 010 is none: it is 8 to some readers of YAML and
-// 10 to others.
-func (v value) number() (int64, error) {
-	digits := v.node.GetToken().Value
-	n, err := strconv.ParseInt(digits, 10, 64)
-	switch _, whole := v.node.(*ast.IntegerNode); {
-	case errors.Is(err, strconv.ErrRange):
-		return 0, fmt.Errorf("is %s; 1 to %d are accepted", shorten(digits),
-			int64(limiter.MaxLimit))
-	case !whole:
-		return 0, fmt.Errorf("must be a whole number, not %s", describe(v.node))
-	case err != nil || strconv.FormatInt(n, 10) != digits:
-		return 0, fmt.Errorf("must be a whole number in decimal digits, not %s", shorten(digits))
-	}
-	return n, nil
-}
-
-// positive is number where 0 would mean that the field is not there.
-func (v value) positive() (int64, error) {
-	n, err := v.number()
-	if err == nil && n < 1 {
-		err = fmt.Errorf("is %d; 1 to %d are accepted, or leave it out to have the limit's", n,
-			int64(limiter.MaxLimit))
-	}
-	return n, err
-}
-
-// small is number where only those from least to most mean something.
-func (v value) small(least, most int) (int, error) {
-	n, err := v.number()
-	if err == nil && (n < int64(least) || n > int64(most)) {
-		err = fmt.Errorf("is %d; %d to %d are accepted", n, least, most)
-	}
-	return int(n), err
-}
-
-// filled reads a text that must not be empty; instead says what to do about one that is.
-func (v value) filled(to *string, instead string) (err error) {
-	if *to, err = v.text(); err == nil && *to == "" {
-		err = errors.New("is empty; " + instead)
-	}
-	return err
-}
-
-// percent reads a share: "10%".
-func (v value) percent() (int, error) {
-	if _, bare := v.node.(*ast.IntegerNode); bare {
-		return 0, errors.New("has no unit; " + limiter.SpreadForms)
-	}
-	text, err := v.text()
-	if err != nil {
-		return 0, err
-	}
-	return limiter.ParseSpread(text)
-}
-
-func (v value) flag() (bool, error) {
-	if n, ok := v.node.(*ast.BoolNode); ok {
-		return n.Value, nil
-	}
-	return false, fmt.Errorf("must be true or false, not %s", describe(v.node))
-}
-
-func (v value) onError() (limiter.OnError, error) {
-	return word(v, []choice[limiter.OnError]{
-		{"local", limiter.ErrorLocal}, {"allow", limiter.ErrorAllow}, {"deny", limiter.ErrorDeny},
-	})
-}
-
-// choice is a word that a field accepts, and what it means.
-type choice[T any] struct {
-	name  string
-	value T
-}
-
-// word reads one of several words.
-func word[T any](v value, choices []choice[T]) (none T, err error) {
-	text, err := v.text()
-	if err != nil {
-		return none, err
-	}
-	names := make([]string, len(choices))
-	for i, c := range choices {
-		if c.name == text {
-			return c.value, nil
-		}
-		names[i] = c.name
-	}
-	return none, fmt.Errorf("%q is unknown; there is: %s", shorten(text), strings.Join(names, ", "))
-}
-
-// describe says what a node is.
-func describe(n ast.Node) string {
-	switch n.(type) {
-	case *ast.NullNode:
-		return "nothing"
-	case *ast.MappingNode:
-		return "a mapping"
-	case *ast.SequenceNode:
-		return "a list"
-	case *ast.StringNode, *ast.LiteralNode:
-		return "a text"
-	case *ast.IntegerNode:
-		return "a number"
-	case *ast.FloatNode, *ast.InfinityNode, *ast.NanNode:
-		return "a number with a fraction"
-	case *ast.BoolNode:
-		return "true or false"
-	case *ast.AnchorNode, *ast.AliasNode:
-		return "an anchor or alias, which are not read here: write the value out"
-	case *ast.TagNode:
-		return "a tag, which is not read here: write the value alone"
-	}
-	return "this"
-}
-
-// shorten makes s fit into a line of an error.
-func shorten(s string) string {
-	const most = 40
-	if runes := []rune(s); len(runes) > most {
-		return string(runes[:most]) + "…"
-	}
-	return s
 }

@@ -42,7 +42,7 @@ func whole(l, c *limiter.Limit, own []written) object {
 		switch f.value.(type) {
 		case string:
 			if f.name == "anchor" {
-				own = append(own, written{f.name, anchors[c.Anchor]})
+				own = append(own, written{f.name, limiter.Words["anchor"][c.Anchor]})
 			}
 		case bool:
 			own = append(own, written{f.name, false})
@@ -84,70 +84,24 @@ func (o object) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// onDenyWords are in the order of limiter.OnDeny.
-var onDenyWords = []string{"reject", "shadow", "tag", "deprioritize", "delay"}
-
-var anchors = map[limiter.Anchor]string{limiter.Epoch: "epoch", limiter.FirstHit: "first_hit"}
-
 // formatted are the fields of a limit that were given, and are not their default.
 func formatted(l *limiter.Limit) (fields []written) {
 	given := limiter.Given(l)
-	s := &given
-	add := func(name string, value any, given bool) {
-		if given {
-			fields = append(fields, written{name, value})
+	for _, f := range limitFields {
+		if f.write == nil {
+			continue
+		}
+		if value := f.write(&given); value != nil {
+			fields = append(fields, written{f.name, value})
 		}
 	}
-	add("name", l.Name, true)
-	add("algorithm", s.Algorithm.String(), true)
-	add("limit", s.Limit, true)
-	if s.Calendar != 0 {
-		add("per", s.Calendar.String(), true)
-	} else {
-		add("per", perText(s.Per), true)
-	}
-	add("time_zone", s.TimeZone, s.TimeZone != "")
-	add("burst", s.Burst, s.Burst != 0 || s.Algorithm == limiter.LeakyBucket)
-	add("anchor", anchors[s.Anchor], s.Anchor != limiter.DefaultAnchor(s.Algorithm))
-	add("count_rejected", true, s.CountRejected)
-	add("min_gap", perText(s.MinGap), s.MinGap != 0)
-	add("refill", s.Refill, s.Refill != 0)
-	add("strict", true, s.Strict)
-	add("drain", true, s.Drain)
-	add("buckets", int64(s.Buckets), s.Buckets != 0)
-	add("lenient", true, s.Lenient)
-	add("max_debt", s.MaxDebt, s.MaxDebt != 0)
-	add("client_time", true, s.ClientTime)
-	add("sessions", true, s.Sessions)
-	for _, w := range []struct {
-		name  string
-		value int
-		words []string
-	}{
-		{"on_error", int(s.OnError), []string{"local", "allow", "deny"}},
-		{"unsettled", int(s.Unsettled), []string{"charge", "release"}},
-		{"on_deny", int(s.OnDeny), onDenyWords},
-		{"consistency", int(s.Consistency), []string{"exact", "replicated", "leased"}},
-		{"on_partition", int(s.OnPartition), []string{"proportional", "deny", "open"}},
-	} {
-		add(w.name, w.words[w.value], w.value != 0)
-	}
-	add("max_delay", perText(s.MaxDelay), s.MaxDelay != 0)
-	add("dry_run", true, s.DryRun)
-	add("replication", "sync", s.Sync)
-	a := &s.Answers
-	add("spread", fmt.Sprintf("%d%%", a.Spread), a.Spread != 0)
-	add("status", int64(a.Status), a.Status != 0)
-	add("body", a.Body, a.Body != "")
-	add("content_type", a.ContentType, a.ContentType != "")
-	add("tag", a.Tag, a.Tag != "")
-	add("tier", int64(a.Tier), a.Tier != 0)
-	add("parent", s.Parent, s.Parent != "")
 	var list []object
 	for _, o := range l.Overrides() {
 		list = append(list, object(formattedOverride(&o)))
 	}
-	add("overrides", list, len(list) > 0)
+	if len(list) > 0 {
+		fields = append(fields, written{"overrides", list})
+	}
 	return fields
 }
 

@@ -213,8 +213,8 @@ func (p *page) limit(n ast.Node) {
 	places := map[string]ast.Node{}
 	for _, v := range m.Values {
 		name := fieldName(v.Key)
-		i := slices.IndexFunc(limitFields, func(f limitField) bool { return f.name == name })
-		if i < 0 {
+		field := fieldNamed(name)
+		if field == nil {
 			p.fault(v.Key, shorten(name), "is unknown; a limit has: "+limitFieldNames())
 			continue
 		}
@@ -224,7 +224,7 @@ func (p *page) limit(n ast.Node) {
 		}
 		if name == "overrides" {
 			p.overrides(v.Value, &d, places, name)
-		} else if err := limitFields[i].read(value{v.Value}, &d); err != nil {
+		} else if err := field.read(value{v.Value}, &d); err != nil {
 			p.fault(v.Value, name, err.Error())
 		}
 	}

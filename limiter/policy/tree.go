@@ -18,10 +18,6 @@ type draftChild struct {
 	limit *limiter.Limit
 }
 
-func readParent(v value, d *draft) error {
-	return v.filled(&d.spec.Parent, "leave it out if no limit is above this one")
-}
-
 // checkTrees says what is wrong with parents. A limit that is itself at fault would only be said to
 // be missing.
 func (b *book) checkTrees() {

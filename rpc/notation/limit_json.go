@@ -42,16 +42,6 @@ type LimitJSON struct {
 	MaxDelay      string `json:"max_delay,omitzero"`
 }
 
-// inlineWords are the words of fields that are numbers inside, in the order of these.
-var inlineWords = map[string][]string{
-	"on_error":     {"local", "allow", "deny"},
-	"consistency":  {"exact", "replicated", "leased"},
-	"replication":  {"async", "sync"},
-	"on_partition": {"proportional", "deny", "open"},
-	"on_deny":      {"reject", "shadow", "tag", "deprioritize", "delay"},
-	"unsettled":    {"charge", "release"},
-}
-
 // Spec is in in the words of package limiter. Its errors are *limiter.SpecError.
 func (in *LimitJSON) Spec() (s limiter.Spec, err error) {
 	s = limiter.Spec{
@@ -74,17 +64,12 @@ func (in *LimitJSON) Spec() (s limiter.Spec, err error) {
 	if err := in.refuseZeros(s.Algorithm); err != nil {
 		return s, err
 	}
-	if s.Anchor, known = map[string]limiter.Anchor{
-		"":      limiter.DefaultAnchor(s.Algorithm),
-		"epoch": limiter.Epoch, "first_hit": limiter.FirstHit,
-	}[in.Anchor]; !known {
-		return s, &limiter.SpecError{Field: "anchor", Reason: fmt.Sprintf("%.40q is unknown; "+
-			"there is: epoch, first_hit", in.Anchor)}
-	}
+	s.Anchor = limiter.DefaultAnchor(s.Algorithm)
 	for _, w := range []struct {
 		field, text string
 		set         func(int)
 	}{
+		{"anchor", in.Anchor, func(i int) { s.Anchor = limiter.Anchor(i) }},
 		{"on_error", in.OnError, func(i int) { s.OnError = limiter.OnError(i) }},
 		{"consistency", in.Consistency, func(i int) { s.Consistency = limiter.Consistency(i) }},
 		{"replication", in.Replication, func(i int) { s.Sync = i == 1 }},
@@ -92,13 +77,15 @@ func (in *LimitJSON) Spec() (s limiter.Spec, err error) {
 		{"on_deny", in.OnDeny, func(i int) { s.OnDeny = limiter.OnDeny(i) }},
 		{"unsettled", in.Unsettled, func(i int) { s.Unsettled = limiter.Unsettled(i) }},
 	} {
-		choices := inlineWords[w.field]
+		choices := limiter.Words[w.field]
 		i := slices.Index(choices, w.text)
 		if i < 0 && w.text != "" {
 			return s, &limiter.SpecError{Field: w.field, Reason: fmt.Sprintf("%.40q is unknown; "+
 				"there is: %s", w.text, strings.Join(choices, ", "))}
 		}
-		w.set(max(0, i))
+		if i >= 0 {
+			w.set(i)
+		}
 	}
 	s.Answers.Tag, s.Answers.Tier = in.Tag, orZero(in.Tier)
 	if err = in.readTimes(&s); err == nil && in.Limit == nil {
@@ -176,20 +163,17 @@ func NewLimitJSON(s *limiter.Spec) LimitJSON {
 		Strict: s.Strict, Drain: s.Drain, Buckets: orNil(s.Buckets), Lenient: s.Lenient,
 		ClientTime: s.ClientTime, Sessions: s.Sessions,
 		TimeZone: s.TimeZone, MaxDebt: s.MaxDebt, DryRun: s.DryRun,
-		OnError:     inlineWords["on_error"][s.OnError],
-		Consistency: inlineWords["consistency"][s.Consistency],
-		OnPartition: inlineWords["on_partition"][s.OnPartition],
-		OnDeny:      inlineWords["on_deny"][s.OnDeny],
-		Unsettled:   inlineWords["unsettled"][s.Unsettled],
+		OnError:     limiter.Words["on_error"][s.OnError],
+		Consistency: limiter.Words["consistency"][s.Consistency],
+		OnPartition: limiter.Words["on_partition"][s.OnPartition],
+		OnDeny:      limiter.Words["on_deny"][s.OnDeny],
+		Unsettled:   limiter.Words["unsettled"][s.Unsettled],
 	}
 	if s.Calendar != 0 {
 		out.Per = s.Calendar.String()
 	}
 	if s.Anchor != limiter.DefaultAnchor(s.Algorithm) {
-		out.Anchor = map[limiter.Anchor]string{
-			limiter.Epoch:    "epoch",
-			limiter.FirstHit: "first_hit",
-		}[s.Anchor]
+		out.Anchor = limiter.Words["anchor"][s.Anchor]
 	}
 	if s.MinGap != 0 {
 		out.MinGap = perText(s.MinGap)
