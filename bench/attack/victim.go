@@ -289,6 +289,7 @@ var refused = []struct{ metric, name string }{
 	{"penstock_redis_errors_total", "Redis commands"},
 	{"penstock_grpc_overweight_total", "heavy connections"},
 	{"penstock_grpc_overdue_total", "overdue messages"},
+	{"penstock_grpc_flooded_total", "floods of frames"},
 	{"penstock_gossip_refused_total", "of gossip"},
 }
 

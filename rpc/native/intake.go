@@ -44,6 +44,8 @@ type intake struct {
 	closed atomic.Uint64 // connections closed for their weight
 	slow   atomic.Uint64 // connections closed because a message did not come to its end
 
+	flooded atomic.Uint64 // connections closed because of their frames of control
+
 	mu     sync.Mutex // guards what follows
 	conns  map[*weighedConn]struct{}
 	logged time.Time // when closing was last logged
@@ -139,6 +141,8 @@ type weighedConn struct {
 	partial int       // calls with a message of which a part has come
 	timer   *time.Timer
 	armed   bool // timer looks for messages that do not come to their end
+
+	controls controls
 }
 
 // openCall is a call that is not over.
@@ -178,7 +182,9 @@ func (c *weighedConn) origin(info credentials.AuthInfo) string {
 
 func (c *weighedConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	c.received(b[:n])
+	if !c.received(b[:n]) {
+		return 0, net.ErrClosed
+	}
 	return n, err
 }
 
@@ -196,22 +202,31 @@ func (c *weighedConn) Close() error {
 	if c.timer != nil {
 		c.timer.Stop()
 	}
+	later := c.controls.flood
 	c.mu.Unlock()
+	if later {
+		return nil
+	}
 	return c.Conn.Close()
 }
 
-// received weighs what has come.
-func (c *weighedConn) received(b []byte) {
+// received weighs what has come, and reports whether gRPC may have it.
+func (c *weighedConn) received(b []byte) bool {
 	c.mu.Lock()
 	c.in.walk(b, requests{c})
 	if c.partial > 0 && !c.armed {
 		c.armLocked()
 	}
-	heavier := c.settleLocked()
+	heavier, flood, known := c.settleLocked(), c.controls.flood, c.controls.known
+	c.controls.known = flood
 	c.mu.Unlock()
-	if heavier && c.door.used.Load() > c.door.room {
+	switch {
+	case flood && !known:
+		c.endFlood()
+	case heavier && c.door.used.Load() > c.door.room:
 		c.door.relieve(c)
 	}
+	return !flood
 }
 
 // unfinished reports whether a call is open with an incomplete request.
@@ -354,6 +369,13 @@ func (u *openCall) take(b []byte) []byte {
 }
 
 func (c requests) ended(f frameHead) {
+	switch f.kind {
+	case frameHeaders:
+		c.controls.grant()
+	case frameData:
+	default:
+		c.controls.spend()
+	}
 	switch {
 	case f.kind == frameReset:
 		c.endLocked(f.stream)
@@ -368,6 +390,9 @@ type answers struct{ *weighedConn }
 func (c answers) begun(frameHead)        {}
 func (c answers) data(frameHead, []byte) {}
 func (c answers) ended(f frameHead) {
+	if f.kind == frameData || f.kind == frameHeaders {
+		c.controls.grant()
+	}
 	if f.ends() {
 		c.endLocked(f.stream)
 	}

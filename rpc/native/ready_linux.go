@@ -67,7 +67,10 @@ func (r *readyWeighed) ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int,
 		}
 		return nil, 0, err
 	}
-	r.received((*t.buf)[:t.n])
+	if !r.received((*t.buf)[:t.n]) {
+		pool.Put(t.buf)
+		return nil, 0, net.ErrClosed
+	}
 	return t.buf, t.n, nil
 }
 

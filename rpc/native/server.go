@@ -104,7 +104,7 @@ func NewServer(c Config) *door.Server {
 // NewAdminServer makes penstock.v1.Admin and reflection for a listener that speaks HTTP as well: it
 // serves a door.Handover.
 func NewAdminServer(c Config) *door.Server {
-	b := newBare(c, handedOver{door.Credentials(nil)})
+	b := newBare("admin", c, handedOver{door.Credentials(nil)})
 	b.addAdmin(c)
 	reflection.Register(b.Server)
 	b.calls.learn(b.Server)
@@ -120,7 +120,7 @@ type bare struct {
 }
 
 func newBare(
-	c Config, by credentials.TransportCredentials, more ...grpc.ServerOption,
+	name string, c Config, by credentials.TransportCredentials, more ...grpc.ServerOption,
 ) *bare {
 	b := &bare{
 		calls: &admit{
@@ -130,6 +130,9 @@ func newBare(
 		weighed: newIntake(cmp.Or(c.Unfinished, defaultUnfinished),
 			cmp.Or(c.Logger, slog.Default())),
 		ending: make(chan struct{}),
+	}
+	if c.Metrics != nil {
+		b.weighed.showIn(c.Metrics, name)
 	}
 	b.Server = grpc.NewServer(append(append(door.ServerOptions(c.TLS), more...),
 		grpc.Creds(weighing{by, b.weighed}),
@@ -156,11 +159,8 @@ func (b *bare) addAdmin(c Config) {
 // newServer returns what weighs unfinished calls as well.
 func newServer(c Config) (*door.Server, *intake) {
 	inlines := door.OrNew(c.Inlines, c.Node)
-	b := newBare(c, door.Credentials(c.TLS), grpc.NumStreamWorkers(streamWorkers))
+	b := newBare("grpc", c, door.Credentials(c.TLS), grpc.NumStreamWorkers(streamWorkers))
 	s, calls, ending := b.Server, b.calls, b.ending
-	if c.Metrics != nil {
-		b.weighed.showIn(c.Metrics)
-	}
 	registerRateLimiter(s, &rateLimiter{
 		node: c.Node, clock: c.Clock, inlines: inlines, ending: ending,
 		guarded: calls.clients != nil, audit: c.Audit, gate: c.Gate,
