@@ -23,6 +23,9 @@ type Config struct {
 	// drawn at random, so that clients that draw ids cannot slow the memory of ids down; decides
 	// nothing
 	Secret uint64
+	// OnIdle is told that nothing is asked of the node, and when that is over, so that its program
+	// can do with less; nil: nobody is told
+	OnIdle func(idle bool)
 }
 
 // Node is one limiter of a cluster. Its methods are safe for concurrent use. See the package's doc
@@ -69,6 +72,7 @@ func New(c Config) (*Node, error) {
 		clock: c.Clock, net: c.Network, callTimeout: c.CallTimeout,
 	}}
 	n.wire()
+	n.pulse.onIdle = c.OnIdle
 	n.holder.table, n.holder.sweepEvery = c.Table, c.SweepEvery
 	if n.callTimeout == 0 {
 		n.callTimeout = DefaultCallTimeout

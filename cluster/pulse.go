@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -27,6 +28,9 @@ type pulse struct {
 	agreed *agreement
 	parts  *partitions
 	beat   func() // a tick
+
+	telling sync.Mutex      // held while onIdle is told
+	onIdle  func(idle bool) // may be nil
 
 	idle     atomic.Bool
 	ticks    uint64
@@ -79,13 +83,27 @@ func (pl *pulse) nextTickLocked(mayIdle bool) {
 	}
 	switch {
 	case mayIdle:
-		pl.idle.Store(true)
+		if !pl.idle.Swap(true) {
+			pl.tellIdle()
+		}
 		pl.tickInLocked(idleEvery)
 	case pl.idle.Load():
 		pl.wakeLocked()
 	default:
 		pl.tickInLocked(tickEvery)
 	}
+}
+
+// tellIdle has onIdle told how it is by then: what is told last is true.
+func (pl *pulse) tellIdle() {
+	if pl.onIdle == nil {
+		return
+	}
+	pl.clock.AfterFunc(0, func() {
+		pl.telling.Lock()
+		defer pl.telling.Unlock()
+		pl.onIdle(pl.idle.Load())
+	})
 }
 
 // tickInLocked has the next tick come after d, instead of the one that was to come next.
@@ -105,6 +123,7 @@ func (pl *pulse) wake() {
 
 func (pl *pulse) wakeLocked() {
 	if pl.idle.Swap(false) && !pl.stopped.Load() {
+		pl.tellIdle()
 		pl.calm = 0
 		pl.tickInLocked(tickEvery)
 		pl.agreed.pollInLocked(agreeEvery)

@@ -202,3 +202,21 @@ func TestRenewalsAreNoAnswers(t *testing.T) {
 		t.Errorf("n2 makes %d calls to renew along, want 1", renewals)
 	}
 }
+
+// TestIdleTimesAreTold: a program hears that its node is idle, and with the next request that it is
+// not.
+func TestIdleTimesAreTold(t *testing.T) {
+	w := newWorld(t, 3, hundred)
+	n := w.nodes["n1"]
+	var told []bool
+	n.pulse.onIdle = func(idle bool) { told = append(told, idle) }
+	w.pass(5 * time.Second)
+	if want := []bool{true}; !slices.Equal(told, want) {
+		t.Fatalf("in 5 s without a request the program heard %v, want %v", told, want)
+	}
+	w.take("n1", "hundred", "a")
+	w.settle()
+	if want := []bool{true, false}; !slices.Equal(told, want) {
+		t.Errorf("with a request it heard %v, want %v", told, want)
+	}
+}

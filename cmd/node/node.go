@@ -132,7 +132,8 @@ func (r *running) makeNode(_ context.Context, d doors) error {
 	})
 	r.node, err = cluster.New(cluster.Config{
 		ID: r.member.ID, Boot: r.member.Boot, Secret: newBoot(), Clock: r.clock, Network: r.peers,
-		Table: limiter.NewTable(limiter.TableConfig{Bytes: int64(s.Memory), Seed: newBoot()}),
+		Table:  limiter.NewTable(limiter.TableConfig{Bytes: int64(s.Memory), Seed: newBoot()}),
+		OnIdle: s.onIdle,
 	})
 	if err != nil {
 		return err

@@ -72,6 +72,7 @@ func (v *serveVerb) Run(sh shell) error {
 	defer signal.Stop(signals)
 	defer signal.Stop(reloads)
 
+	v.settings.onIdle = new(threads).idle
 	r, err := start(context.Background(), v.settings, log)
 	var taken *inUseError
 	if errors.As(err, &taken) {

@@ -40,6 +40,8 @@ type settings struct {
 	ruled  *rules.Set     // likewise
 	timing gossip.Timing
 	nodes  int // of this process, which share its file descriptors; 0 is 1
+	// is told that nothing is asked of the node, and when that is over; may be nil
+	onIdle func(idle bool)
 }
 
 // memberFlags say how this node and others make a cluster.
