@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"sync"
 
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/rpc/client"
@@ -96,59 +95,33 @@ type questionOf func(context.Context, *client.Client) (takeIn func(), err error)
 // askMembers asks every member of the cluster, all at once, with what the command line has shown to
 // the first. missing are those that do not answer, sorted.
 func (r remote) askMembers(question questionOf) (missing []string, err error) {
-	return r.askEach(func(m *penstockv1.Member) bool { return m.Role == "member" }, question)
+	return r.askEach(holdersOf, question)
 }
 
 // askNodes is askMembers with agents too.
 func (r remote) askNodes(question questionOf) (missing []string, err error) {
-	return r.askEach(func(*penstockv1.Member) bool { return true }, question)
+	return r.askEach(func(members []*penstockv1.Member) []*penstockv1.Member {
+		return slices.DeleteFunc(slices.Clone(members), func(m *penstockv1.Member) bool {
+			return m.State == "failed"
+		})
+	}, question)
 }
 
-// askEach asks those that are meant.
+// askEach asks those that choose picks, once.
 func (r remote) askEach(
-	meant func(*penstockv1.Member) bool, question questionOf,
+	choose func([]*penstockv1.Member) []*penstockv1.Member, question questionOf,
 ) (missing []string, err error) {
+	l := newLookout(r)
+	defer l.close()
+	silent, _, err := l.each(context.Background(), choose,
+		func(ctx context.Context, c *client.Client, _ *penstockv1.Member) (func(), error) {
+			return question(ctx, c)
+		})
 	missing = []string{}
-	err = r.ask(func(ctx context.Context, c *client.Client) error {
-		members, err := adminOf(c).Members(ctx, &penstockv1.MembersRequest{})
-		if err != nil {
-			return err
-		}
-		var each sync.WaitGroup
-		var mu sync.Mutex // guards missing, and what takes answers in
-		for _, m := range members.Members {
-			if !meant(m) || m.State == "failed" {
-				continue // a failed member holds no keys: another one has taken them over
-			}
-			each.Go(func() {
-				takeIn, err := r.askMember(ctx, c, m, question)
-				mu.Lock()
-				defer mu.Unlock()
-				if err != nil {
-					missing = append(missing, m.Name)
-					return
-				}
-				takeIn()
-			})
-		}
-		each.Wait()
-		return nil
-	})
-	slices.Sort(missing)
-	return missing, err
-}
-
-// askMember asks m; c is connected to the first that was asked.
-func (r remote) askMember(
-	ctx context.Context, c *client.Client, m *penstockv1.Member, question questionOf,
-) (takeIn func(), err error) {
-	if !m.Self {
-		if c, err = r.dial([]string{m.GrpcAddress}); err != nil {
-			return nil, err
-		}
-		defer c.Close()
+	for _, m := range silent {
+		missing = append(missing, m.name)
 	}
-	return question(ctx, c)
+	return missing, err
 }
 
 func (l *topList) add(out *penstockv1.TopResponse) {

@@ -2,7 +2,6 @@ package rules
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -50,12 +49,9 @@ func (s *Set) Match(attributes map[string]string) (m Match, err error) {
 				if v := attributes[canonical(name)]; v != "" {
 					return v, nil
 				}
-				return "", &limiter.SpecError{
-					Field: "attributes." + name,
-					Reason: fmt.Sprintf("is missing; rule %q needs it for the key of limit %q. "+
-						"Send it, or have the rule match %s: \"*\"",
-						s.rules[i].name, a.limit.Name, name),
-				}
+				return "", faultIn("attributes."+name, "is missing; rule %q needs it for the "+
+					"key of limit %q. Send it, or have the rule match %s: \"*\"",
+					s.rules[i].name, a.limit.Name, name)
 			})
 			if err != nil {
 				return Match{}, err
@@ -114,24 +110,17 @@ func (c *condition) matches(attributes map[string]string) bool {
 // headers in lower case.
 func check(attributes map[string]string) (map[string]string, error) {
 	if len(attributes) > MaxAttributes {
-		return nil, &limiter.SpecError{
-			Field:  "attributes",
-			Reason: fmt.Sprintf("are %d; at most %d are accepted", len(attributes), MaxAttributes),
-		}
+		return nil, faultIn("attributes", "are %d; at most %d are accepted", len(attributes),
+			MaxAttributes)
 	}
 	lower := true
 	for name, v := range attributes {
 		if err := checkName(name); err != nil {
-			return nil, &limiter.SpecError{
-				Field:  "attributes",
-				Reason: fmt.Sprintf("%.64q %v", name, err),
-			}
+			return nil, faultIn("attributes", "%.64q %v", name, err)
 		}
 		if len(v) > MaxValue {
-			return nil, &limiter.SpecError{
-				Field:  "attributes." + name,
-				Reason: fmt.Sprintf("has %d bytes; at most %d are accepted", len(v), MaxValue),
-			}
+			return nil, faultIn("attributes."+name, "has %d bytes; at most %d are accepted",
+				len(v), MaxValue)
 		}
 		lower = lower && canonical(name) == name
 	}
@@ -142,10 +131,7 @@ func check(attributes map[string]string) (map[string]string, error) {
 	for name, v := range attributes {
 		to := canonical(name)
 		if other, twice := all[to]; twice && other != v {
-			return nil, &limiter.SpecError{
-				Field:  "attributes." + to,
-				Reason: "is given twice; headers are the same whatever their case",
-			}
+			return nil, faultIn("attributes."+to, givenTwice)
 		}
 		all[to] = v
 	}

@@ -103,26 +103,17 @@ type apply struct {
 // field is "rules[2].apply[0].limit" and the like.
 func New(list []Rule, limits map[string]*limiter.Limit) (*Set, error) {
 	if len(list) > MaxRules {
-		return nil, &limiter.SpecError{
-			Field:  "rules",
-			Reason: fmt.Sprintf("has %d rules; 0 to %d are accepted", len(list), MaxRules),
-		}
+		return nil, faultIn("rules", "has %d rules; 0 to %d are accepted", len(list), MaxRules)
 	}
 	s := &Set{list: slices.Clone(list), rules: make([]rule, len(list))}
 	used, named := map[string]bool{}, map[string]bool{}
 	for i := range list {
 		err := list[i].compile(limits, &s.rules[i])
 		if err == nil && named[list[i].Name] {
-			err = &limiter.SpecError{
-				Field:  "name",
-				Reason: fmt.Sprintf("%.60q is the name of another rule", list[i].Name),
-			}
+			err = faultIn("name", "%.60q is the name of another rule", list[i].Name)
 		}
 		if err != nil {
-			return nil, &limiter.SpecError{
-				Field:  fmt.Sprintf("rules[%d].%s", i, err.Field),
-				Reason: err.Reason,
-			}
+			return nil, faultIn(fmt.Sprintf("rules[%d].%s", i, err.Field), "%s", err.Reason)
 		}
 		named[list[i].Name] = true
 		for _, c := range s.rules[i].conditions {
@@ -168,6 +159,8 @@ func (r *Rule) Check(limits map[string]*limiter.Limit) error {
 	return nil
 }
 
+const givenTwice = "is given twice; headers are the same whatever their case"
+
 func faultIn(field, format string, args ...any) *limiter.SpecError {
 	return &limiter.SpecError{Field: field, Reason: fmt.Sprintf(format, args...)}
 }
@@ -185,8 +178,7 @@ func (r *Rule) compile(limits map[string]*limiter.Limit, to *rule) *limiter.Spec
 		if slices.ContainsFunc(to.conditions, func(o condition) bool {
 			return o.attribute == c.attribute
 		}) {
-			return faultIn("match."+attribute, "is given twice; headers are the same whatever "+
-				"their case")
+			return faultIn("match."+attribute, givenTwice)
 		}
 		to.conditions = append(to.conditions, c)
 	}
@@ -262,31 +254,23 @@ func (r *Rule) compileApply(
 func compileCondition(attribute string, patterns []string) (c condition, _ *limiter.SpecError) {
 	field := "match." + attribute
 	if err := checkName(attribute); err != nil {
-		return c, &limiter.SpecError{Field: field, Reason: err.Error()}
+		return c, faultIn(field, "%s", err)
 	}
 	if len(patterns) < 1 || len(patterns) > MaxPatterns {
-		return c, &limiter.SpecError{
-			Field: field,
-			Reason: fmt.Sprintf("has %d patterns; 1 to %d are accepted", len(patterns),
-				MaxPatterns),
-		}
+		return c, faultIn(field, "has %d patterns; 1 to %d are accepted", len(patterns),
+			MaxPatterns)
 	}
 	c = condition{attribute: canonical(attribute)}
 	for i, text := range patterns {
+		at := fmt.Sprintf("%s[%d]", field, i)
 		p, err := limiter.ParsePattern(text)
 		if err != nil {
-			return c, &limiter.SpecError{
-				Field:  fmt.Sprintf("%s[%d]", field, i),
-				Reason: err.Error(),
-			}
+			return c, faultIn(at, "%s", err)
 		}
 		for k := range c.patterns {
 			if c.patterns[k].Covers(&p) {
-				return c, &limiter.SpecError{
-					Field: fmt.Sprintf("%s[%d]", field, i),
-					Reason: fmt.Sprintf("%q is needless: %q comes first and matches all of it",
-						text, patterns[k]),
-				}
+				return c, faultIn(at, "%q is needless: %q comes first and matches all of it",
+					text, patterns[k])
 			}
 		}
 		c.patterns = append(c.patterns, p)
