@@ -38,12 +38,8 @@ func (p *page) candidate(n ast.Node, live draft, places map[string]ast.Node) *dr
 	for _, v := range m.Values {
 		name := fieldName(v.Key)
 		if !slices.Contains(candidateFields, name) {
-			p.fault(
-				v.Key,
-				"candidate."+shorten(name),
-				"is not a candidate's; it has, and all else is the limit's: "+strings.Join(
-					candidateFields, ", "),
-			)
+			p.fault(v.Key, "candidate."+shorten(name), "is not a candidate's; it has, and all "+
+				"else is the limit's: "+strings.Join(candidateFields, ", "))
 			continue
 		}
 		places["candidate."+name] = v.Value

@@ -1,10 +1,6 @@
 package policy
 
-import (
-	"errors"
-
-	"penstock/limiter"
-)
+import "penstock/limiter"
 
 // overrideField is a field that an override may have.
 type overrideField struct {
@@ -28,9 +24,7 @@ var overrideFields = []overrideField{
 		return err
 	}},
 	{"unlimited", func(v value, o *limiter.Override) (err error) {
-		if o.Unlimited, err = v.flag(); err == nil && !o.Unlimited {
-			err = errors.New("is false; leave it out")
-		}
+		o.Unlimited, err = v.onlyTrue()
 		return err
 	}},
 }

@@ -147,24 +147,46 @@ func (p *page) top(n ast.Node) {
 		p.faultAt(1, 1, "", emptyFile)
 		return
 	}
-	m, ok := n.(*ast.MappingNode)
-	if !ok {
-		p.fault(n, "", "the file must be a mapping of fields, not "+describe(n))
-		return
-	}
-	if len(m.Values) == 0 {
+	if m, ok := n.(*ast.MappingNode); ok && len(m.Values) == 0 {
 		p.fault(n, "", emptyFile)
 	}
+	p.fields(n, "", "the file ", "the file has: limits, rules",
+		func(name string, v ast.Node) (known bool, err error) {
+			switch name {
+			case "limits":
+				p.limitList(v)
+			case "rules":
+				p.ruleList(v)
+			default:
+				return false, nil
+			}
+			return true, nil
+		})
+}
+
+// fields reads a mapping, field by field. what is how errors call it; at is the field with it as
+// value, or empty. read says whether there is a field of that name, and what is wrong with its
+// value; has says which fields there are. It reports whether n is a mapping.
+func (p *page) fields(
+	n ast.Node, at, what, has string, read func(name string, v ast.Node) (known bool, err error),
+) bool {
+	m, ok := n.(*ast.MappingNode)
+	if !ok {
+		p.fault(n, at, what+"must be a mapping of fields, not "+describe(n))
+		return false
+	}
+	if at != "" {
+		at += "."
+	}
 	for _, v := range m.Values {
-		switch name := fieldName(v.Key); name {
-		case "limits":
-			p.limitList(v.Value)
-		case "rules":
-			p.ruleList(v.Value)
-		default:
-			p.fault(v.Key, shorten(name), "is unknown; the file has: limits, rules")
+		name := fieldName(v.Key)
+		if known, err := read(name, v.Value); !known {
+			p.fault(v.Key, at+shorten(name), "is unknown; "+has)
+		} else if err != nil {
+			p.fault(v.Value, at+name, err.Error())
 		}
 	}
+	return true
 }
 
 // limitAlone reads a document that is one limit.
@@ -203,30 +225,26 @@ func (p *page) list(n ast.Node, name string) []ast.Node {
 // limit reads one limit. What its fields say by themselves is checked first; what they say
 // together, limiter.New knows.
 func (p *page) limit(n ast.Node) {
-	m, ok := n.(*ast.MappingNode)
-	if !ok {
-		p.fault(n, "", "a limit must be a mapping of fields, not "+describe(n))
-		return
-	}
 	before := p.count()
 	var d draft
 	places := map[string]ast.Node{}
-	for _, v := range m.Values {
-		name := fieldName(v.Key)
-		field := fieldNamed(name)
-		if field == nil {
-			p.fault(v.Key, shorten(name), "is unknown; a limit has: "+limitFieldNames())
-			continue
-		}
-		places[name] = v.Value
-		if name == "candidate" {
-			continue // see below: it needs all the other fields
-		}
-		if name == "overrides" {
-			p.overrides(v.Value, &d, places, name)
-		} else if err := field.read(value{v.Value}, &d); err != nil {
-			p.fault(v.Value, name, err.Error())
-		}
+	if !p.fields(n, "", "a limit ", "a limit has: "+limitFieldNames(),
+		func(name string, v ast.Node) (known bool, err error) {
+			field := fieldNamed(name)
+			if field == nil {
+				return false, nil
+			}
+			places[name] = v
+			switch name {
+			case "candidate": // see below: it needs all the other fields
+			case "overrides":
+				p.overrides(v, &d, places, name)
+			default:
+				err = field.read(value{v}, &d)
+			}
+			return true, err
+		}) {
+		return
 	}
 	var tried *draft
 	if at := places["candidate"]; at != nil {
@@ -287,31 +305,19 @@ func (p *page) overrides(n ast.Node, d *draft, places map[string]ast.Node, field
 	for i, item := range p.list(n, field) {
 		at := fmt.Sprintf("%s[%d]", field, i)
 		places[at] = item
-		m, ok := item.(*ast.MappingNode)
-		if !ok {
-			p.fault(item, at, "must be a mapping of fields, not "+describe(item))
-			continue
-		}
 		var o limiter.Override
-		for _, v := range m.Values {
-			name := fieldName(v.Key)
+		if p.fields(item, at, "", "an override has: key, plan, limit, burst, refill, unlimited; "+
+			"all else is the limit's", func(name string, v ast.Node) (known bool, err error) {
 			k := slices.IndexFunc(overrideFields,
 				func(f overrideField) bool { return f.name == name })
 			if k < 0 {
-				p.fault(
-					v.Key,
-					at+"."+shorten(name),
-					"is unknown; an override has: key, plan, limit, burst, refill, unlimited; "+
-						"all else is the limit's",
-				)
-				continue
+				return false, nil
 			}
-			places[at+"."+name] = v.Value
-			if err := overrideFields[k].read(value{v.Value}, &o); err != nil {
-				p.fault(v.Value, at+"."+name, err.Error())
-			}
+			places[at+"."+name] = v
+			return true, overrideFields[k].read(value{v}, &o)
+		}) {
+			d.overrides = append(d.overrides, o)
 		}
-		d.overrides = append(d.overrides, o)
 	}
 }
 

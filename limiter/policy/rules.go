@@ -21,12 +21,6 @@ type draftRule struct {
 	places map[string]ast.Node // by the names that package rules has for its fields
 }
 
-// ruleFields and applyFields are what errors say that there is.
-const (
-	ruleFields  = "a rule has: name, match, apply, unlimited"
-	applyFields = "has: limit, key, plan"
-)
-
 func (p *page) ruleList(n ast.Node) {
 	for _, item := range p.section(n, "rules") {
 		if len(p.rules) == rules.MaxRules {
@@ -41,37 +35,25 @@ func (p *page) ruleList(n ast.Node) {
 // rule reads a rule. Without a name it is called by its place: "limits.yaml:12", or if another
 // stands in the same line, "limits.yaml:12:30".
 func (p *page) rule(n ast.Node) {
-	m, ok := n.(*ast.MappingNode)
-	if !ok {
-		p.fault(n, "", "a rule must be a mapping of fields, not "+describe(n))
-		return
-	}
 	before := p.count()
 	d := draftRule{page: p, node: n, places: map[string]ast.Node{}}
-	for _, v := range m.Values {
-		name := fieldName(v.Key)
-		d.places[name] = v.Value
-		var err error
+	has := "a rule has: name, match, apply, unlimited"
+	p.fields(n, "", "a rule ", has, func(name string, v ast.Node) (known bool, err error) {
+		d.places[name] = v
 		switch name {
 		case "name":
-			if d.Name, err = (value{v.Value}).text(); err == nil && d.Name == "" {
-				err = errors.New("is empty; give the rule a name, or leave it out")
-			}
+			err = value{v}.filled(&d.Name, "give the rule a name, or leave it out")
 		case "match":
-			p.match(v.Value, &d)
+			p.match(v, &d)
 		case "apply":
-			p.apply(v.Value, &d)
+			p.apply(v, &d)
 		case "unlimited":
-			if d.Unlimited, err = (value{v.Value}).flag(); err == nil && !d.Unlimited {
-				err = errors.New("is false; leave it out")
-			}
+			d.Unlimited, err = value{v}.onlyTrue()
 		default:
-			p.fault(v.Key, shorten(name), "is unknown; "+ruleFields)
+			return false, nil
 		}
-		if err != nil {
-			p.fault(v.Value, name, err.Error())
-		}
-	}
+		return true, err
+	})
 	if p.count() > before {
 		return
 	}
@@ -143,26 +125,19 @@ func (p *page) apply(n ast.Node, d *draftRule) {
 	for i, item := range list.Values {
 		at := fmt.Sprintf("apply[%d]", i)
 		d.places[at] = item
-		m, ok := item.(*ast.MappingNode)
-		if !ok {
-			p.fault(item, at, "must be a mapping of fields, not "+describe(item))
-			continue
-		}
 		var a rules.Apply
-		for _, v := range m.Values {
-			name := fieldName(v.Key)
-			to := map[string]*string{"limit": &a.Limit, "key": &a.Key, "plan": &a.Plan}[name]
-			if to == nil {
-				p.fault(v.Key, at+"."+shorten(name), "is unknown; an entry of apply "+applyFields)
-				continue
-			}
-			d.places[at+"."+name] = v.Value
-			var err error
-			if *to, err = (value{v.Value}).text(); err != nil {
-				p.fault(v.Value, at+"."+name, err.Error())
-			}
+		if p.fields(item, at, "", "an entry of apply has: limit, key, plan",
+			func(name string, v ast.Node) (known bool, err error) {
+				to := map[string]*string{"limit": &a.Limit, "key": &a.Key, "plan": &a.Plan}[name]
+				if to == nil {
+					return false, nil
+				}
+				d.places[at+"."+name] = v
+				*to, err = value{v}.text()
+				return true, err
+			}) {
+			d.Apply = append(d.Apply, a)
 		}
-		d.Apply = append(d.Apply, a)
 	}
 }
 

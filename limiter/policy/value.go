@@ -91,6 +91,15 @@ func (v value) flag() (bool, error) {
 	return false, fmt.Errorf("must be true or false, not %s", describe(v.node))
 }
 
+// onlyTrue is flag where false is what is left out.
+func (v value) onlyTrue() (bool, error) {
+	yes, err := v.flag()
+	if err == nil && !yes {
+		err = errors.New("is false; leave it out")
+	}
+	return yes, err
+}
+
 // word reads one of several words, and returns its place among them.
 func (v value) word(words []string) (int, error) {
 	text, err := v.text()
