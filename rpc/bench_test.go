@@ -16,6 +16,7 @@ import (
 	"penstock/cluster"
 	"penstock/limiter"
 	penstockv1 "penstock/proto/penstock/v1"
+	"penstock/rpc/rpctest"
 )
 
 // ways are the calls that are compared: an empty one, a Check at the owner of the key, and one at
@@ -30,7 +31,7 @@ func ways(b *testing.B) map[string]func(i int) error {
 		for i := range requests {
 			requests[i] = &penstockv1.CheckRequest{Items: []*penstockv1.Item{{
 				Limit: "big",
-				Key:   []byte(keyOf(owner, i)),
+				Key:   []byte(rpctest.OwnKey(owner.node, i)),
 			}}}
 		}
 		return requests
@@ -136,7 +137,7 @@ func BenchmarkPeers(b *testing.B) {
 	spec := limiter.Spec{Name: "big", Algorithm: limiter.GCRA, Limit: 1 << 30, Per: time.Second}
 	stations := newStations(b, 2, spec)
 	here, there := stations[0], stations[1]
-	limit, key := here.node.Limits()["big"], keyOf(there, 0)
+	limit, key := here.node.Limits()["big"], rpctest.OwnKey(there.node, 0)
 	for _, callers := range []int{1, 16, 64, 256} {
 		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
 			before := [2]uint64{here.peers.Stats().Asks.Load(), here.peers.Stats().Frames.Load()}

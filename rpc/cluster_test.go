@@ -158,21 +158,6 @@ func (s *station) see(members []cluster.Member) {
 	s.node.SetView(v)
 }
 
-// keyOf returns a key that the node owner owns, the i-th of them.
-func keyOf(owner *station, i int) string {
-	v := owner.node.View()
-	for k := 0; ; k++ {
-		key := fmt.Sprintf("key-%d", k)
-		if !v.Owns(limiter.Hash(key)) {
-			continue
-		}
-		if i == 0 {
-			return key
-		}
-		i--
-	}
-}
-
 func remaining(t *testing.T, s *station, limit, key string) int64 {
 	t.Helper()
 	out, err := s.client.Peek(rpctest.Patience(t),

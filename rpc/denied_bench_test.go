@@ -6,6 +6,7 @@ import (
 
 	"penstock/cluster"
 	"penstock/limiter"
+	"penstock/rpc/rpctest"
 )
 
 // BenchmarkDenied is a request for a key of another node of which nothing is left, by turns of a
@@ -19,7 +20,7 @@ func BenchmarkDenied(b *testing.B) {
 	counts := window
 	counts.Name, counts.CountRejected = "asked", true
 	stations := newStations(b, 2, window, counts)
-	here, key := stations[0], keyOf(stations[1], 0)
+	here, key := stations[0], rpctest.OwnKey(stations[1].node, 0)
 	names := []string{"asked", "remembered"}
 	ask := func(name string) error {
 		out := make([]cluster.Decision, 1)

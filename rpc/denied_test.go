@@ -7,6 +7,7 @@ import (
 
 	"penstock/cluster"
 	"penstock/limiter"
+	"penstock/rpc/rpctest"
 )
 
 // Promise: between real nodes too, a client that has seen a refund or a reset answered meets no
@@ -20,7 +21,7 @@ func TestDenialsBetweenNodes(t *testing.T) {
 	for c := range 6 {
 		clients.Go(func() {
 			owner := c % 3
-			key := keyOf(stations[owner], c)
+			key := rpctest.OwnKey(stations[owner].node, c)
 			ask := func(at int, it cluster.Item) cluster.Decision {
 				it.Limit, it.Key = "five", key
 				out := make([]cluster.Decision, 1)

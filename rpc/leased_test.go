@@ -8,6 +8,7 @@ import (
 
 	"penstock/cluster"
 	"penstock/limiter"
+	"penstock/rpc/rpctest"
 )
 
 // Promise: leased: what many clients of all nodes are admitted at once is the limit, to the unit.
@@ -18,7 +19,7 @@ func TestLeasedLimitIsUsedUp(t *testing.T) {
 			Anchor: limiter.FirstHit, Limit: 20_000, Per: time.Hour, Consistency: limiter.Leased,
 		}
 		s := newStations(t, 3, spec)
-		key := keyOf(s[2], 0)
+		key := rpctest.OwnKey(s[2].node, 0)
 		var admitted, local atomic.Int64
 		var all sync.WaitGroup
 		for i := range 24 {

@@ -13,7 +13,7 @@ import (
 
 func TestHTTPMetricsOfPeers(t *testing.T) {
 	s := newStations(t, 2, five)
-	key := keyOf(s[1], 7200)
+	key := rpctest.OwnKey(s[1].node, 7200)
 	for range 3 {
 		if _, err := s[0].client.Check(context.Background(),
 			&penstockv1.CheckRequest{Items: []*penstockv1.Item{rpctest.Item("five", key,

@@ -191,7 +191,7 @@ func TestSettlementsWithoutALookAreRecorded(t *testing.T) {
 func TestLostCreditsAreRecorded(t *testing.T) {
 	lines := new(strings.Builder)
 	s := newStations(t, 2, five)
-	key := keyOf(s[1], 0)
+	key := rpctest.OwnKey(s[1].node, 0)
 	s[1].doors[0].Stop() // that for peers
 	address := s[0].open(native.NewServer(native.Config{
 		Node: s[0].node, Clock: s[0].clock,

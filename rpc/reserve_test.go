@@ -27,7 +27,7 @@ var tokensPerHour = limiter.Spec{
 // again is once.
 func TestReserveAndSettle(t *testing.T) {
 	s := newStations(t, 2, tokensPerHour, five)
-	key := keyOf(s[1], 0)
+	key := rpctest.OwnKey(s[1].node, 0)
 	ctx := rpctest.Patience(t)
 	inline := &penstockv1.InlineLimit{
 		Name: "mine", Algorithm: penstockv1.Algorithm_ALGORITHM_GCRA,

@@ -27,7 +27,7 @@ func TestCheckPeekReset(t *testing.T) {
 	s := newStations(t, 2, five)
 	ctx := rpctest.Patience(t)
 	for _, entry := range s {
-		key := keyOf(s[0], map[string]int{"n1": 0, "n2": 1}[entry.member.ID])
+		key := rpctest.OwnKey(s[0].node, map[string]int{"n1": 0, "n2": 1}[entry.member.ID])
 		source := map[string]penstockv1.Source{
 			"n1": penstockv1.Source_SOURCE_OWNER,
 			"n2": penstockv1.Source_SOURCE_FORWARDED,
@@ -98,7 +98,7 @@ func TestCostIsOneByDefault(t *testing.T) {
 // Promise: a request that the client repeats is charged once, whichever node it asks.
 func TestRepeatedRequestIsChargedOnce(t *testing.T) {
 	s := newStations(t, 2, five)
-	it := rpctest.Item("five", keyOf(s[1], 0), 1)
+	it := rpctest.Item("five", rpctest.OwnKey(s[1].node, 0), 1)
 	it.Id = &penstockv1.RequestId{Origin: 42, Sequence: 1}
 	for range 3 {
 		for _, entry := range s {
@@ -134,7 +134,7 @@ func TestBatchAndAtomic(t *testing.T) {
 		t.Errorf("%d decisions of %v", len(out.Decisions), owners)
 	}
 
-	key := keyOf(s[1], 7000)
+	key := rpctest.OwnKey(s[1].node, 7000)
 	both := []*penstockv1.Item{rpctest.Item("five", key, 3), rpctest.Item("ten", key, 3)}
 	for i, want := range []int64{7, 7} {
 		out, err := s[0].client.Check(ctx, &penstockv1.CheckRequest{Items: both, Atomic: true})
@@ -149,8 +149,8 @@ func TestBatchAndAtomic(t *testing.T) {
 		}
 	}
 	spread := []*penstockv1.Item{
-		rpctest.Item("five", keyOf(s[1], 7001), 3),
-		rpctest.Item("five", keyOf(s[2], 7001), 3),
+		rpctest.Item("five", rpctest.OwnKey(s[1].node, 7001), 3),
+		rpctest.Item("five", rpctest.OwnKey(s[2].node, 7001), 3),
 	}
 	for i, want := range []int64{2, 2} {
 		out, err := s[0].client.Check(ctx, &penstockv1.CheckRequest{Items: spread, Atomic: true})
@@ -174,7 +174,7 @@ func TestShadowHasNoSayInAtomicOverTheWire(t *testing.T) {
 		Limit: 1, Per: time.Hour, DryRun: true,
 	}
 	s := newStations(t, 2, five, dry)
-	key := keyOf(s[1], 7100)
+	key := rpctest.OwnKey(s[1].node, 7100)
 	allowed := 0
 	for range 8 {
 		out, err := s[0].client.Check(rpctest.Patience(t), &penstockv1.CheckRequest{
@@ -225,8 +225,8 @@ func TestInlineLimit(t *testing.T) {
 // Peek, Reset and on a stream.
 func TestBadInput(t *testing.T) {
 	s := newStations(t, 2, five)
-	good := rpctest.Item("five", keyOf(s[0], 0), 1)
-	other := rpctest.Item("five", keyOf(s[1], 0), 1)
+	good := rpctest.Item("five", rpctest.OwnKey(s[0].node, 0), 1)
+	other := rpctest.Item("five", rpctest.OwnKey(s[1].node, 0), 1)
 	bad := func(in *penstockv1.InlineLimit) []*penstockv1.Item {
 		return []*penstockv1.Item{good, other, {Inline: in, Key: []byte("a")}}
 	}
@@ -390,7 +390,9 @@ func TestStream(t *testing.T) {
 			stream.Send(&penstockv1.CheckStreamRequest{
 				Tag: uint64(i),
 				Check: &penstockv1.CheckRequest{
-					Items: []*penstockv1.Item{rpctest.Item("big", keyOf(s[i%2], 0), 1)},
+					Items: []*penstockv1.Item{
+						rpctest.Item("big", rpctest.OwnKey(s[i%2].node, 0), 1),
+					},
 				}, TimeoutMs: 60_000,
 			})
 		}
@@ -491,7 +493,7 @@ func TestMembersAndRing(t *testing.T) {
 			t.Errorf("member %d: %v", i, m)
 		}
 	}
-	key := keyOf(s[2], 0)
+	key := rpctest.OwnKey(s[2].node, 0)
 	where, err := admin.Ring(ctx, &penstockv1.RingRequest{Key: []byte(key)})
 	if err != nil || where.Owner != "n3" || where.Heir == "" || where.Heir == "n3" ||
 		where.Ring != out.Ring || len(out.Ring) != 16 {

@@ -359,7 +359,7 @@ func TestPeersOverTLS(t *testing.T) {
 		calls := []cluster.Call{{To: to, Deadline: deadline, Ask: &cluster.Ask{
 			Hop: 1, Deadline: deadline,
 			Items: []cluster.AskItem{{
-				Limit: rpctest.MustLimit(five), Key: keyOf(s[1], 0),
+				Limit: rpctest.MustLimit(five), Key: rpctest.OwnKey(s[1].node, 0),
 				Cost: 1,
 			}},
 		}}}

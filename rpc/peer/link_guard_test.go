@@ -177,7 +177,7 @@ func TestRenewedDoorOffersLinks(t *testing.T) {
 	})
 	defer caller.Close()
 	from := &station{clock: s[0].clock, peers: caller}
-	if c := from.call(sealed, keyOf(s[1], 0), time.Minute); c.Err != nil {
+	if c := from.call(sealed, rpctest.OwnKey(s[1].node, 0), time.Minute); c.Err != nil {
 		t.Fatal(c.Err)
 	}
 	if c := from.carrierTo(sealed); !isA[*link](c) {

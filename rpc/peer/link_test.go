@@ -38,7 +38,7 @@ func isA[T carrier](c carrier) bool {
 // a node of a release that has no links.
 func TestNodesTalkOverLinks(t *testing.T) {
 	s := newStations(t, 2, five)
-	if c := s[0].call(s[1].member, keyOf(s[1], 0), time.Minute); c.Err != nil {
+	if c := s[0].call(s[1].member, rpctest.OwnKey(s[1].node, 0), time.Minute); c.Err != nil {
 		t.Fatal(c.Err)
 	}
 	if c := s[0].carrierTo(s[1].member); !isA[*link](c) {
@@ -75,7 +75,7 @@ func TestNodesTalkOverLinks(t *testing.T) {
 	sealed.PeerAddr = s[1].open(NewServer(ServerConfig{
 		Node: s[1].node, Cluster: testCluster, Clock: s[1].clock, TLS: a.Config("n2"),
 	}))
-	if c := s[0].call(sealed, keyOf(s[1], 0), time.Minute); c.Err != nil {
+	if c := s[0].call(sealed, rpctest.OwnKey(s[1].node, 0), time.Minute); c.Err != nil {
 		t.Fatal(c.Err)
 	}
 	if c := s[0].carrierTo(sealed); !isA[*link](c) {

@@ -53,7 +53,7 @@ func wantCall(t *testing.T, c cluster.Call, unsent bool, text string) {
 
 func TestPeerAnswers(t *testing.T) {
 	s := newStations(t, 2, five)
-	key := keyOf(s[1], 0)
+	key := rpctest.OwnKey(s[1].node, 0)
 	for i := range 6 {
 		c := s[0].call(s[1].member, key, 5*time.Second)
 		if c.Err != nil {
@@ -64,7 +64,7 @@ func TestPeerAnswers(t *testing.T) {
 			t.Errorf("take %d: %+v", i+1, c.Answer)
 		}
 	}
-	c := s[0].call(s[1].member, keyOf(s[0], 0), 5*time.Second)
+	c := s[0].call(s[1].member, rpctest.OwnKey(s[0].node, 0), 5*time.Second)
 	if c.Err != nil || c.Answer.Items[0].Status != cluster.StatusNotOwner ||
 		c.Answer.Items[0].Owner != "n1" {
 		t.Errorf("a key of n1 asked of n2: %+v, %v", c.Answer, c.Err)
@@ -363,7 +363,7 @@ func TestEndedStreamServesNothing(t *testing.T) {
 // Promise: a peer that comes back is used again within moments.
 func TestRestartedPeerIsFound(t *testing.T) {
 	s := newStations(t, 2, five)
-	key := keyOf(s[1], 0)
+	key := rpctest.OwnKey(s[1].node, 0)
 	if c := s[0].call(s[1].member, key, time.Minute); c.Err != nil {
 		t.Fatal(c.Err)
 	}
@@ -385,7 +385,7 @@ func TestRestartedPeerIsFound(t *testing.T) {
 // every one that was not taken by the owner says so.
 func TestKilledOwner(t *testing.T) {
 	s := newStations(t, 2, tenThousand)
-	key := keyOf(s[1], 0)
+	key := rpctest.OwnKey(s[1].node, 0)
 	var wg sync.WaitGroup
 	var forwarded, degraded, held atomic.Int64
 	stop := make(chan struct{})
