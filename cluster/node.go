@@ -102,8 +102,10 @@ func (n *Node) wire() {
 		claims: &n.claims, contacts: &n.contacts, pulse: &n.pulse, followers: n,
 	}
 	n.agreed.suspends.clock, _ = me.clock.(SuspendedClock)
-	// what was borrowed has gone on running out at the holders
-	n.agreed.suspends.then = n.local.leases.End
+	n.agreed.suspends.then = func() {
+		n.local.leases.End() // what was borrowed has gone on running out at the holders
+		n.still.stood(n.clock.Now())
+	}
 	n.views.agreed = &n.agreed
 	n.pulse = pulse{self: me, agreed: &n.agreed, parts: &n.parts, beat: n.tick}
 	n.contacts = contacts{
@@ -197,6 +199,7 @@ func (n *Node) Stop() {
 	n.parts.mu.Lock()
 	defer n.parts.mu.Unlock()
 	n.stopped.Store(true)
+	n.still.ends()
 	n.right.halted.Store(true)
 	if n.pulse.stopTick != nil {
 		n.pulse.stopTick()

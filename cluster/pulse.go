@@ -152,6 +152,9 @@ func (n *Node) tick() {
 	}
 	now := n.clock.Now()
 	n.parts.mu.Lock()
+	if !n.stopped.Load() {
+		n.still.runs(now)
+	}
 	n.tickLocked(now)
 	sweep := n.holder.sweepLocked(now)
 	n.parts.mu.Unlock()

@@ -10,15 +10,16 @@ import (
 // if it is the heir itself, it asks another member. That one may reach the owner where the asker
 // cannot: then it sends the items on and passes the answers back. The node that gets them decides
 // or refuses, and does not send them on again. If the owner does not answer the heir either, the
-// heir says NotOwner as ever, until it has taken over.
+// heir says NotOwner as ever, until it has taken over; so it does if it stood still, since the
+// asker may have asked others meanwhile (stillness.go).
 
 // relay has the owners that this node reaches answer the items of a that it does not hold itself.
 // The others stay as they are: nobody has decided them.
 func (fw *forwarder) relay(view *route, a *Ask, answer *Answer) {
-	if view == nil {
+	now := fw.clock.Now()
+	if view == nil || fw.still.mayBeOld(now) {
 		return
 	}
-	now := fw.clock.Now()
 	calls, of := fw.relayCalls(now, view, a, answer)
 	if len(calls) == 0 {
 		return

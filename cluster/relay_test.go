@@ -193,3 +193,27 @@ func TestRelayKeepsTogether(t *testing.T) {
 		}
 	}
 }
+
+// Promise: a take is charged once. An heir that stood still for longer than owners remember answers
+// does not send on what may have lain at its door.
+func TestHeirThatStoodStillRelaysNothing(t *testing.T) {
+	w, key := relayWorld(t)
+	w.meet = nil
+	w.pass(3 * time.Second)
+	n1, n3 := w.nodes["n1"], w.nodes["n3"]
+	ask := &Ask{
+		RingHash: n1.View().RingHash(), Relay: true, Deadline: w.now.Add(time.Minute),
+		Items: []AskItem{{
+			Limit: n1.Limits()["five"], Key: key, Cost: 1, ID: ID{Origin: 7, Sequence: 1},
+		}},
+	}
+	for _, still := range []time.Duration{0, 2500 * time.Millisecond} {
+		w.freeze("n3")
+		w.pass(still)
+		w.thaw("n3")
+		a := n3.Deliver(ask).Items[0]
+		if relayed := a.Status == StatusDone; relayed != (still == 0) {
+			t.Errorf("when it stood still for %v: %+v", still, a)
+		}
+	}
+}

@@ -22,6 +22,7 @@ type self struct {
 
 	view    atomic.Pointer[route]
 	stopped atomic.Bool
+	still   stillness
 
 	_        [64]byte      // what every check reads is no neighbour of what every check writes
 	sequence atomic.Uint64 // of the last ID drawn

@@ -145,13 +145,14 @@ func (c *callers) visit(m *machine, r *request, last bool) {
 	} else {
 		v = new(visit)
 	}
-	v.process, v.request = p, r
+	r.begun++
+	v.process, v.request, v.number, v.came = p, r, r.begun, w.now
 	switch {
 	case p.machine.frozen:
-		p.do(func() { w.tasks.start(p, v) })
+		p.do(func() { v.mayWait(w.tasks.start) })
 	case last:
-		w.tasks.last(p, v)
+		v.mayWait(w.tasks.last)
 	default:
-		w.tasks.start(p, v)
+		v.mayWait(w.tasks.start)
 	}
 }

@@ -341,7 +341,7 @@ func (c *course) missed(r *request) {
 
 // over ends a request, if no visit of it is left.
 func (c *course) over(r *request) {
-	if r.open > 0 {
+	if c == nil || r.broken || r.open > 0 {
 		return
 	}
 	for i := range r.items {

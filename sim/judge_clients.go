@@ -62,11 +62,11 @@ func (j *judge) left(r *request) {
 }
 
 // opened begins a visit.
-func (j *judge) opened(h *hearing, p *process, r *request, q *cluster.Request,
-	out []cluster.Decision,
-) {
+func (j *judge) opened(h *hearing, v *visit) {
+	p, r, q := v.process, v.request, &v.question
+	j.once.opened(v)
 	*h = hearing{
-		process: p, request: r, deadline: q.Deadline, out: out, began: j.world.now,
+		process: p, request: r, deadline: q.Deadline, out: v.out, began: j.world.now,
 		items: append(h.items[:0], q.Items...),
 		view:  p.stated.view, members: membersOf(p.stated.agreed),
 		decided: h.decided[:0], retried: h.retried[:0],

@@ -20,6 +20,7 @@ type machine struct {
 	crashed bool          // down, and has not said goodbye
 	backlog []func()      // what will happen when it thaws
 	thawed  time.Duration // when it last did, or -1
+	froze   time.Duration // when it last froze
 	boots   int           // processes started
 	role    cluster.Role
 	version uint64 // of the last fact that it has told
@@ -221,7 +222,7 @@ func (p *process) do(f func()) {
 }
 
 // freeze stops the machine between two instructions.
-func (m *machine) freeze() { m.frozen = true }
+func (m *machine) freeze() { m.frozen, m.froze = true, m.world.now }
 
 // thaw lets it go on, with all that has come in meanwhile, in the order in which it came.
 func (m *machine) thaw() {

@@ -305,6 +305,18 @@ func (j *onceJudge) outlived(a *answered, p *process) bool {
 	return a.now+memory < j.world.now
 }
 
+// opened checks that a node does not take in what lay at its door, while it stood still, for longer
+// than owners remember answers, if its client has hung up: another node may have answered it.
+func (j *onceJudge) opened(v *visit) {
+	p := v.process
+	m := p.machine
+	if still := m.thawed - m.froze; v.hungUp() && v.came < m.thawed && m.froze >= p.began &&
+		still > memory+memory/10 {
+		j.fail(once, "%s takes a request in that lay at its door while it stood still for %v",
+			m.id, still)
+	}
+}
+
 // letIn is the answer that has let take id in, if it is too young for a node to have forgotten it;
 // else nil.
 func (j *onceJudge) letIn(id cluster.ID) *answered {

@@ -263,7 +263,8 @@ func (a *account) mostLost(p *process) int64 {
 // knows.
 func (a *account) charged(now time.Duration) int64 {
 	r := &a.reference
-	if since := now - forgets(a.spec)*501/500; !r.isHeld() && a.held == nil &&
+	counts := forgets(a.spec) // 501 times that of a year is more than a Duration holds
+	if since := now - counts - counts/500; !r.isHeld() && a.held == nil &&
 		(r.trimmed == 0 || r.trimmed <= since) {
 		return min(capacityOf(a.spec), r.chargedSince(since))
 	}

@@ -14,6 +14,7 @@ type request struct {
 	broken   bool          // has to be refused
 	patience time.Duration // from the question to the deadline, on the node's clock
 	open     int           // visits that are not over
+	begun    int           // visits; with the next one its client hangs up on those before
 	terms    []term        // kept by the judge, one per item
 	roams    bool          // its client goes to another node at once if one is down
 	retry    retry         // what its client does when it is refused
@@ -28,9 +29,55 @@ type request struct {
 type visit struct {
 	process  *process
 	request  *request
+	number   int           // of the request's visits, from 1 on
+	came     time.Duration // to the door
 	question cluster.Request
 	out      []cluster.Decision
 	hearing  hearing
+}
+
+// hungUp reports whether the client has gone on to another node meanwhile.
+func (v *visit) hungUp() bool { return v.number < v.request.begun }
+
+// mayWait begins v, unless the node stood still: then its door waits whether the client has hung
+// up, and drops what it asked.
+func (v *visit) mayWait(begin func(*process, happens)) {
+	p := v.process
+	w := p.machine.world
+	if !p.node.StoodStill() {
+		begin(p, v)
+		return
+	}
+	w.at(w.now+cluster.HangUpTime, func() {
+		p.do(func() {
+			if !v.hungUp() {
+				w.tasks.start(p, v)
+				return
+			}
+			v.over()
+			w.judge.left(v.request)
+			w.course.over(v.request)
+			v.free()
+		})
+	})
+}
+
+// over has the process wait for v no more.
+func (v *visit) over() {
+	p := v.process
+	i := slices.Index(p.visits, v.request)
+	p.visits = slices.Delete(p.visits, i, i+1)
+}
+
+// free gives v to others, and its request if nothing is left of it.
+func (v *visit) free() {
+	c, r := &v.process.machine.world.callers, v.request
+	c.visits = append(c.visits, v)
+	if r.open == 0 {
+		if c.requests = append(c.requests, r); r.slip != nil {
+			c.slips = append(c.slips, r.slip)
+		}
+	}
 }
 
 func (v *visit) happen() {
@@ -43,7 +90,7 @@ func (v *visit) happen() {
 	q.Atomic, q.Deadline = r.atomic, p.now().Add(r.patience)
 	v.out = append(v.out[:0], make([]cluster.Decision, len(q.Items))...)
 	h := &v.hearing
-	w.judge.opened(h, p, r, q, v.out)
+	w.judge.opened(h, v)
 	task := w.tasks.running
 	task.hearing = w.judge.seenFromInside(h)
 	err := p.door.Check(q, v.out)
@@ -52,18 +99,12 @@ func (v *visit) happen() {
 	if err == nil && !r.broken {
 		c.told.hear(r, q.Items, v.out)
 	}
-	i := slices.Index(p.visits, r)
-	p.visits = slices.Delete(p.visits, i, i+1)
+	v.over()
 	w.judge.closed(h, v.out, err)
 	if err == nil {
 		c.answered(r, v.out, w.now-began)
 	}
 	clear(q.Items) // a node that keeps them keeps nothing
 	clear(v.out)
-	c.visits = append(c.visits, v)
-	if r.open == 0 {
-		if c.requests = append(c.requests, r); r.slip != nil {
-			c.slips = append(c.slips, r.slip)
-		}
-	}
+	v.free()
 }

@@ -1,0 +1,56 @@
+package cluster
+
+import (
+	"sync/atomic"
+	"time"
+
+	"penstock/cluster/dedup"
+	"penstock/limiter"
+)
+
+// A process that stood still, for it was stopped or its machine did not get to it, goes on with
+// what has come meanwhile as if it came now. Of a take under its client's own id that may be wrong:
+// the client, which got no answer, has asked another node, and if that is longer ago than the owner
+// remembers answers, it would charge the take again. So for a moment after it has stood still for
+// that long, a node's doors wait whether a client has hung up before they ask the node, and an heir
+// sends on nothing.
+
+const (
+	// oldFor is for how long after it stood still a process may read what came before.
+	oldFor = 500 * time.Millisecond
+	// HangUpTime is for how long a door waits whether a client has hung up (Node.StoodStill): what
+	// a client does after its request lies behind it in the same socket.
+	HangUpTime = 50 * time.Millisecond
+)
+
+// stillness is whether the process stood still. Without timers nothing is known of that.
+type stillness struct {
+	seen  atomic.Int64 // when the process ran, as its ticks show; 0: it has none
+	until atomic.Int64 // until then what comes may be old
+}
+
+// runs notes that the process runs now. What it says of the time before is there when seen changes.
+func (s *stillness) runs(now limiter.Instant) {
+	if last := limiter.Instant(s.seen.Load()); last != 0 && now > last.Add(dedup.Lasts) {
+		s.stood(now)
+	}
+	s.seen.Store(int64(now))
+}
+
+// stood notes that the process has stood still until now.
+func (s *stillness) stood(now limiter.Instant) { s.until.Store(int64(now.Add(oldFor))) }
+
+// ends notes that there will be no ticks any more.
+func (s *stillness) ends() { s.seen.Store(0) }
+
+// mayBeOld reports whether what has come may be older than owners remember.
+func (s *stillness) mayBeOld(now limiter.Instant) bool {
+	last := limiter.Instant(s.seen.Load())
+	return int64(now) < s.until.Load() || last != 0 && now > last.Add(dedup.Lasts)
+}
+
+// StoodStill reports whether the process stood still, just before, for longer than owners remember
+// answers. A request that comes now under an id of its client may then have lain at its door, and
+// may have been answered by another node under the same id: a door waits for HangUpTime, and drops
+// it if its client has hung up.
+func (s *self) StoodStill() bool { return s.still.mayBeOld(s.clock.Now()) }

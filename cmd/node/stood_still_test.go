@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"syscall"
+	"testing"
+	"time"
+
+	penstockv1 "penstock/proto/penstock/v1"
+)
+
+// Promise: a take is charged once, also if its client gave up a node that stood still, asked
+// another one, and the first goes on when no owner remembers the id any more. A client that waits
+// is answered.
+func TestChargedOnceAcrossAStop(t *testing.T) {
+	t.Parallel()
+	n1, n2, n3 := trio(t, write(t, testLimits))
+	keys := keysOwnedBy(t, n1, 3, "n1", 3*each)
+	at1 := penstockv1.NewRateLimiterClient(dial(t, n1).Conn())
+	at3 := penstockv1.NewRateLimiterClient(dial(t, n3).Conn())
+	for _, ask := range []taking{takeOnce, takeByStream, reserveOnce} {
+		for _, at := range []penstockv1.RateLimiterClient{at1, at3} { // they have connections
+			if err := ask(t.Context(), at, takeOf("warm", 0)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := n3.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	patient, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	waits := make(chan error, 1)
+	go func() { waits <- takeOnce(patient, at3, takeOf("waits", 1)) }()
+	for way, ask := range []taking{takeOnce, takeByStream, reserveOnce} {
+		short, hangUp := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		for i, key := range keys[way*each:][:each] {
+			go ask(short, at3, takeOf(key, 1+way*each+i))
+		}
+		<-short.Done()
+		hangUp()
+		for i, key := range keys[way*each:][:each] {
+			if err := ask(t.Context(), at1, takeOf(key, 1+way*each+i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	time.Sleep(time.Until(began.Add(4 * time.Second)))
+	if err := n3.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-waits; err != nil {
+		t.Errorf("a client that waited: %v", err)
+	}
+	eventually(t, "it is back", func() error { return oneCluster(n1, n2, n3) })
+	for i, key := range keys {
+		if a, err := checkAt(n1, "big", key+"&cost=0"); err != nil || a.Remaining != 9999 {
+			t.Errorf("key %d of %d: %+v, %v; want one unit charged", i, len(keys), a, err)
+		}
+	}
+}
+
+// each is how many keys are asked for in each way.
+const each = 100
+
+// taking asks once for a take with an id.
+type taking func(context.Context, penstockv1.RateLimiterClient, *penstockv1.Item) error
+
+func takeOf(key string, sequence int) *penstockv1.Item {
+	return &penstockv1.Item{
+		Limit: "big", Key: []byte(key),
+		Id: &penstockv1.RequestId{Origin: 77, Sequence: uint64(sequence)},
+	}
+}
+
+func takeOnce(
+	ctx context.Context, at penstockv1.RateLimiterClient, it *penstockv1.Item,
+) error {
+	_, err := at.Check(ctx, &penstockv1.CheckRequest{Items: []*penstockv1.Item{it}})
+	return err
+}
+
+func reserveOnce(
+	ctx context.Context, at penstockv1.RateLimiterClient, it *penstockv1.Item,
+) error {
+	_, err := at.Reserve(ctx, &penstockv1.ReserveRequest{
+		Items: []*penstockv1.Item{it}, TtlMs: 60_000,
+	})
+	return err
+}
+
+func takeByStream(
+	ctx context.Context, at penstockv1.RateLimiterClient, it *penstockv1.Item,
+) error {
+	stream, err := at.CheckStream(ctx)
+	if err != nil {
+		return err
+	}
+	err = stream.Send(&penstockv1.CheckStreamRequest{
+		Tag: 1, Check: &penstockv1.CheckRequest{Items: []*penstockv1.Item{it}},
+	})
+	if err != nil {
+		return err
+	}
+	answer, err := stream.Recv()
+	if err == nil && answer.Error != nil {
+		err = errors.New(answer.Error.Message)
+	}
+	return err
+}
