@@ -171,34 +171,29 @@ func itemText(it *cluster.Item, times int) string {
 	return b.String()
 }
 
+// faultWords are the kinds of faults as draft.fault reads them.
+var faultWords = map[kind]string{
+	crashes: "crash", boots: "start", freezes: "freeze", thaws: "thaw", cuts: "cut", mends: "heal",
+	joins: "join", leaves: "leave", restarts: "restart", rolls: "rolling_restart",
+	steps: "clock_step",
+}
+
 // faultText is a fault as draft.fault reads it.
 func faultText(f fault) string {
-	node, peer := machineID(f.node), machineID(f.peer)
-	switch f.kind {
-	case crashes:
-		return "crash: " + node
-	case boots:
-		return "start: " + node
-	case freezes:
-		return "freeze: " + node
-	case thaws:
-		return "thaw: " + node
-	case cuts:
-		return "cut: " + node + " > " + peer
-	case mends:
-		return "heal: " + node + " > " + peer
-	case joins:
-		return "join: " + node
-	case leaves:
-		return "leave: " + node
-	case restarts:
-		return "restart: " + node
-	case rolls:
-		return "rolling_restart: all"
-	case steps:
-		return fmt.Sprintf("clock_step: %s, by: %v", node, f.by)
+	word, known := faultWords[f.kind]
+	if !known {
+		panic("sim: " + kindNames[f.kind] + " is no fault")
 	}
-	panic("sim: " + kindNames[f.kind] + " is no fault")
+	what := machineID(f.node)
+	switch f.kind {
+	case cuts, mends:
+		what += " > " + machineID(f.peer)
+	case rolls:
+		what = "all"
+	case steps:
+		what += fmt.Sprintf(", by: %v", f.by)
+	}
+	return word + ": " + what
 }
 
 // quoted is a text in the quotes of YAML, which JSON's are.
