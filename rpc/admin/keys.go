@@ -86,7 +86,7 @@ func Top(ctx context.Context, node *cluster.Node, count int, limit string) TopKe
 		if out.Partial = ctx.Err() != nil; out.Partial {
 			break
 		}
-		from, more = node.Keys("", from, MaxListed,
+		from, more = EachKey(ctx, node, "", from, MaxListed,
 			func(l *limiter.Limit, key string, d limiter.Decision) {
 				if out.Seen++; limit != "" && l.Name != limit {
 					return
@@ -102,6 +102,24 @@ func Top(ctx context.Context, node *cluster.Node, count int, limit string) TopKe
 	}
 	most()
 	return out
+}
+
+// looking is of the one goroutine that looks through keys: a table has millions, and many that do
+// so at once would take all processors of the process, and as much memory each.
+var looking = make(chan struct{}, 1)
+
+// EachKey is node.Keys when its turn has come. When ctx ends before, it has seen nothing.
+func EachKey(
+	ctx context.Context, node *cluster.Node, prefix string, from limiter.Cursor, most int,
+	fn func(l *limiter.Limit, key string, d limiter.Decision),
+) (next limiter.Cursor, more bool) {
+	select {
+	case looking <- struct{}{}:
+	case <-ctx.Done():
+		return from, true
+	}
+	defer func() { <-looking }()
+	return node.Keys(prefix, from, most, fn)
 }
 
 // readCount checks how many keys are asked for; 0 means usual.
@@ -186,7 +204,7 @@ func (a *Service) Keys(ctx context.Context,
 	out := &penstockv1.KeysResponse{Node: a.Node.ID()}
 	more := true
 	for more && len(out.Keys) < count && ctx.Err() == nil {
-		from, more = a.Node.Keys(string(in.Prefix), from, count-len(out.Keys),
+		from, more = EachKey(ctx, a.Node, string(in.Prefix), from, count-len(out.Keys),
 			func(l *limiter.Limit, key string, d limiter.Decision) {
 				k := NewKeyState(l, key, &d)
 				out.Keys = append(out.Keys, k.message())

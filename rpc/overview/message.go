@@ -261,7 +261,7 @@ func findKeys(ctx context.Context, n *cluster.Node, q *KeysQuestion) *admin.Foun
 	want := countOf(q)
 	from, more := limiter.Cursor{}, true
 	for more && len(out.Keys) < want && ctx.Err() == nil {
-		from, more = n.Keys(q.Key, from, admin.MaxListed,
+		from, more = admin.EachKey(ctx, n, q.Key, from, admin.MaxListed,
 			func(l *limiter.Limit, key string, d limiter.Decision) {
 				out.Seen++
 				if q.Limit == "" || l.Name == q.Limit {

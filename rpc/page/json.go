@@ -33,6 +33,8 @@ func JSON(rw http.ResponseWriter, status int, v any) {
 	Body(rw, status, b)
 }
 
+var lineEnd = []byte{'\n'}
+
 // Body answers with JSON, and a line's end.
 func Body(rw http.ResponseWriter, status int, b []byte) {
 	h := rw.Header()
@@ -42,5 +44,6 @@ func Body(rw http.ResponseWriter, status int, b []byte) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("Content-Length", strconv.Itoa(len(b)+1))
 	rw.WriteHeader(status)
-	rw.Write(append(b, '\n'))
+	rw.Write(b)
+	rw.Write(lineEnd) // not appended to b, which may be long
 }

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
 	"sync"
@@ -16,20 +17,51 @@ const (
 	mostLists = 16
 	// mostProfiles is how many profiles are taken at once.
 	mostProfiles = 4
+	// mostUnread is how many bytes of answers are being sent at once, at each of the three.
+	mostUnread = 8 << 20
+	// operatingShare is how many answers a client may have under way for each that there is room
+	// left for.
+	operatingShare = 3
+	// operatingWait is how long a request waits until others are answered.
+	operatingWait = 4 * time.Second
+	// refusedHeld is how long the connection of a refused request stays open, while nothing of it
+	// is read. If it was closed at once, a client that does not listen would come back at once.
+	refusedHeld = 4 * time.Second
+	// crowdedTimeout is how long an answer is sent while others wait.
+	crowdedTimeout = time.Second
 )
 
 // operating are requests for pages with long answers, some of which the gate lets in also when
 // there are too many requests. A client may send many over many connections and read none of the
-// answers. So when there are as many as there may be, the one that is sent for longest is given up,
-// and the next one waits until that has ended.
+// answers. So when there are as many as there may be, or as the client may have, the next one waits
+// for an end, and the answer that is sent for longest is given up. An answer that is still being
+// made is not: that would end no work, and its client may well read it. As many of a client may
+// wait as may be answered; further ones are refused.
 type operating struct {
-	slots chan struct{} // has one of each request
+	most int
+	name func(*http.Request) string // of the client
 
-	mu    sync.Mutex // guards below
-	since []*http.ResponseController
+	mu      sync.Mutex // guards what follows
+	under   []*operation
+	unread  int // bytes of answers that are being sent
+	waiting []*operation
 }
 
-func newOperating(most int) *operating { return &operating{slots: make(chan struct{}, most)} }
+// operation is a request and the writer of its answer.
+type operation struct {
+	http.ResponseWriter
+	of     *operating
+	client string
+	begun  chan struct{} // closed when it is under way
+	made   bool          // the answer, of which the first bytes were written
+
+	sending bool // and not given up; of's mu guards it and size
+	size    int  // of what was first written
+}
+
+func newOperating(most int, name func(*http.Request) string) *operating {
+	return &operating{most: most, name: name}
+}
 
 // answered is answered for a page that is bounded.
 func (o *operating) answered(
@@ -41,40 +73,140 @@ func (o *operating) answered(
 // bounded has h answer so many requests at once.
 func (o *operating) bounded(h http.HandlerFunc) http.HandlerFunc {
 	return func(rw http.ResponseWriter, r *http.Request) {
+		n := &operation{
+			ResponseWriter: rw, of: o, client: o.name(r), begun: make(chan struct{}),
+		}
+		if !o.ask(n) {
+			refuse(rw, r)
+			return
+		}
+		defer o.end(n)
+		patience := time.NewTimer(operatingWait)
+		defer patience.Stop()
 		select {
-		case o.slots <- struct{}{}:
-		default:
-			o.giveUp()
-			select {
-			case o.slots <- struct{}{}:
-			case <-r.Context().Done():
+		case <-n.begun:
+			h(n, r)
+		case <-r.Context().Done():
+		case <-patience.C:
+			// the client may be gone: of one that has sent more already, nothing else says so
+			rw.Header().Set("Connection", "close")
+			overloaded(rw, r)
+		}
+	}
+}
+
+// refuse answers that there is no room, and leaves the connection.
+func refuse(rw http.ResponseWriter, r *http.Request) {
+	rw.Header().Set("Connection", "close")
+	overloaded(rw, r)
+	on := http.NewResponseController(rw)
+	_ = on.SetWriteDeadline(time.Now().Add(crowdedTimeout)) // of what was not read before
+	if on.Flush() == nil {
+		if conn, _, err := on.Hijack(); err == nil {
+			time.AfterFunc(refusedHeld, func() { conn.Close() })
+		}
+	}
+}
+
+// ask begins a request, or has it wait. It reports whether there is room for that.
+func (o *operating) ask(n *operation) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if count(o.waiting, n.client) >= o.most {
+		return false
+	}
+	o.waiting = append(o.waiting, n)
+	if o.beginLocked(); slices.Contains(o.waiting, n) {
+		o.giveUpLocked(n.client)
+	}
+	return true
+}
+
+// count is how many of a list are of a client.
+func count(list []*operation, client string) (n int) {
+	for _, other := range list {
+		if other.client == client {
+			n++
+		}
+	}
+	return n
+}
+
+// end forgets a request, which may have waited in vain.
+func (o *operating) end(n *operation) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	same := func(other *operation) bool { return other == n }
+	o.under, o.waiting = slices.DeleteFunc(o.under, same), slices.DeleteFunc(o.waiting, same)
+	o.unread -= n.size
+	o.beginLocked()
+}
+
+// beginLocked begins what waits and may begin.
+func (o *operating) beginLocked() {
+	o.waiting = slices.DeleteFunc(o.waiting, func(n *operation) bool {
+		if o.fullLocked(n.client) {
+			return false
+		}
+		o.under = append(o.under, n)
+		close(n.begun)
+		return true
+	})
+}
+
+// fullLocked reports whether a client may have no further request under way.
+func (o *operating) fullLocked(client string) bool {
+	return count(o.under, client) >= operatingShare*(o.most-len(o.under))
+}
+
+// giveUpLocked gives up the answer that is sent for longest: of those to a client, or else of all.
+func (o *operating) giveUpLocked(client string) {
+	for _, whose := range []string{client, ""} {
+		for _, n := range o.under {
+			if n.sending && cmp.Or(whose, n.client) == n.client {
+				n.giveUpLocked()
 				return
 			}
 		}
-		defer func() { <-o.slots }()
-		answer := http.NewResponseController(rw)
-		o.mu.Lock()
-		o.since = append(o.since, answer)
-		o.mu.Unlock()
-		defer o.end(answer)
-		h(rw, r)
 	}
 }
 
-func (o *operating) end(answer *http.ResponseController) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if i := slices.Index(o.since, answer); i >= 0 {
-		o.since = slices.Delete(o.since, i, i+1)
-	}
+// giveUpLocked has the answer fail at its next writing, or the one under way.
+func (n *operation) giveUpLocked() {
+	n.fail(time.Unix(1, 0))
+	n.of.unread -= n.size
+	n.sending, n.size = false, 0
 }
 
-// giveUp has the answer that is sent for longest fail at its next writing, or the one under way.
-func (o *operating) giveUp() {
+// fail has writing fail at a time. Where it cannot, the server's own deadline does.
+func (n *operation) fail(at time.Time) {
+	_ = http.NewResponseController(n.ResponseWriter).SetWriteDeadline(at)
+}
+
+// Write sends a part of the answer.
+func (n *operation) Write(b []byte) (int, error) {
+	if !n.made {
+		n.made = true
+		n.of.send(n, len(b))
+	}
+	return n.ResponseWriter.Write(b)
+}
+
+// Unwrap is for net/http.
+func (n *operation) Unwrap() http.ResponseWriter { return n.ResponseWriter }
+
+// send takes note that an answer is made, and that so many bytes of it are sent.
+func (o *operating) send(n *operation, size int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if len(o.since) > 0 {
-		_ = o.since[0].SetWriteDeadline(time.Unix(1, 0)) // else the server's own ends it
-		o.since = slices.Delete(o.since, 0, 1)
+	for _, older := range o.under {
+		if older.sending && o.unread+size > mostUnread {
+			older.giveUpLocked()
+		}
+	}
+	n.sending, n.size = true, size
+	o.unread += size
+	if len(o.waiting) > 0 {
+		n.fail(time.Now().Add(crowdedTimeout))
 	}
 }

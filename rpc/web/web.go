@@ -128,10 +128,11 @@ func newWeb(c Config) *web {
 	}
 	w := &web{
 		Config: c, clients: door.ClientsOf(c.Clients, c.AuthToken), proxies: c.TrustedProxies,
-		bodies:    bodies{room: maxBodies},
-		operating: newOperating(mostOperating), lists: newOperating(mostLists),
-		profiles: newOperating(mostProfiles),
+		bodies: bodies{room: maxBodies},
 	}
+	client := func(r *http.Request) string { return w.proxies.caller(r).Name() }
+	w.operating = newOperating(mostOperating, client)
+	w.lists, w.profiles = newOperating(mostLists, client), newOperating(mostProfiles, client)
 	w.Catalog = catalog.OrAlone(c.Catalog, c.Node)
 	w.checks = checks{c.Node, door.OrNew(c.Inlines, c.Node), w.proxies, c.Trace, c.Audit}
 	w.limits = limitPages{c.Node, w.Catalog, c.Audit}

@@ -1,0 +1,132 @@
+package web
+
+import (
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// kept is an answer, with its status if it has come, and whether its writing fails.
+type kept struct {
+	*httptest.ResponseRecorder
+	status atomic.Int64
+	fails  atomic.Bool
+}
+
+func (k *kept) WriteHeader(status int) { k.status.Store(int64(status)) }
+
+func (k *kept) SetWriteDeadline(time.Time) error {
+	k.fails.Store(true)
+	return nil
+}
+
+// asked are requests to a page that begins its answers with some bytes, and ends them when it may.
+type asked struct {
+	page http.HandlerFunc
+	end  chan struct{}
+	all  sync.WaitGroup
+}
+
+func newAsked(most, bytes int) *asked {
+	a := &asked{end: make(chan struct{})}
+	o := newOperating(most, func(r *http.Request) string { return r.RemoteAddr })
+	a.page = o.bounded(func(rw http.ResponseWriter, _ *http.Request) {
+		if bytes > 0 {
+			rw.Write(make([]byte, bytes))
+		}
+		<-a.end
+		rw.WriteHeader(http.StatusNoContent)
+	})
+	return a
+}
+
+// by has a client ask, and returns the answer, which may not have come yet.
+func (a *asked) by(client string) *kept {
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	r.RemoteAddr = client
+	k := &kept{ResponseRecorder: httptest.NewRecorder()}
+	a.all.Go(func() { a.page(k, r) })
+	synctest.Wait()
+	return k
+}
+
+// Promise: of the long answers under way, one client has no more than its share, and as many of its
+// requests wait; another client is answered meanwhile. What waits in vain is refused.
+func TestAnswersOfAClientLeaveRoom(t *testing.T) {
+	const most, share = 4, 3
+	synctest.Test(t, func(t *testing.T) {
+		a := newAsked(most, 0)
+		var greedy []*kept
+		for range share + most + 2 {
+			greedy = append(greedy, a.by("greedy"))
+		}
+		for i, k := range greedy {
+			refused := k.status.Load() == http.StatusTooManyRequests
+			if refused != (i >= share+most) || k.fails.Load() && !refused {
+				t.Errorf("request %d: status %d, fails %v", i, k.status.Load(), k.fails.Load())
+			}
+		}
+		polite := a.by("polite")
+		for range share + 1 { // those that are under way, in the order in which they began
+			a.end <- struct{}{}
+		}
+		synctest.Wait()
+		if status := polite.status.Load(); status != http.StatusNoContent {
+			t.Errorf("a polite client has status %d beside a greedy one", status)
+		}
+		time.Sleep(operatingWait)
+		synctest.Wait()
+		refused := 0
+		for _, k := range greedy {
+			if k.status.Load() == http.StatusTooManyRequests {
+				refused++
+			}
+		}
+		if refused != most-share+2 { // of those that waited, as many as share have begun
+			t.Errorf("%d requests are refused, want %d", refused, most-share+2)
+		}
+		close(a.end)
+		a.all.Wait()
+	})
+}
+
+// Promise: the connection of a request that finds no room hears so at once, and is not closed at
+// once: a client that does not listen would come back without a pause.
+func TestRefusedConnectionIsLeft(t *testing.T) {
+	var left atomic.Bool
+	s := httptest.NewUnstartedServer(http.HandlerFunc(refuse))
+	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateHijacked {
+			left.Store(true)
+		}
+	}
+	s.Start()
+	defer s.Close()
+	answer, err := http.Get(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusTooManyRequests || !answer.Close || !left.Load() {
+		t.Errorf("%s, closing %v, left %v", answer.Status, answer.Close, left.Load())
+	}
+}
+
+// Promise: answers that are sent and not read have bounded memory: the oldest are given up.
+func TestUnreadBytesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAsked(mostLists, mostUnread/2)
+		first, second, third := a.by("one"), a.by("two"), a.by("three")
+		if !first.fails.Load() || second.fails.Load() || third.fails.Load() {
+			t.Errorf("fail %v, %v, %v; want the first alone to fail", first.fails.Load(),
+				second.fails.Load(), third.fails.Load())
+		}
+		close(a.end)
+		a.all.Wait()
+	})
+}
