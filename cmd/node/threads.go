@@ -7,8 +7,8 @@ import (
 
 // threads has a process of which nobody asks anything run one thread of Go code at a time. With
 // more, each goroutine that becomes ready wakes another thread, which finds nothing to do: a fifth
-// of what an idle node costs. All run again as soon as a request comes, and that takes no longer
-// for it.
+// of what an idle node costs. All run again as soon as a request comes, which may wait a while
+// for that.
 //
 // A number that follows the load of a node that is asked was tried, and was worse (see
 // docs/performance.md): a burst that began with one thread had to wait.
