@@ -31,6 +31,11 @@ func (b *bodies) bounded(h http.Handler) http.Handler {
 			h.ServeHTTP(rw, r)
 			return
 		}
+		if r.TransferEncoding != nil {
+			// net/http hides whether there was a Content-Length beside it. A proxy that goes by
+			// that takes what comes next for another request (RFC 9112, 6.1).
+			rw.Header().Set("Connection", "close")
+		}
 		body := &countedBody{ReadCloser: r.Body, bodies: b}
 		r.Body = body
 		defer func() { b.used.Add(-body.held.Swap(0)) }()

@@ -3,6 +3,7 @@ package web
 import (
 	"bufio"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -151,6 +152,29 @@ func TestHTTPBodiesComeWhole(t *testing.T) {
 			t.Errorf("%s %q: %s %s\nwant %d %q", row.path, row.body, answer.Status, text,
 				row.status, row.want)
 		}
+	}
+}
+
+// Promise: a request that two readers could understand in two ways is the last of its connection:
+// one that has chunks may have had a length as well.
+func TestNothingFollowsChunks(t *testing.T) {
+	s := httptest.NewUnstartedServer(nil)
+	s.Config = NewServer(New(Config{Node: rpctest.Alone(t, rpctest.PerHour)}))
+	s.Start()
+	defer s.Close()
+	c, err := net.Dial("tcp", s.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(10 * time.Second))
+	body := `{"limit":"demo","key":"k"}`
+	fmt.Fprintf(c, "POST /v1/check HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"+
+		"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n"+
+		"GET /v1/check?limit=demo&key=k HTTP/1.1\r\nHost: x\r\n\r\n", len(body), body)
+	all, err := io.ReadAll(c)
+	if answers := strings.Count(string(all), "HTTP/1.1 "); err != nil || answers != 1 {
+		t.Errorf("%d answers, %v: %s", answers, err, all)
 	}
 }
 
