@@ -8,6 +8,7 @@ const (
 	mostControls = 250
 	// controlsForFrame is how many more it may send for each call that it opens, and for each frame
 	// of an answer: clients answer data with windows, and with pings that measure the connection.
+	// For each ping of gRPC, which measures as well while a message comes, it may send one.
 	controlsForFrame = 10
 	// controlsAgain is after how long it may send mostControls again.
 	controlsAgain = 10 * time.Second
@@ -26,8 +27,18 @@ type controls struct {
 	known bool      // endFlood was called
 }
 
-// grant is called for a frame that frames of control may follow.
-func (c *controls) grant() { c.left = min(mostControls, c.left+controlsForFrame) }
+// grant is called for a frame that n frames of control may follow.
+func (c *controls) grant(n int) { c.left = min(mostControls, c.left+n) }
+
+// sent is called for a frame of gRPC.
+func (c *controls) sent(f frameHead) {
+	switch {
+	case f.kind == frameData || f.kind == frameHeaders:
+		c.grant(controlsForFrame)
+	case f.kind == framePing && f.flags&flagAck == 0:
+		c.grant(1) // its answer
+	}
+}
 
 // spend is called for a frame of control.
 func (c *controls) spend() {

@@ -68,6 +68,34 @@ func TestFramesOfControlAreBounded(t *testing.T) {
 			t.Errorf("%d floods, want none", n)
 		}
 	})
+	t.Run("answers to pings", func(t *testing.T) {
+		address, door := newOpenDoor(t, Config{})
+		c := newRawClient(t, address)
+		if err := c.half(checkMethod, maxRequest, 1); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 * mostControls { // pieces that come slowly over a short line: one ping each
+			if err := c.answerPing(); err != nil {
+				t.Fatalf("%v; %d floods, want none", err, door.flooded.Load())
+			}
+			if err := c.WriteData(1, false, make([]byte, 1)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// answerPing answers the next ping of the server, by which it measures the connection.
+func (c *rawClient) answerPing() error {
+	for {
+		f, err := c.ReadFrame()
+		if err != nil {
+			return err
+		}
+		if ping, ok := f.(*http2.PingFrame); ok && !ping.IsAck() {
+			return c.WritePing(true, ping.Data)
+		}
+	}
 }
 
 // Promise: both doors that speak gRPC show what they refuse, each under its own name.

@@ -371,7 +371,7 @@ func (u *openCall) take(b []byte) []byte {
 func (c requests) ended(f frameHead) {
 	switch f.kind {
 	case frameHeaders:
-		c.controls.grant()
+		c.controls.grant(controlsForFrame)
 	case frameData:
 	default:
 		c.controls.spend()
@@ -390,9 +390,7 @@ type answers struct{ *weighedConn }
 func (c answers) begun(frameHead)        {}
 func (c answers) data(frameHead, []byte) {}
 func (c answers) ended(f frameHead) {
-	if f.kind == frameData || f.kind == frameHeaders {
-		c.controls.grant()
-	}
+	c.controls.sent(f)
 	if f.ends() {
 		c.endLocked(f.stream)
 	}

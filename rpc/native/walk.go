@@ -23,8 +23,10 @@ const (
 	frameData    = 0
 	frameHeaders = 1
 	frameReset   = 3
+	framePing    = 6
 
 	flagEndStream = 1
+	flagAck       = 1 // of a ping
 )
 
 // ends reports whether the sender sends nothing more on the frame's stream.
