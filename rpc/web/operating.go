@@ -34,9 +34,10 @@ const (
 // operating are requests for pages with long answers, some of which the gate lets in also when
 // there are too many requests. A client may send many over many connections and read none of the
 // answers. So when there are as many as there may be, or as the client may have, the next one waits
-// for an end, and the answer that is sent for longest is given up. An answer that is still being
-// made is not: that would end no work, and its client may well read it. As many of a client may
-// wait as may be answered; further ones are refused.
+// for an end, and the answer that is sent for longest is given up: of that client's, or if it has
+// none and there is no room at all, of all. An answer that is still being made is not: that would
+// end no work, and its client may well read it. As many of a client may wait as may be answered;
+// further ones are refused.
 type operating struct {
 	most int
 	name func(*http.Request) string // of the client
@@ -116,10 +117,16 @@ func (o *operating) ask(n *operation) bool {
 		return false
 	}
 	o.waiting = append(o.waiting, n)
-	if o.beginLocked(); slices.Contains(o.waiting, n) {
-		o.giveUpLocked(n.client)
+	if o.beginLocked(); slices.Contains(o.waiting, n) && !o.giveUpLocked(n.client) &&
+		o.lacksRoomLocked(n.client) {
+		o.giveUpLocked("")
 	}
 	return true
+}
+
+// lacksRoomLocked reports whether it is for others that a client has to wait, and not for itself.
+func (o *operating) lacksRoomLocked(client string) bool {
+	return len(o.under) >= o.most && count(o.under, client) < operatingShare
 }
 
 // count is how many of a list are of a client.
@@ -159,16 +166,16 @@ func (o *operating) fullLocked(client string) bool {
 	return count(o.under, client) >= operatingShare*(o.most-len(o.under))
 }
 
-// giveUpLocked gives up the answer that is sent for longest: of those to a client, or else of all.
-func (o *operating) giveUpLocked(client string) {
-	for _, whose := range []string{client, ""} {
-		for _, n := range o.under {
-			if n.sending && cmp.Or(whose, n.client) == n.client {
-				n.giveUpLocked()
-				return
-			}
+// giveUpLocked gives up the answer that is sent for longest: of those to a client, or of all (""),
+// and reports whether there was one.
+func (o *operating) giveUpLocked(client string) bool {
+	for _, n := range o.under {
+		if n.sending && cmp.Or(client, n.client) == n.client {
+			n.giveUpLocked()
+			return true
 		}
 	}
+	return false
 }
 
 // giveUpLocked has the answer fail at its next writing, or the one under way.
@@ -199,14 +206,13 @@ func (n *operation) Unwrap() http.ResponseWriter { return n.ResponseWriter }
 func (o *operating) send(n *operation, size int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, older := range o.under {
-		if older.sending && o.unread+size > mostUnread {
-			older.giveUpLocked()
-		}
+	for o.unread+size > mostUnread && (o.giveUpLocked(n.client) || o.giveUpLocked("")) {
 	}
 	n.sending, n.size = true, size
 	o.unread += size
-	if len(o.waiting) > 0 {
+	if slices.ContainsFunc(o.waiting, func(other *operation) bool {
+		return other.client == n.client || o.lacksRoomLocked(other.client)
+	}) {
 		n.fail(time.Now().Add(crowdedTimeout))
 	}
 }

@@ -35,8 +35,8 @@ type asked struct {
 func newAsked(most, bytes int) *asked {
 	a := &asked{end: make(chan struct{})}
 	o := newOperating(most, func(r *http.Request) string { return r.RemoteAddr })
-	a.page = o.bounded(func(rw http.ResponseWriter, _ *http.Request) {
-		if bytes > 0 {
+	a.page = o.bounded(func(rw http.ResponseWriter, r *http.Request) {
+		if bytes > 0 && r.RemoteAddr != "maker" {
 			rw.Write(make([]byte, bytes))
 		}
 		<-a.end
@@ -93,6 +93,37 @@ func TestAnswersOfAClientLeaveRoom(t *testing.T) {
 		close(a.end)
 		a.all.Wait()
 	})
+}
+
+// Promise: a client that has its share of the long answers, or of their bytes, and asks for more,
+// ends no answer to another client.
+func TestGreedyClientEndsNoAnswersOfOthers(t *testing.T) {
+	for name, greedy := range map[string]struct {
+		client string
+		bytes  int
+	}{
+		"requests that are worked on": {"maker", 1}, "answers that are sent": {"sender", 1},
+		"long answers": {"sender", mostUnread / 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := newAsked(8, greedy.bytes)
+				a.by(greedy.client)
+				polite := a.by("polite")
+				for range 12 {
+					a.by(greedy.client)
+				}
+				if polite.fails.Load() {
+					t.Error("the answer to another client is given up")
+				}
+				if late := a.by("late"); late.fails.Load() {
+					t.Error("another client is hurried")
+				}
+				close(a.end)
+				a.all.Wait()
+			})
+		})
+	}
 }
 
 // Promise: the connection of a request that finds no room hears so at once, and is not closed at
