@@ -11,15 +11,15 @@ import (
 )
 
 // Promise: a take is charged once, also if its client gave up a node that stood still, asked
-// another one, and the first goes on when no owner remembers the id any more. A client that waits
-// is answered.
+// another one, and the first goes on when no owner remembers the id any more; and a reset, which
+// would admit more, is made once. A client that waits is answered.
 func TestChargedOnceAcrossAStop(t *testing.T) {
 	t.Parallel()
 	n1, n2, n3 := trio(t, write(t, testLimits))
-	keys := keysOwnedBy(t, n1, 3, "n1", 3*each)
+	keys := keysOwnedBy(t, n1, 3, "n1", 4*each)
 	at1 := penstockv1.NewRateLimiterClient(dial(t, n1).Conn())
 	at3 := penstockv1.NewRateLimiterClient(dial(t, n3).Conn())
-	for _, ask := range []taking{takeOnce, takeByStream, reserveOnce} {
+	for _, ask := range waysToTake {
 		for _, at := range []penstockv1.RateLimiterClient{at1, at3} { // they have connections
 			if err := ask(t.Context(), at, takeOf("warm", 0)); err != nil {
 				t.Fatal(err)
@@ -34,7 +34,7 @@ func TestChargedOnceAcrossAStop(t *testing.T) {
 	defer cancel()
 	waits := make(chan error, 1)
 	go func() { waits <- takeOnce(patient, at3, takeOf("waits", 1)) }()
-	for way, ask := range []taking{takeOnce, takeByStream, reserveOnce} {
+	for way, ask := range waysToTake {
 		short, hangUp := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		for i, key := range keys[way*each:][:each] {
 			go ask(short, at3, takeOf(key, 1+way*each+i))
@@ -68,6 +68,8 @@ const each = 100
 // taking asks once for a take with an id.
 type taking func(context.Context, penstockv1.RateLimiterClient, *penstockv1.Item) error
 
+var waysToTake = []taking{takeOnce, takeByStream, reserveOnce, resetAndTake}
+
 func takeOf(key string, sequence int) *penstockv1.Item {
 	return &penstockv1.Item{
 		Limit: "big", Key: []byte(key),
@@ -80,6 +82,18 @@ func takeOnce(
 ) error {
 	_, err := at.Check(ctx, &penstockv1.CheckRequest{Items: []*penstockv1.Item{it}})
 	return err
+}
+
+// resetAndTake takes under another id than it resets.
+func resetAndTake(
+	ctx context.Context, at penstockv1.RateLimiterClient, it *penstockv1.Item,
+) error {
+	if _, err := at.Reset(ctx, &penstockv1.ResetRequest{
+		Items: []*penstockv1.Item{it},
+	}); err != nil {
+		return err
+	}
+	return takeOnce(ctx, at, takeOf(string(it.Key), 10_000+int(it.Id.Sequence)))
 }
 
 func reserveOnce(

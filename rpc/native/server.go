@@ -237,6 +237,9 @@ func (s *rateLimiter) Reset(ctx context.Context,
 	in *penstockv1.ResetRequest,
 ) (*penstockv1.ResetResponse, error) {
 	c := &checkCall{from: door.Caller{Context: ctx}}
+	if err := s.attend(ctx); err != nil {
+		return nil, door.StatusError(err)
+	}
 	if err := s.decide(s.deadline(ctx), in.Items, false, cluster.OpReset, c); err != nil {
 		return nil, door.StatusError(err)
 	}
