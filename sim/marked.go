@@ -117,7 +117,7 @@ func (j *markedJudge) decideFromShare(h *hearing, it *cluster.Item, d *cluster.D
 			a.Decision = own.decisions[0]
 			return
 		}
-		if !(n > 0 && shares.explains(p, share(spec, n), it, raw, h.request.atomic)) {
+		if n == 0 || n > 0 && !shares.explains(p, share(spec, n), it, raw, h.request.atomic) {
 			return
 		}
 		n = -1 // or its share says the same, and nobody knows which it was
