@@ -15,7 +15,7 @@ import (
 func (j *carrier) carryWindows(a *account, from, p *process, laid bool) {
 	r, s, at := &a.reference, a.spec, p.now()
 	apart := time.Duration(at - from.now())
-	drift := (j.world.now-r.last)/1000 + 1
+	drift := j.drift(r)
 	switch {
 	case s.Algorithm == limiter.TokenBucket && !laid:
 		r.loose.shift(apart-drift, at)

@@ -82,7 +82,7 @@ func (j *carrier) carry(a *account, from, p *process) (laid bool) {
 	r, s, at := &a.reference, a.spec, p.now()
 	r.came = j.world.now
 	apart := time.Duration(at - from.now())
-	drift := (j.world.now-r.last)/1000 + 1
+	drift := j.drift(r)
 	if r.strict == nil {
 		strict := r.loose
 		r.strict = &strict
@@ -107,11 +107,22 @@ func (j *carrier) carry(a *account, from, p *process) (laid bool) {
 	return laid
 }
 
+// drift is by how much a key may be older on the clock of another process than on that of the one
+// that has decided: what was charged last is in a copy there since then, and what was asked later and
+// charged nothing has made no other one.
+func (j *carrier) drift(r *reference) time.Duration {
+	since := r.last
+	if n := len(r.past); n > 0 {
+		since = min(since, r.past[n-1].at)
+	}
+	return (j.world.now-since)/1000 + 1
+}
+
 // carryLoose lays the loose reference on the clock of p.
 func (j *carrier) carryLoose(a *account, from, p *process, laid bool) {
 	if s := a.spec; !onTheClock(s) {
-		drift := (j.world.now-a.reference.last)/1000 + 1
-		a.reference.loose.shift(time.Duration(p.now()-from.now())-drift, p.now())
+		r := &a.reference
+		r.loose.shift(time.Duration(p.now()-from.now())-j.drift(r), p.now())
 		return
 	}
 	a.heard.forgive(a.charged(j.world.now) * a.supply.unit) // it may be admitted in a window anew
