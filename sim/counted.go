@@ -114,16 +114,29 @@ func (j *countedJudge) parts() {
 		if p == nil {
 			continue
 		}
-		n := len(p.fading)
-		apart := n > 0 && p.fading[n-1].to == forever
 		switch off := 2*w.network.reached(m, w.machines) <= there; {
-		case off && !apart:
+		case off && !p.apart():
 			lag := replicationInterval + w.network.slowest(m)
 			p.fading = append(p.fading, fading{at - lag, forever})
-		case !off && apart:
-			p.fading[n-1].to = at
+		case !off && p.apart():
+			p.fading[len(p.fading)-1].to = at
 		}
 	}
+}
+
+// apart reports whether p is cut off from most others.
+func (p *process) apart() bool {
+	n := len(p.fading)
+	return n > 0 && p.fading[n-1].to == forever
+}
+
+// apartTogether reports whether p is cut off from most others and is not the only one: its heir may
+// be cut off with it.
+func (j *countedJudge) apartTogether(p *process) bool {
+	j.parts()
+	return p.apart() && slices.ContainsFunc(j.world.machines, func(m *machine) bool {
+		return m.process != nil && m.process != p && m.process.apart()
+	})
 }
 
 // counts follows a decision, and counts what was forgotten before it.
@@ -207,7 +220,7 @@ func (j *countedJudge) firm(a *account, before, p *process) bool {
 	return c != nil && w.plan.copies != ownership.NoCopies && p.restored == nil &&
 		w.now >= c.unseen && w.plan.weather.loss == 0 &&
 		(c.looked < w.now || c.lost == 0) && (w.now >= c.blind || len(a.reference.owed) == 0) &&
-		!j.atOnce(before.machine) &&
+		!j.atOnce(before.machine) && !j.apartTogether(before) &&
 		!slices.ContainsFunc(c.charges, func(x perishable) bool {
 			return x.cost > 0 && (x.at <= j.cold || x.tied || x.fades())
 		})
