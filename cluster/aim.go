@@ -10,15 +10,15 @@ import (
 // aim is where to ask for an item that this node does not hold: the owner, or its heir if the owner
 // is gone or does not answer. If it is gone, the heir is about to take over; if it is only silent,
 // that lasts too long to wait for. The first send goes to the owner of before, as long as it holds
-// what it owned. Items of an atomic request go where the first one goes. Where several nodes say in
-// turn that another one decides, because their Views differ, every other send goes to the node that
-// has said so itself.
+// what it owned. Items of an atomic request go where the first one goes. Where
+// several nodes say in turn that another one decides, because their Views differ, every other send
+// goes to the node that has said so itself.
 func (fw *forwarder) aim(now limiter.Instant, view *route, r *batch, it *flight, hop int) int {
 	if r.atomic {
 		it = &r.items[0]
 	}
 	t := view.Owner(it.hash)
-	if f := view.formerOwner(now, it, hop); f >= 0 {
+	if f := view.formerOwner(now, it.hash); f >= 0 && hop == 1 {
 		return f
 	}
 	if t == view.Self || hop > 2 && hop%2 == 1 {

@@ -1,24 +1,15 @@
 package cluster
 
-import (
-	"time"
-
-	"penstock/limiter"
-)
+import "penstock/limiter"
 
 // When the ring changes, the owner of before decides for a partition until the new one has a whole
 // copy: for seconds, if the table is large. Requests that asked the new owner first would all make
 // a trip more meanwhile. So a request asks the owner of before first, until that one has said of
 // some key that it does not hold it: copies of all that goes to one member end together. Any member
-// may be asked, so what is remembered here changes no answer. One that does not answer is not asked
-// again: the owner may decide.
-
-// formerFirst is for how long after a change of the ring the owner of before is asked first, though
-// it has not said no: a node that is asked little would wait for it long after, when it is silent.
-const formerFirst = time.Minute
+// may be asked, so what is remembered here changes no answer.
 
 // former is the route of the last other ring, nil if there was none. Its peers begin as holders.
-func (r *route) former(now limiter.Instant, old *route) *formerRoute {
+func (r *route) former(old *route) *formerRoute {
 	switch {
 	case old == nil || old.Ring == nil || old.Secret != r.Secret:
 		return nil
@@ -28,24 +19,22 @@ func (r *route) former(now limiter.Instant, old *route) *formerRoute {
 	for _, p := range old.peers {
 		p.gave.Store(false)
 	}
-	return &formerRoute{old.View, old.peers, now.Add(formerFirst)}
+	return &formerRoute{old.View, old.peers}
 }
 
 // formerRoute is what is kept of a route.
 type formerRoute struct {
 	*View
 	peers []*peer
-	until limiter.Instant
 }
 
-// formerOwner is the member to ask first for an item as the owner of before, if that one answers
-// and has not given the key away as far as is known; else nobody. Of a debt that some node may have
-// charged (debts.go) the owner of now is to hear.
-func (r *route) formerOwner(now limiter.Instant, it *flight, hop int) int {
-	if r.before == nil || hop > 1 || it.doubt != nil || now >= r.before.until {
+// formerOwner is the member that owned a key before, if it answers and has not given it away as far
+// as is known; else nobody.
+func (r *route) formerOwner(now limiter.Instant, hash uint64) int {
+	if r.before == nil {
 		return nobody
 	}
-	p := r.before.peers[r.before.Owner(it.hash)]
+	p := r.before.peers[r.before.Owner(hash)]
 	if p.gave.Load() || p.missed.Load() != 0 || p.gone() || p.Open(now) {
 		return nobody
 	}

@@ -326,9 +326,6 @@ func (fw *forwarder) unanswered(
 			targets[i] = nobody
 		case peer.gone() || peer.Open(now):
 			targets[i] = nobodyYet
-		case c.Ask.Hop == 1 && !c.Ask.Relay && !r.items[i].mayHaveGivenBack() &&
-			targets[i] != view.Owner(r.items[i].hash): // the owner of before: the owner may decide
-			targets[i] = nobodyYet
 		}
 	}
 }

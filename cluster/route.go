@@ -33,7 +33,7 @@ func routeOf(now limiter.Instant, v *View, old *route) *route {
 			r.peers[i] = newPeer(m, now)
 		}
 	}
-	r.members, r.before = r.others(), r.former(now, old)
+	r.members, r.before = r.others(), r.former(old)
 	return r
 }
 
