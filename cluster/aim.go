@@ -9,8 +9,7 @@ import (
 
 // aim is where to ask for an item that this node does not hold: the owner, or its heir if the owner
 // is gone or does not answer. If it is gone, the heir is about to take over; if it is only silent,
-// that lasts too long to wait for. The first send goes to the owner of before, as long as it holds
-// what it owned. Items of an atomic request go where the first one goes. Where
+// that lasts too long to wait for. Items of an atomic request go where the first one goes. Where
 // several nodes say in turn that another one decides, because their Views differ, every other send
 // goes to the node that has said so itself.
 func (fw *forwarder) aim(now limiter.Instant, view *route, r *batch, it *flight, hop int) int {
@@ -18,9 +17,6 @@ func (fw *forwarder) aim(now limiter.Instant, view *route, r *batch, it *flight,
 		it = &r.items[0]
 	}
 	t := view.Owner(it.hash)
-	if f := view.formerOwner(now, it.hash); f >= 0 && hop == 1 {
-		return f
-	}
 	if t == view.Self || hop > 2 && hop%2 == 1 {
 		if said := view.Find(fw.parts.whereabouts(view, it.hash)); t == view.Self ||
 			said >= 0 && !view.peers[said].gone() {

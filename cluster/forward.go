@@ -277,11 +277,7 @@ func (fw *forwarder) receive(sentAt, now limiter.Instant, view *route, r *batch,
 		return items
 	}
 	for k, i := range items {
-		a := &c.Answer.Items[k]
-		if targets[i] != view.Owner(r.items[i].hash) && !c.Ask.Relay {
-			peer.tells(a.Status == StatusDone)
-		}
-		switch a.Status {
+		switch a := &c.Answer.Items[k]; a.Status {
 		case StatusDone:
 			out[i] = Decision{
 				Decision: a.Decision, Owner: cmp.Or(a.Owner, c.To.ID),

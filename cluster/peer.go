@@ -16,15 +16,19 @@ type peer struct {
 	member atomic.Pointer[Member] // as the latest View has it
 	heard  atomic.Int64           // Instant of its last sign of life
 	left   atomic.Bool            // no process of this boot listens at its address
-	gave   atomic.Bool            // it has been asked for what it owned before, and held it no more
 	// it has said that it is leaving, whatever the View says: news may be late
 	leaves atomic.Bool
 	// Instant since when members have been there without a break, as far as it knows: that of its
 	// start at the latest, or a little later; 0: it has not said so
 	began atomic.Int64
-	unanswered
+	// Instant at which it was first sent something that it did not answer as one that may decide,
+	// since it last did; 0: it answers
+	missed atomic.Int64
 	// Instant at which words were said to it that it has answered; 0: it has answered none
-	spoke  atomic.Int64
+	spoke atomic.Int64
+	// Instant at which it was first sent something that it did not answer at all, since it last
+	// did; 0: it answers
+	mute   atomic.Int64
 	astray atomic.Uint32 // messages to it that other members did not pass on (detour.go)
 	// when it was last probed; guarded by partitions.mu, as is all that follows
 	asked    limiter.Instant
@@ -37,16 +41,6 @@ type peer struct {
 	claimed   claimed // its claims in the latest epoch
 	// nil: nothing has been said yet about partitions (Node.outboxLocked)
 	out *outbox
-}
-
-// unanswered is since when a peer does not answer.
-type unanswered struct {
-	// Instant at which it was first sent something that it did not answer as one that may decide,
-	// since it last did; 0: it answers
-	missed atomic.Int64
-	// Instant at which it was first sent something that it did not answer at all, since it last
-	// did; 0: it answers
-	mute atomic.Int64
 }
 
 // behavior is how a peer behaves.

@@ -11,7 +11,6 @@ type route struct {
 
 	// not in the View, and met by one request on its way: their peers follow those of Members
 	strangers []Member
-	before    *formerRoute // of the last other ring; nil: there was none
 }
 
 // routeOf is the route of v. Peers of old are kept while their boots live; old may be nil.
@@ -33,7 +32,7 @@ func routeOf(now limiter.Instant, v *View, old *route) *route {
 			r.peers[i] = newPeer(m, now)
 		}
 	}
-	r.members, r.before = r.others(), r.former(old)
+	r.members = r.others()
 	return r
 }
 
