@@ -89,7 +89,7 @@ func (d *draft) newcomers(n ast.Node) {
 		return
 	}
 	for _, v := range m.Values {
-		if v.Key.String() != "join" {
+		if policy.FieldName(v.Key) != "join" {
 			continue
 		}
 		who, _ := d.nodesOf(v.Value) // fault says what is wrong with it

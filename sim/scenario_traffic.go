@@ -21,7 +21,7 @@ func (d *draft) traffic(n ast.Node) {
 	m, ok := n.(*ast.MappingNode)
 	has := func(name string) bool {
 		return ok && slices.ContainsFunc(m.Values, func(v *ast.MappingValueNode) bool {
-			return v.Key.String() == name
+			return policy.FieldName(v.Key) == name
 		})
 	}
 	switch {

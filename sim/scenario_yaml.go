@@ -83,7 +83,7 @@ func fields[T any](d *draft, n ast.Node, what string, known []field[T],
 	}
 	places := make(map[string]ast.Node)
 	for _, v := range m.Values {
-		name := v.Key.String()
+		name := policy.FieldName(v.Key)
 		if !slices.ContainsFunc(known, func(f field[T]) bool { return f.name == name }) {
 			d.page.Fault(v.Key, name, fmt.Sprintf("is unknown; %s has: %s", what,
 				fieldNames(known)))
@@ -289,7 +289,7 @@ func (d *draft) start(n ast.Node, s *Scenario) error {
 func (d *draft) clocks(n ast.Node, _ *Scenario) error {
 	values, err := mapped(n, "nodes to clocks")
 	for _, v := range values {
-		who, err := d.nodes(v.Key.String())
+		who, err := d.nodes(policy.FieldName(v.Key))
 		if err != nil {
 			d.page.Fault(v.Key, "", err.Error())
 			continue
@@ -346,7 +346,7 @@ func (d *draft) limitList(n ast.Node, s *Scenario) error {
 			continue
 		}
 		for _, v := range m.Values {
-			if v.Key.String() != "name" {
+			if policy.FieldName(v.Key) != "name" {
 				continue
 			}
 			name, _ := policy.Text(v.Value)

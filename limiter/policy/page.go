@@ -39,6 +39,9 @@ func (p *Page) Faults() int { return p.page.count() }
 // quoted to be one.
 func Text(n ast.Node) (string, error) { return value{n}.text() }
 
+// FieldName is the name of a field of a mapping, quoted or not.
+func FieldName(key ast.MapKeyNode) string { return fieldName(key) }
+
 // Number is a value that has to be a whole number, in decimal digits.
 func Number(n ast.Node) (int64, error) { return value{n}.number() }
 
