@@ -108,8 +108,8 @@ func (j *carrier) carry(a *account, from, p *process) (laid bool) {
 }
 
 // drift is by how much a key may be older on the clock of another process than on that of the one
-// that has decided: what was charged last is in a copy there since then, and what was asked later and
-// charged nothing has made no other one.
+// that has decided: what was charged last is in a copy there since then, and what was asked later
+// and charged nothing has made no other one.
 func (j *carrier) drift(r *reference) time.Duration {
 	since := r.last
 	if n := len(r.past); n > 0 {
