@@ -107,10 +107,8 @@ func newRun(o *options, dir string, out writer) (*run, error) {
 	if r.cluster, err = newCluster(o, dir); err != nil {
 		return nil, err
 	}
-	if r.traffic, err = newTraffic(r.recorder, r.cluster, o.seed); err == nil {
-		err = r.choose()
-	}
-	if err != nil {
+	r.traffic = newTraffic(r.recorder, r.cluster, o.seed)
+	if err = r.choose(); err != nil {
 		r.close()
 		return nil, err
 	}
@@ -187,6 +185,9 @@ func (r *run) play() error {
 		return fmt.Errorf("the cluster does not come together: %w", err)
 	}
 	r.whole = true
+	if err := r.traffic.connect(); err != nil {
+		return err
+	}
 	r.recorder.began = time.Now()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

@@ -121,7 +121,7 @@ type knowing struct {
 	only *node
 }
 
-func newTraffic(r *recorder, c *cluster, seed uint64) (*traffic, error) {
+func newTraffic(r *recorder, c *cluster, seed uint64) *traffic {
 	t := &traffic{
 		recorder: r, cluster: c, dice: rand.New(rand.NewPCG(seed, 1)), origin: rand.Uint64()>>1 | 1,
 		asked: map[string]*judge.Op{},
@@ -131,6 +131,13 @@ func newTraffic(r *recorder, c *cluster, seed uint64) (*traffic, error) {
 			t.slots = append(t.slots, &slot{limit: l.Name})
 		}
 	}
+	return t
+}
+
+// connect makes the clients. The nodes are up: a client that knows one alone would wait before it
+// tried again.
+func (t *traffic) connect() error {
+	c := t.cluster
 	for i := range 2 {
 		var targets []string
 		for k := range maxNodes {
@@ -138,18 +145,18 @@ func newTraffic(r *recorder, c *cluster, seed uint64) (*traffic, error) {
 		}
 		to, err := client.New(client.Config{Targets: targets})
 		if err != nil {
-			return nil, err
+			return err
 		}
 		t.clients = append(t.clients, knowing{to, nil})
 	}
 	for _, n := range c.agents { // a program that has an agent beside it knows no other node
 		to, err := client.New(client.Config{Targets: []string{"unix://" + n.path("grpc")}})
 		if err != nil {
-			return nil, err
+			return err
 		}
 		t.clients = append(t.clients, knowing{to, n})
 	}
-	return t, nil
+	return nil
 }
 
 func (t *traffic) close() {
