@@ -64,20 +64,15 @@ type copier struct {
 // collectLocked sorts what has changed in the table into the outboxes.
 func (cp *copier) collectLocked(now limiter.Instant) {
 	cp.parts.passes++
-	each := func(hash uint64, f func(*outbox)) {
-		if cp.parts.list != nil {
-			cp.keepers.eachCopy(cp.partition(hash), f)
-		}
-	}
-	cp.holder.book.Changed(func() {
+	cp.collectHoldsLocked(func() {
 		cp.holder.table.Changed(now, func(hash uint64, e limiter.Entry) {
-			each(hash, func(o *outbox) { o.pending = append(o.pending, waitingEntry{e, now}) })
+			cp.eachCopy(hash, func(o *outbox) {
+				o.pending = append(o.pending, waitingEntry{e, now})
+			})
 			if len(e.State) == 0 && cp.parts.list != nil {
 				cp.emptiedLocked(cp.partition(hash), waitingEntry{e, now})
 			}
 		})
-	}, func(hash uint64, h limiter.Hold) {
-		each(hash, func(o *outbox) { o.addHold(h) })
 	})
 	cp.collectBackLocked(now)
 	for _, p := range cp.keepers.outboxes {
@@ -86,6 +81,22 @@ func (cp *copier) collectLocked(now limiter.Instant) {
 		if len(o.back)+len(o.pending)+len(o.opened)+len(o.settled) > copiesWaiting {
 			cp.copyAnewLocked(p)
 		}
+	}
+}
+
+// collectHoldsLocked sorts the holds that have changed into the outboxes, after entries has read
+// the table. No hold ends meanwhile: an entry that has the charge of one, and came without its end,
+// would have a member that decides next charge it again when the hold runs out.
+func (cp *copier) collectHoldsLocked(entries func()) {
+	cp.holder.book.Changed(entries, func(hash uint64, h limiter.Hold) {
+		cp.eachCopy(hash, func(o *outbox) { o.addHold(h) })
+	})
+}
+
+// eachCopy calls f for each outbox in which a change of the key with this hash belongs.
+func (cp *copier) eachCopy(hash uint64, f func(*outbox)) {
+	if cp.parts.list != nil {
+		cp.keepers.eachCopy(cp.partition(hash), f)
 	}
 }
 

@@ -39,18 +39,26 @@ func (cp *copier) lookLocked(now limiter.Instant, p *peer) {
 		s := pt.slotOf(p, pt.state == partHeld)
 		return s != nil && s.copied == copyBegun
 	}
-	for part := 0; o.looking && len(o.pending) < copiesAtOnce && part < partsAtOnce; part++ {
-		if o.part == cp.holder.table.Parts() {
-			o.looking = false
-			cp.holder.book.Each(wanted, func(_ uint64, h limiter.Hold) { o.addHold(h) })
-			for i := range cp.parts.list {
-				cp.lookedLocked(i, p)
-			}
-			return
+	if !o.looking {
+		return
+	}
+	table, parts := cp.holder.table, 0
+	goesOn := func() bool { return len(o.pending) < copiesAtOnce && parts < partsAtOnce }
+	cp.collectHoldsLocked(func() {
+		for ; o.part < table.Parts() && goesOn(); parts++ {
+			table.Scan(now, o.part, wanted, func(_ uint64, e limiter.Entry) {
+				o.pending = append(o.pending, waitingEntry{e, now})
+			})
+			o.part++
 		}
-		cp.holder.table.Scan(now, o.part, wanted,
-			func(_ uint64, e limiter.Entry) { o.pending = append(o.pending, waitingEntry{e, now}) })
-		o.part++
+	})
+	if !goesOn() {
+		return
+	}
+	o.looking = false
+	cp.holder.book.Each(wanted, func(_ uint64, h limiter.Hold) { o.addHold(h) })
+	for i := range cp.parts.list {
+		cp.lookedLocked(i, p)
 	}
 }
 
