@@ -125,7 +125,11 @@ func (j *carrier) carryLoose(a *account, from, p *process, laid bool) {
 		r.loose.shift(time.Duration(p.now()-from.now())-j.drift(r), p.now())
 		return
 	}
-	a.heard.forgive(a.charged(j.world.now) * a.supply.unit) // it may be admitted in a window anew
+	again := a.charged(j.world.now) // it may be admitted in a window anew
+	if time.Duration(p.now()-from.now()) > inStep {
+		again = capacityOf(a.spec) // windows begin earlier here: a span has one more
+	}
+	a.heard.forgive(again * a.supply.unit)
 	j.carryWindows(a, from, p, laid)
 }
 
