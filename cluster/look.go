@@ -30,17 +30,15 @@ func (cp *copier) lookLocked(now limiter.Instant, p *peer) {
 		}
 		cp.beginEmptiedLocked(p)
 	}
-	if o.looking {
-		defer cp.collectBackLocked(now)
+	if !o.looking {
+		return
 	}
+	defer cp.collectBackLocked(now)
 	wanted := func(hash uint64) bool {
 		i := cp.partition(hash)
 		pt := &cp.parts.list[i]
 		s := pt.slotOf(p, pt.state == partHeld)
 		return s != nil && s.copied == copyBegun
-	}
-	if !o.looking {
-		return
 	}
 	table, parts := cp.holder.table, 0
 	goesOn := func() bool { return len(o.pending) < copiesAtOnce && parts < partsAtOnce }

@@ -29,7 +29,7 @@ type stillness struct {
 	until atomic.Int64 // until then what comes may be old
 }
 
-// runs notes that the process runs now. What it says of the time before is there when seen changes.
+// runs notes that the process runs now: until is set before seen, which would hide a stop.
 func (s *stillness) runs(now limiter.Instant) {
 	if last := limiter.Instant(s.seen.Load()); last != 0 && now > last.Add(dedup.Lasts) {
 		s.stood(now)

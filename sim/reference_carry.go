@@ -125,11 +125,12 @@ func (j *carrier) carryLoose(a *account, from, p *process, laid bool) {
 		r.loose.shift(time.Duration(p.now()-from.now())-j.drift(r), p.now())
 		return
 	}
-	again := a.charged(j.world.now) // it may be admitted in a window anew
-	if time.Duration(p.now()-from.now()) > inStep {
-		again = capacityOf(a.spec) // windows begin earlier here: a span has one more
+	again := a.charged(j.world.now) * a.supply.unit // it may be admitted in a window anew
+	if apart := time.Duration(p.now() - from.now()); apart > inStep {
+		// from here on windows begin earlier, also where nothing is counted any more
+		again = max(again, a.supply.rate*int64(apart%a.spec.Per))
 	}
-	a.heard.forgive(again * a.supply.unit)
+	a.heard.forgive(again)
 	j.carryWindows(a, from, p, laid)
 }
 

@@ -96,11 +96,12 @@ func resetAndTake(
 	return takeOnce(ctx, at, takeOf(string(it.Key), 10_000+int(it.Id.Sequence)))
 }
 
+// reserveOnce reserves without an id, which a repeat would be known by.
 func reserveOnce(
 	ctx context.Context, at penstockv1.RateLimiterClient, it *penstockv1.Item,
 ) error {
 	_, err := at.Reserve(ctx, &penstockv1.ReserveRequest{
-		Items: []*penstockv1.Item{it}, TtlMs: 60_000,
+		Items: []*penstockv1.Item{item(it.Limit, string(it.Key))}, TtlMs: 60_000,
 	})
 	return err
 }

@@ -89,7 +89,7 @@ func unasked(missing []string) error {
 	return nil
 }
 
-// questionOf asks one node. What it returns takes in the answer, one answer at a time.
+// questionOf asks one node, and returns a function that takes the answer in, one at a time.
 type questionOf func(context.Context, *client.Client) (takeIn func(), err error)
 
 // askMembers asks every member of the cluster, all at once, with what the command line has shown to

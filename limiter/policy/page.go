@@ -11,7 +11,7 @@ import (
 type Page struct{ page *page }
 
 // Read reads a file that is in memory; body is called with what it holds, unless that is nothing or
-// no YAML. What is wrong, by itself or by the judgement of body, is Faults.
+// no YAML. Its error is Faults, those that body has found as well.
 func Read(name string, data []byte, body func(*Page, ast.Node)) (*Set, error) {
 	b := newBook()
 	b.parse(name, data, func(p *page, n ast.Node) {

@@ -12,8 +12,8 @@ import (
 	"penstock/limiter/rules"
 )
 
-// draftRule is a rule that has been read. What it says about limits is checked when those of all
-// files are known.
+// draftRule is a rule that has been read. Its limits are looked up when those of all files are
+// known.
 type draftRule struct {
 	rules.Rule
 	page   *page

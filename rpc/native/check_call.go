@@ -167,7 +167,7 @@ func (s *rateLimiter) check(deadline limiter.Instant, c *checkCall) error {
 	return s.charge(c)
 }
 
-// errHungUp is for logs and metrics: its client does not read it.
+// errHungUp ends a call that nobody waits for any more.
 var errHungUp = &door.Fault{
 	Code: codes.Canceled, Status: http.StatusServiceUnavailable,
 	Text: "this node stood still, and the client has hung up; nothing was charged",

@@ -49,7 +49,7 @@ func readMoveAnswer(b []byte, memo *lineageMemo) (*cluster.MoveAnswer, error) {
 			m.Term = f.Value
 		case movedStandings:
 			for _, s := range f.Bytes {
-				// What is not known is busy: nobody takes the partition for free.
+				// a number of a later release is busy: nobody takes the partition for free
 				m.Standings = append(m.Standings, standing(s))
 			}
 		case movedRefused:

@@ -16,7 +16,7 @@ func appendTrace(b []byte, t cluster.Trace) []byte {
 	return append(append(b, t.ID[:]...), t.Span[:]...)
 }
 
-// readTrace reads a trace. What is none is left out: checks are decided without it as well.
+// readTrace reads a trace. One of another length is left out: checks do without.
 func readTrace(b []byte) (t cluster.Trace) {
 	if len(b) != traceSize {
 		return t

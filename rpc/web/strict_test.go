@@ -96,17 +96,7 @@ func TestHTTPDoorsShareMetrics(t *testing.T) {
 
 // Promise: forward-auth does not wait for a body that the proxy announces and does not send.
 func TestHTTPAuthReadsNoBody(t *testing.T) {
-	s := httptest.NewUnstartedServer(nil)
-	s.Config = NewServer(New(Config{Node: rpctest.Alone(t, rpctest.PerHour)}))
-	s.Config.ReadTimeout = time.Hour
-	s.Start()
-	defer s.Close()
-	c, err := net.Dial("tcp", s.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	c.SetDeadline(time.Now().Add(10 * time.Second))
+	c := dialAlone(t, time.Hour)
 	io.WriteString(c,
 		"POST /v1/auth?limit=demo&key=k HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n")
 	if line, err := bufio.NewReader(c).ReadString('\n'); !strings.HasPrefix(line, "HTTP/1.1 200") {
@@ -155,19 +145,27 @@ func TestHTTPBodiesComeWhole(t *testing.T) {
 	}
 }
 
-// Promise: a request that two readers could understand in two ways is the last of its connection:
-// one that has chunks may have had a length as well.
-func TestNothingFollowsChunks(t *testing.T) {
+// dialAlone connects to a node of its own, which reads requests for so long.
+func dialAlone(t *testing.T, timeout time.Duration) net.Conn {
+	t.Helper()
 	s := httptest.NewUnstartedServer(nil)
 	s.Config = NewServer(New(Config{Node: rpctest.Alone(t, rpctest.PerHour)}))
+	s.Config.ReadTimeout = timeout
 	s.Start()
-	defer s.Close()
+	t.Cleanup(s.Close)
 	c, err := net.Dial("tcp", s.Listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
+	t.Cleanup(func() { c.Close() })
 	c.SetDeadline(time.Now().Add(10 * time.Second))
+	return c
+}
+
+// Promise: a request that two readers could understand in two ways is the last of its connection:
+// one that has chunks may have had a length as well.
+func TestNothingFollowsChunks(t *testing.T) {
+	c := dialAlone(t, requestTimeout)
 	body := `{"limit":"demo","key":"k"}`
 	fmt.Fprintf(c, "POST /v1/check HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"+
 		"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n"+
