@@ -366,7 +366,8 @@ func (h *History) keys(v *Verdict) []*key {
 			to = max(to, o.End)
 		}
 		for _, f := range h.Faults {
-			if f.Start <= to && f.Settled >= from {
+			// a denial that was remembered, or a share, may outlive it by a second (inDoubt)
+			if f.Start <= to && f.Settled+time.Second >= from {
 				k.faults = append(k.faults, f)
 			}
 		}

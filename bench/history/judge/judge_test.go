@@ -308,6 +308,12 @@ func TestHistories(t *testing.T) {
 			at(0, 1, 9), at(1100, 1101, 4, redis),
 			at(1200, 1201, 7),
 		}, nil, "one counter", ""},
+		{"… nor within a second after one, of a key that nobody has asked for before", []*Op{
+			at(3900, 3901, 4, redis), at(4050, 4051, 8),
+		}, killed(), "", ""},
+		{"… nor later", []*Op{
+			at(4100, 4101, 4, redis), at(4200, 4201, 8),
+		}, killed(), "one counter", ""},
 
 		{
 			"an id is charged once",
