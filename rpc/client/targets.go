@@ -284,6 +284,9 @@ func (t *targets) leave(addr string, silent bool) {
 
 // isName reports whether a target may lead to another address the next time.
 func isName(target string) bool {
+	if network, _ := place(target); network == "unix" {
+		return false
+	}
 	host, _, err := net.SplitHostPort(target)
 	if err != nil {
 		return false

@@ -95,3 +95,16 @@ func TestConnectionsAreForgotten(t *testing.T) {
 		t.Errorf("the connection that is left still works (%v), or is not avoided", err)
 	}
 }
+
+// Promise: an only target that leads to one place is not left, a Unix socket as little as an
+// address. Its takes would be lost.
+func TestWhichTargetIsNeverLeft(t *testing.T) {
+	for target, only := range map[string]bool{
+		"unix:///run/penstock.grpc": true, "127.0.0.1:7946": true, "[::1]:7946": true,
+		"penstock:7946": false, // may lead elsewhere the next time
+	} {
+		if got := newTargets([]string{target}).only; got != only {
+			t.Errorf("%s: never left %t, want %t", target, got, only)
+		}
+	}
+}
