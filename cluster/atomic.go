@@ -5,7 +5,8 @@ import "penstock/limiter"
 // checkAtomic admits all items or charges none. If they have one owner, it decides them under its
 // locks at once. Limits of one key always have (limiter.Hash), so "10 a minute and 1000 a day for
 // alice" is one round trip on any cluster. Keys of several owners are set aside at all of them
-// first (multi_owner_take.go; reservations: multi_owner.go).
+// first (multi_owner_take.go; reservations: multi_owner.go). So are keys of one owner that has not
+// got all of them yet, while two other nodes hold some each.
 func (mo *multiOwner) checkAtomic(
 	now limiter.Instant, view *route, r *batch, out []Decision,
 ) error {
@@ -18,26 +19,52 @@ func (mo *multiOwner) checkAtomic(
 		}
 		spread = spread || view.Owner(it.hash) != owner
 	}
-	switch {
-	case spread && r.items[0].Op == OpReserve:
-		mo.reserveAll(now, view, r, out)
-		unite(r.items, out)
-		return nil
-	case spread:
-		r.multiOwner = true
-		return mo.takeAll(now, view, r, out)
+	if spread {
+		return mo.decideApart(now, view, r, out)
 	}
 	nameMates(r.items)
-	if mo.holder.decideAllHere(now, r.items, out) {
+	if mo.forwarder.decideTogether(now, r, out) {
 		return nil
 	}
 	away := make([]int, len(r.items))
 	for i := range away {
 		away[i] = i
 	}
-	mo.forwarder.forward(now, view, r, away, out)
+	if !r.parted {
+		mo.forwarder.forward(now, view, r, away, out)
+	}
+	if r.parted {
+		return mo.decideApart(mo.clock.Now(), mo.view.Load(), r, out)
+	}
 	unite(r.items, out)
 	return nil
+}
+
+// decideApart has each item decided by the node that holds its key, all or none.
+func (mo *multiOwner) decideApart(
+	now limiter.Instant, view *route, r *batch, out []Decision,
+) error {
+	if r.items[0].Op == OpReserve {
+		mo.reserveAll(now, view, r, out)
+		unite(r.items, out)
+		return nil
+	}
+	r.multiOwner = true
+	return mo.takeAll(now, view, r, out)
+}
+
+// part notes that no node holds all keys of r, which stands or falls together: one of them holds
+// the first, and not the others. It reports whether the items may be decided apart: not if a node
+// may have decided them all, without an answer, or if some of them cannot be set aside.
+func (r *batch) part() bool {
+	for i := range r.items {
+		it := &r.items[i]
+		if it.doubt != nil || it.Op == OpTake && it.standsWithOthers(i) != nil {
+			return false
+		}
+	}
+	r.parted = true
+	return true
 }
 
 // together reports whether an item of this operation may stand or fall with a first one of that

@@ -183,7 +183,11 @@ func (fw *forwarder) answerAll(now limiter.Instant, view *route, items []flight,
 		}
 		return
 	}
+	first := fw.holder.decides(now, items[0].hash)
 	for i := range items {
-		fw.disown(now, view, items[0].hash, &answer.Items[i])
+		out := &answer.Items[i]
+		if fw.disown(now, view, items[0].hash, out); first {
+			out.Owner = fw.id // of the first key, and not of all
+		}
 	}
 }

@@ -111,6 +111,9 @@ func (fw *forwarder) forward(
 			fw.stats.Retried.Add(uint64(len(away)))
 		}
 		now, view, away = fw.send(now, view, r, away, targets, out, hop)
+		if r.parted { // each item is decided where its key is
+			return
+		}
 	}
 	fw.decideRest(now, view, r, away, targets, out)
 }
@@ -183,10 +186,9 @@ func (fw *forwarder) decideRest(
 func (fw *forwarder) decideNow(
 	now limiter.Instant, view *route, r *batch, away, targets []int, out []Decision, hop int,
 ) (left []int) {
-	if r.atomic && len(r.items) > 1 && !r.mayHaveGivenBack() {
-		if fw.holder.decideAllHere(now, r.items, out) {
-			return nil
-		}
+	if r.atomic && len(r.items) > 1 && !r.mayHaveGivenBack() &&
+		(fw.decideTogether(now, r, out) || r.parted) {
+		return nil
 	}
 	for _, i := range away {
 		it := &r.items[i]
@@ -200,6 +202,18 @@ func (fw *forwarder) decideNow(
 		left = append(left, i)
 	}
 	return left
+}
+
+// decideTogether is decideAllHere for a request on its way. It notes when this node holds the first
+// key only.
+func (fw *forwarder) decideTogether(now limiter.Instant, r *batch, out []Decision) bool {
+	if fw.holder.decideAllHere(now, r.items, out) {
+		return true
+	}
+	if fw.holder.decides(now, r.items[0].hash) {
+		r.part()
+	}
+	return false
 }
 
 // mayHaveGivenBack reports whether a node may have executed it, without an answer, and what it asks
@@ -286,6 +300,9 @@ func (fw *forwarder) receive(sentAt, now limiter.Instant, view *route, r *batch,
 			fw.local.heard(sentAt, now, view, &r.items[i], c, a)
 		case StatusNotOwner:
 			fw.stats.NotOwner.Add(1)
+			if c.Ask.Atomic && a.Owner == c.To.ID && r.part() {
+				return items
+			}
 			targets[i] = fw.askNext(sentAt, now, view, r, c, i, targets[i], a.Owner)
 			again = append(again, i)
 		default:

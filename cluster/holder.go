@@ -57,7 +57,7 @@ func (hd *holder) decide(now limiter.Instant, it *flight, out *limiter.Decision)
 		act()
 		return
 	}
-	it.again = it.Report && hd.hasTaken(now, it, out) || hd.recent.OnceAlone(now, dedup.Take{
+	it.again = hd.hasTaken(now, it, out) || hd.recent.OnceAlone(now, dedup.Take{
 		ID: it.ID, Partition: hd.partition(it.hash), GivesBack: it.givesBack(), Owed: it.owed,
 	}, out, act)
 	if it.again {
@@ -66,11 +66,20 @@ func (hd *holder) decide(now limiter.Instant, it *flight, out *limiter.Decision)
 	}
 }
 
-// hasTaken reports whether the take that it reports was let in by this node, or by one that has
-// handed its memory over, and puts the answer to that into out: then it is charged. The node that
-// reports the take may have heard nothing of it, and so may a client that repeated it elsewhere.
+// hasTaken reports whether the take that it reports, or sets aside, was let in by this node, or by
+// one that has handed its memory over, and puts the answer to that into out: then it is charged.
+// The node that reports the take may have heard nothing of it, and so may a client that repeated it
+// elsewhere. What is set aside was charged if all keys of the request had one owner before.
 func (hd *holder) hasTaken(now limiter.Instant, it *flight, out *limiter.Decision) (taken bool) {
-	hd.recent.Recall(now, ofReport(it.ID), func(m dedup.Memory) {
+	id := it.ID
+	switch {
+	case it.Report:
+	case it.Op == OpReserve && it.Hold != nil && it.Hold.Charge && it.Hold.ID != (ID{}):
+		id = it.Hold.ID
+	default:
+		return false
+	}
+	hd.recent.Recall(now, ofReport(id), func(m dedup.Memory) {
 		d := &m.Decisions[0]
 		taken = len(m.Decisions) == 1 && d.Hold == limiter.HoldNone &&
 			(d.Allowed || it.Limit.NeverDenies())

@@ -28,7 +28,9 @@ func (hd *holder) decideAll(now limiter.Instant, items []flight, out []limiter.D
 			return false
 		}
 	}
-	items = hd.withoutGivenBack(now, items)
+	for i := range items { // before the memory of the first is locked, which others may share
+		items[i].again = hd.wasCharged(now, &items[i])
+	}
 	take := func() bool {
 		if items[0].Op == OpReserve {
 			hd.holdAll(now, items, out)
@@ -53,21 +55,19 @@ func (hd *holder) decideAll(now limiter.Instant, items []flight, out []limiter.D
 	return open
 }
 
-// withoutGivenBack is items without what reports have given back for them already: the keys of a
-// request that is asked for again may have had several owners before.
-func (hd *holder) withoutGivenBack(now limiter.Instant, items []flight) []flight {
-	cloned := false
-	for i := range items {
-		if it := &items[i]; !it.givesBack() || !it.mayBeReported() ||
-			!hd.recent.Knows(now, ofReport(it.ID)) {
-			continue
-		}
-		if !cloned {
-			items, cloned = slices.Clone(items), true
-		}
-		items[i].Cost = 0
+// wasCharged reports whether the item was charged, or given back, without the others: the keys of a
+// request that is asked for again may have had several owners before, or a share may have let it
+// in.
+func (hd *holder) wasCharged(now limiter.Instant, it *flight) bool {
+	if !it.mayBeReported() {
+		return false
 	}
-	return items
+	used := func(hold ID) bool {
+		h, known := hd.book.Get(limiter.HoldID(hold))
+		return known && h.State != limiter.HoldOpen && h.Used > 0 && h.Key == it.Key
+	}
+	hold := ofHold(it.ID)
+	return hd.recent.Knows(now, ofReport(it.ID)) || used(hold) || used(anew(hold))
 }
 
 // expectReports remembers takes that were let in together as if each had been reported: under its
@@ -99,11 +99,11 @@ func (it *flight) mayBeReported() bool {
 
 // takeAll charges all items or none. Limits that never deny have no say in it: their refusal would
 // reach the client as a yes, while the others would not have been charged. They are charged if the
-// others are.
+// others are. Those that were charged before have none either.
 func (hd *holder) takeAll(now limiter.Instant, items []flight, out []limiter.Decision) {
 	them := make([]limiter.Item, 0, len(items))
 	for i := range items {
-		if it := &items[i]; !it.Limit.NeverDenies() {
+		if it := &items[i]; !it.again && !it.Limit.NeverDenies() {
 			them = append(them,
 				limiter.Item{Limit: it.Limit, Key: it.Key, Hash: it.hash, Request: it.of(it.Cost)})
 		}
@@ -112,6 +112,9 @@ func (hd *holder) takeAll(now limiter.Instant, items []flight, out []limiter.Dec
 	all := hd.table.TakeAll(now, them, decisions)
 	for i := range items {
 		switch it := &items[i]; {
+		case it.again:
+			out[i] = hd.table.PeekRequest(now, it.Limit, it.Key, it.hash, it.of(0))
+			out[i].Allowed = true
 		case !it.Limit.NeverDenies():
 			out[i], decisions = decisions[0], decisions[1:]
 		case all:
@@ -151,7 +154,7 @@ func (hd *holder) chargeAll(items []flight, out []limiter.Decision) {
 		}
 	}
 	for i := range items {
-		if items[i].Limit.Consistency == limiter.Replicated {
+		if items[i].Limit.Consistency == limiter.Replicated && !items[i].again {
 			hd.charge(&items[i], &out[i])
 		}
 	}

@@ -54,7 +54,7 @@ func (mo *multiOwner) reserveAll(now limiter.Instant, view *route, r *batch, out
 		}
 		out[i] = Decision{}
 		// that of the first try has been cancelled
-		one.items[0].ID.Sequence = ^one.items[0].ID.Sequence
+		one.items[0].ID = anew(one.items[0].ID)
 		mo.forwarder.checkEach(now, mo.view.Load(), one, out[i:i+1])
 		out[i].ID = one.items[0].ID // those that follow may take long
 		if !mo.granted(one, out[i:i+1]) {

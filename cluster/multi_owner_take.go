@@ -43,6 +43,14 @@ const (
 // its share said, and an owner what it has decided at once.
 const holdOrigin = 1 << 61
 
+// ofHold is the ID of the hold of a take. No client can settle it.
+func ofHold(id ID) ID {
+	return ID{Origin: (id.Origin ^ holdOrigin) | nodeOrigin, Sequence: id.Sequence}
+}
+
+// anew is the ID under which a take opens its hold once more, after it has released the first one.
+func anew(id ID) ID { return ID{Origin: id.Origin, Sequence: ^id.Sequence} }
+
 // takeAll takes from keys of several owners, all or none.
 func (mo *multiOwner) takeAll(now limiter.Instant, view *route, r *batch, out []Decision) error {
 	ttl := min(time.Duration(r.deadline-now), holdsAtMost) + holdsBeyond
@@ -63,8 +71,10 @@ func (mo *multiOwner) takeAll(now limiter.Instant, view *route, r *batch, out []
 		ids[i] = it.ID
 		asks.items[i] = *it
 		asks.items[i].Op, asks.items[i].Hold = OpReserve, &HoldTerms{TTL: ttl, Charge: true}
-		// no client can settle it
-		asks.items[i].ID.Origin = (it.ID.Origin ^ holdOrigin) | nodeOrigin
+		asks.items[i].ID = ofHold(it.ID)
+		if it.mayBeReported() { // the owner may have charged it before, with the others
+			asks.items[i].Hold.ID = it.ID
+		}
 		if !it.canHold() || view.Owner(it.hash) < 0 {
 			asks.items[i].Op, asks.items[i].Hold = OpPeek, nil
 			asks.items[i].Cost = withTwins(r.items[:i], asks.items, it)

@@ -57,6 +57,9 @@ func (j *exactJudge) decides(p *process, items []asked, together bool, got []lim
 		}
 		return
 	}
+	if together && j.once.wasApart(p, items, got) {
+		return
+	}
 	fallen := together && falls(items, got)
 	j.comesTo(p, items, fallen, got)
 	if together && len(items) > 1 {

@@ -40,12 +40,14 @@ func newJudge(w *world) *judge {
 	j.carrier = &carrier{c, j.counted, &diskJudge{common: c}, troublesOf(w.plan.faults)}
 	j.aside = &asideJudge{c, owner, j.carrier, j.bounded, newBooks()}
 	j.lent = &lentJudge{c, j.aside}
-	j.once = &onceJudge{common: c, carrier: j.carrier, counted: j.counted}
+	j.once = &onceJudge{
+		common: c, carrier: j.carrier, counted: j.counted, apart: newGrants(),
+	}
 	j.exact = &exactJudge{
 		common: c, owner: owner, carrier: j.carrier, counted: j.counted, once: j.once,
 		aside: j.aside,
 	}
-	j.spread = &spreadJudge{c, owner, j.carrier, j.counted, j.exact, newGrants()}
+	j.spread = &spreadJudge{c, owner, j.carrier, j.counted, j.exact, j.once}
 	j.replica = &replicaJudge{c, j.bounded}
 	j.denied = &deniedJudge{c, j.once}
 	j.marked = &markedJudge{c, j.exact, j.once, j.aside}

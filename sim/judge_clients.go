@@ -217,16 +217,6 @@ func limitName(it *cluster.Item) string {
 	return it.Limit
 }
 
-// oneKey reports whether all items of r are about one key, which has one owner.
-func oneKey(r *request) bool {
-	for i := range r.items {
-		if r.items[i].Key != r.items[0].Key {
-			return false
-		}
-	}
-	return true
-}
-
 // observe looks at what a node has decided itself since it was last looked at: whenever it begins
 // to wait for others, and when it answers. Between two looks no time goes by, so this is when it
 // decided.
@@ -236,6 +226,7 @@ func (j *judge) observe(h *hearing) {
 	j.aside.looksAtHolds(p)
 	for i := range h.decided {
 		d := &h.out[i]
+		j.spread.keeps(h, d)
 		if j.denied.observeDenial(h, i) || j.observeHold(h, i) || j.replica.observeReplica(h, i) ||
 			h.decided[i] || d.Source != cluster.SourceOwner || d.Owner != p.machine.id {
 			continue

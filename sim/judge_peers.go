@@ -50,7 +50,7 @@ func (j *judge) deliveredItem(from, p *process, a *cluster.Ask, i int, answer *c
 ) {
 	it, out := &a.Items[i], &answer.Items[i]
 	x := asked{j.account(it.Limit.Name, it.Key), it.Cost, it.Op, it.ID, out.Degraded}
-	j.answer.answered(p, &x, late, out)
+	j.answer.answered(p, &x, j.together(a), late, out)
 	j.deadline.answers(p, x.account, late, out)
 	switch {
 	case j.deliveredHold(from, p, a, i, answer):
@@ -66,6 +66,14 @@ func (j *judge) deliveredItem(from, p *process, a *cluster.Ask, i int, answer *c
 	}
 }
 
+// together is the account of the first item of what stands or falls together; else nil.
+func (j *judge) together(a *cluster.Ask) *account {
+	if !a.Atomic || len(a.Items) < 2 {
+		return nil
+	}
+	return j.account(a.Items[0].Limit.Name, a.Items[0].Key)
+}
+
 // deliveredDebt follows p, which decides on what from may have admitted by itself (reference.owes):
 // it charges that as the take that it was, or by a report.
 func (j *judge) deliveredDebt(from, p *process, it *cluster.AskItem, a *account, yes bool) {
@@ -73,6 +81,7 @@ func (j *judge) deliveredDebt(from, p *process, it *cluster.AskItem, a *account,
 	case it.Report:
 		take := cluster.ID{Origin: it.ID.Origin ^ reportOrigin, Sequence: it.ID.Sequence}
 		j.once.reported(p, from, a, take)
+		j.once.apart.add(take, j.world.now, true)
 		r.paid(a, p, from, take, it.Cost)
 	case yes:
 		r.paid(a, p, from, it.ID, 0)

@@ -186,9 +186,6 @@ func (j *markedJudge) mayHaveHeard(p *process, m *answered, it *cluster.Item, sh
 func (j *markedJudge) fellBack(h *hearing, i int, d *cluster.Decision, got limiter.Decision) {
 	j.checked[marked]++
 	p, it, want, account := h.process, &h.items[i], &h.alone[i], h.request.terms[i].account
-	// Keys that had one owner when they were asked for together may have several by now: nobody can
-	// decide on them together.
-	spread := h.request.atomic && !oneKey(h.request) && len(j.world.plan.faults) > 0
 	switch {
 	case j.world.plan.sky == calm:
 		j.allowed.used[hastyShare]++
@@ -196,7 +193,7 @@ func (j *markedJudge) fellBack(h *hearing, i int, d *cluster.Decision, got limit
 		j.allowed.used[ownShare]++
 	}
 	if !want.due || !d.Degraded || got.Allowed != want.Allowed || j.world.plan.sky == calm &&
-		!spread && !j.hurried(h, account) && !j.retriesLate(h) && !j.tellsLate(h) &&
+		!j.hurried(h, account) && !j.retriesLate(h) && !j.tellsLate(h) &&
 		!j.holderIsUnheardOf(h, account) {
 		j.fail(marked, "%s answers for %s under %s without its owner, in a world that is %s: %s",
 			p.machine.id, keyText(it.Key), account.spec.Name, j.world.plan.sky, answerText(d))

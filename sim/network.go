@@ -81,6 +81,9 @@ func (p *process) Call(calls []cluster.Call) {
 		t.letters = append(t.letters, l)
 		w.send(p, &calls[i], l, &t.reply)
 	}
+	if t.hearing != nil {
+		w.judge.spread.sends(t.hearing, calls)
+	}
 	w.tasks.wait()
 	if p.hears != nil {
 		p.hears(calls)

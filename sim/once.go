@@ -14,6 +14,9 @@ type onceJudge struct {
 	carrier  *carrier
 	counted  *countedJudge
 	memories memories
+	// takes that were let in, or denied, one by one: set aside, or reported. An owner of all keys
+	// of a request that is asked for again charges none of those
+	apart grants
 }
 
 // memory is how long a node must recognise a take that it has answered.
@@ -153,6 +156,20 @@ func (j *onceJudge) remembered(p *process, a *answered, id cluster.ID, items []a
 		return a.decisions
 	}
 	return nil
+}
+
+// wasApart reports whether one of items, which p decides on together, may have been charged before
+// without the others. Then nobody knows which of them p charges now, and p remembers the answer.
+func (j *onceJudge) wasApart(p *process, items []asked, got []limiter.Decision) bool {
+	if len(items) < 2 || !slices.ContainsFunc(items, func(it asked) bool {
+		return it.op == cluster.OpTake && (j.apart.allowed(it.id) || j.hasChargedItself(p, &it))
+	}) {
+		return false
+	}
+	j.mayRepeat(p, nil, items, got)
+	id := items[0].id
+	j.memories.add(j.memories.answers.get(id), id, p, j.world.now, got, false)
+	return true
 }
 
 // stands reports whether p still says what it has answered itself: for as long as that, or the

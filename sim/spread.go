@@ -25,7 +25,7 @@ type spreadJudge struct {
 	carrier *carrier
 	counted *countedJudge
 	exact   *exactJudge
-	granted grants
+	once    *onceJudge
 }
 
 // asideLasts is how long something may be set aside, and charged, after its request's deadline.
@@ -39,12 +39,35 @@ const heldOrigin = 1<<61 | 1<<63
 func (j *spreadJudge) spreads(h *hearing) {
 	h.spread = false
 	r := h.request
-	if !r.atomic || len(r.items) < 2 || r.items[0].Op == cluster.OpReserve {
-		return
+	if r.atomic && len(r.items) > 1 && r.items[0].Op != cluster.OpReserve &&
+		j.hasSeveralOwners(h) {
+		j.begins(h)
 	}
-	if h.spread = j.hasSeveralOwners(h); !h.spread {
-		return
+}
+
+// sends notes what the node of h has others set aside: so it decides item by item what had one
+// owner in its eyes, since two nodes hold its keys.
+func (j *spreadJudge) sends(h *hearing, calls []cluster.Call) {
+	aside := func(it cluster.AskItem) bool { return it.Op == cluster.OpReserve && it.Hold.Charge }
+	for c := range calls {
+		if !h.spread && slices.ContainsFunc(calls[c].Ask.Items, aside) {
+			j.begins(h)
+		}
 	}
+}
+
+// keeps notes what the node of h has set aside itself of such a request.
+func (j *spreadJudge) keeps(h *hearing, d *cluster.Decision) {
+	if !h.spread && h.request.atomic && d.Source == cluster.SourceOwner &&
+		d.ID.Origin&heldOrigin == heldOrigin {
+		j.begins(h)
+	}
+}
+
+// begins notes that something may be set aside of what h asks for.
+func (j *spreadJudge) begins(h *hearing) {
+	h.spread = true
+	r := h.request
 	j.requests.Spread++
 	lasts := r.patience + asideLasts
 	if j.world.plan.sky != calm {
@@ -113,7 +136,7 @@ func (j *spreadJudge) setsAside(p *process, it *asked, got limiter.Decision) {
 	j.owner.mayDecide(p, it.account, it.doubt)
 	id := it.id
 	id.Origin &^= heldOrigin
-	if j.granted.allowed(id) { // it was asked once more
+	if j.once.apart.allowed(id) { // it was asked once more
 		return
 	}
 	if h, found := p.stated.ledger.get(it.id); got.Allowed && found &&
@@ -122,7 +145,7 @@ func (j *spreadJudge) setsAside(p *process, it *asked, got limiter.Decision) {
 		// which is over
 		return
 	}
-	j.granted.add(id, j.world.now, got.Allowed)
+	j.once.apart.add(id, j.world.now, got.Allowed)
 	j.carrier.bring(a, p)
 	r.settle(now, a.spec)
 	if r.strict == nil {
