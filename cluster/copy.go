@@ -64,7 +64,7 @@ type copier struct {
 // collectLocked sorts what has changed in the table into the outboxes.
 func (cp *copier) collectLocked(now limiter.Instant) {
 	cp.parts.passes++
-	cp.collectHoldsLocked(func() {
+	cp.holder.book.Changed(func() {
 		cp.holder.table.Changed(now, func(hash uint64, e limiter.Entry) {
 			cp.eachCopy(hash, func(o *outbox) {
 				o.pending = append(o.pending, waitingEntry{e, now})
@@ -73,6 +73,8 @@ func (cp *copier) collectLocked(now limiter.Instant) {
 				cp.emptiedLocked(cp.partition(hash), waitingEntry{e, now})
 			}
 		})
+	}, func(hash uint64, h limiter.Hold) {
+		cp.eachCopy(hash, func(o *outbox) { o.addHold(h) })
 	})
 	cp.collectBackLocked(now)
 	for _, p := range cp.keepers.outboxes {
@@ -82,15 +84,6 @@ func (cp *copier) collectLocked(now limiter.Instant) {
 			cp.copyAnewLocked(p)
 		}
 	}
-}
-
-// collectHoldsLocked sorts the holds that have changed into the outboxes, after entries has read
-// the table. No hold ends meanwhile: an entry that has the charge of one, and came without its end,
-// would have a member that decides next charge it again when the hold runs out.
-func (cp *copier) collectHoldsLocked(entries func()) {
-	cp.holder.book.Changed(entries, func(hash uint64, h limiter.Hold) {
-		cp.eachCopy(hash, func(o *outbox) { o.addHold(h) })
-	})
 }
 
 // eachCopy calls f for each outbox in which a change of the key with this hash belongs.
@@ -320,7 +313,7 @@ func (cp *copier) composeLocked(now limiter.Instant, r *route, p *peer) *Move {
 	if o.back = m.addTaken(now, o.back); len(o.back) == 0 {
 		m.Entries, o.pending = takeEntries(now, o.pending)
 	}
-	o.settled = m.addHolds(o.at, o.settled)
+	o.settled = m.addEnds(o.at, o.settled, o.pending)
 	if len(o.back)+len(o.pending)+len(o.settled) == 0 {
 		o.opened = m.addHolds(o.at, o.opened)
 	}

@@ -42,14 +42,21 @@ func (cp *copier) lookLocked(now limiter.Instant, p *peer) {
 	}
 	table, parts := cp.holder.table, 0
 	goesOn := func() bool { return len(o.pending) < copiesAtOnce && parts < partsAtOnce }
-	cp.collectHoldsLocked(func() {
+	var ended []limiter.Hold
+	before := len(o.pending)
+	cp.holder.book.Untold(func() {
 		for ; o.part < table.Parts() && goesOn(); parts++ {
 			table.Scan(now, o.part, wanted, func(_ uint64, e limiter.Entry) {
 				o.pending = append(o.pending, waitingEntry{e, now})
 			})
 			o.part++
 		}
+	}, func(hash uint64, h limiter.Hold) {
+		if h.State != limiter.HoldOpen && wanted(hash) {
+			ended = append(ended, h)
+		}
 	})
+	o.addEndsOf(o.pending[before:], ended)
 	if !goesOn() {
 		return
 	}

@@ -18,7 +18,7 @@ type outbox struct {
 	back    []waitingMemory // what was given back: before the entries that it has changed
 	pending []waitingEntry  // in the order in which they changed
 	emptied []waitingEntry  // as good as never seen, before the copy of their partition has begun
-	// holds that have ended: they travel with the first entries, which may have their charges
+	// holds that have ended: each travels with the last entry of its key, which has its charge
 	settled []limiter.Hold
 	opened  []limiter.Hold // holds that have not: they travel after the last
 	news
@@ -133,6 +133,21 @@ func (o *outbox) addHold(h limiter.Hold) {
 	}
 }
 
+// addEndsOf adds those ends of holds of which the charges are in some entries. An entry that has the
+// charge of a hold, and came without its end, would have a member that decides next charge it again
+// when the hold runs out. An end that came without that entry would have it forget the charge.
+func (o *outbox) addEndsOf(entries []waitingEntry, ends []limiter.Hold) {
+	if len(ends) == 0 || len(entries) == 0 {
+		return
+	}
+	has := keysOf(entries)
+	for _, h := range ends {
+		if has[h.Key] {
+			o.addHold(h)
+		}
+	}
+}
+
 // waits reports whether there is something to be said, or an answer to come.
 func (o *outbox) waits() bool {
 	return o.due || len(o.ended) > 0 || o.telling || len(o.known)+len(o.charges) > 0 ||
@@ -241,6 +256,34 @@ func (m *Move) addHolds(at limiter.Instant, list []limiter.Hold) (rest []limiter
 		m.Holds = append(m.Holds, HoldCopy{h, time.Duration(h.Deadline - at)})
 	}
 	return list[n:]
+}
+
+// addEnds is addHolds for holds that have ended. The end of a hold travels with the last of the
+// entries of its key that wait, which has the charge: those of which more entries follow wait too.
+func (m *Move) addEnds(
+	at limiter.Instant, ends []limiter.Hold, follow []waitingEntry,
+) (rest []limiter.Hold) {
+	if len(ends) == 0 || len(follow) == 0 {
+		return m.addHolds(at, ends)
+	}
+	waits := keysOf(follow)
+	var due []limiter.Hold
+	for _, h := range ends {
+		if waits[h.Key] {
+			rest = append(rest, h)
+		} else {
+			due = append(due, h)
+		}
+	}
+	return append(m.addHolds(at, due), rest...)
+}
+
+func keysOf(list []waitingEntry) map[string]bool {
+	keys := make(map[string]bool, len(list))
+	for i := range list {
+		keys[list[i].Key] = true
+	}
+	return keys
 }
 
 // addTaken takes as many memories off a list as travel well at once. A key that is asked for often

@@ -35,6 +35,17 @@ func (b *Ledger) Changed(entries func(), fn func(hash uint64, h Hold)) {
 	b.changed = b.changed[:0]
 }
 
+// Untold calls entries, and then fn with a copy of each hold that Changed has still to tell of. No
+// hold is opened or ended meanwhile.
+func (b *Ledger) Untold(entries func(), fn func(hash uint64, h Hold)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	entries()
+	for _, h := range b.changed {
+		fn(h.hash, *h)
+	}
+}
+
 // Each calls fn with a copy of every hold on a key that is wanted, ordered by id. fn must not use
 // the book.
 func (b *Ledger) Each(wanted func(hash uint64) bool, fn func(hash uint64, h Hold)) {
