@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"penstock/cluster"
 	"penstock/limiter"
 )
 
@@ -73,6 +74,69 @@ func TestCrashOfANodeWithADisk(t *testing.T) {
 		t.Errorf("%d are charged in the end of %d that were admitted; half a second of 100 a "+
 			"second is lost", charged-left, admitted)
 	}
+}
+
+// Promise: what a file is short of is forgiven also where the first decisions leave as many whole
+// units as if nothing were: a sliding window counts a part of the window before, and a look tells
+// only what would be left after it. A file is written each second.
+func TestWhatAFileIsShortOfMayShowLater(t *testing.T) {
+	const ms = time.Millisecond
+	for _, x := range []struct {
+		name string
+		spec limiter.Spec
+		asks []arrival
+	}{
+		{
+			"a third of a window's units, of which a part counts",
+			limiter.Spec{Algorithm: limiter.SlidingWindow, Limit: 10, Per: 3 * time.Second},
+			// after the crash 0.6, then 0.4 of 2 units count; of 3 it would be 1.8, then 1.2
+			[]arrival{takes(500*ms, 2), takes(1500*ms, 1), takes(4200*ms, 1),
+				takes(4800*ms, 1)},
+		},
+		{
+			"what came after a refund that a bucket's file lacks as well",
+			limiter.Spec{Algorithm: limiter.LeakyBucket, Limit: 50, Per: time.Minute, Burst: 1},
+			// when it is looked at, 0.05 s of the first unit wait, and 0.45 s of the last would
+			[]arrival{takes(900*ms, 1), takes(1200*ms, -4), takes(1300*ms, 1),
+				peeks(2050*ms, 1), takes(2300*ms, 1)},
+		},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			x.spec.Name = "a"
+			w := newWorld(&plan{
+				seed: 1, sky: outage, length: 5 * time.Second,
+				machines: []machinePlan{{
+					disk: true, clock: clock{start: 1_700_000_001_000_000_000},
+				}},
+				saveEvery: time.Second, sweepEvery: time.Second,
+				weather: weather{inOrder: true}, limits: []rule{{Spec: x.spec}}, script: x.asks,
+				faults: []fault{{at: 1800 * ms, kind: crashes}, {at: 1900 * ms, kind: boots}},
+			}, nil)
+			w.run()
+			if f := w.judge.failure; f != nil {
+				t.Fatal(f.Detail)
+			}
+			if got := w.judge.counted.loss.Units; w.faults.Restored != 1 || got != 1 {
+				t.Errorf("%d starts with a file, %d units forgotten; want one of each",
+					w.faults.Restored, got)
+			}
+		})
+	}
+}
+
+// takes is a client that asks for so many units of a key under the limit "a".
+func takes(at time.Duration, cost int64) arrival {
+	return arrival{
+		at: at, patience: cluster.DefaultDeadline, calls: []calling{{}},
+		items: []cluster.Item{{Limit: "a", Key: "one", Cost: cost}},
+	}
+}
+
+// peeks is one that asks whether it would get them.
+func peeks(at time.Duration, cost int64) arrival {
+	a := takes(at, cost)
+	a.items[0].Op = cluster.OpPeek
+	return a
 }
 
 // A seed from DiskSeeds on is a world of disks, one below is not.

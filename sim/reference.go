@@ -39,6 +39,8 @@ type reference struct {
 	hindsight
 	owings
 	others []ownCount // what processes may still have that have decided before
+	// how much by's file may be short of, and no decision has shown yet
+	unsaved int64
 }
 
 // everything is more than anybody can have to give back: a reset gives it back.

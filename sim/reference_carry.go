@@ -67,7 +67,10 @@ func (j *carrier) bring(a *account, p *process) {
 // tell. lost is how much is forgotten. own says that p has held the key all along, and counts what
 // it has charged itself.
 func (j *carrier) knows(a *account, before, p *process) (st *naiveState, lost int64, own bool) {
-	if st, lost, counted := j.counted.found(a, p, j.disk.unsaved(a, before, p)); counted {
+	unsaved := j.disk.unsaved(a, before, p)
+	a.reference.unsaved = 0
+	if st, lost, counted := j.counted.found(a, p, unsaved); counted {
+		a.reference.unsaved = max(0, unsaved-lost)
 		return &st, lost, false
 	}
 	if x := a.reference.ownOf(p); x != nil {
