@@ -156,10 +156,13 @@ func (j *countedJudge) counts(p *process, it *asked, got limiter.Decision) {
 	}
 	now := p.now()
 	before := c.by
-	j.passes(c, p, s)
+	j.passes(a, p)
 	c.refills(now, s)
 	if it.op == cluster.OpReset {
-		*c = keyCount{by: p, blind: c.blind, unseen: c.unseen, looked: w.now, changed: c.changed}
+		*c = keyCount{
+			by: p, last: c.last, fences: c.fences, blind: c.blind, unseen: c.unseen, looked: w.now,
+			changed: c.changed,
+		}
 		return
 	}
 	was, charged := c.whole, int64(0)
@@ -233,7 +236,7 @@ func (j *countedJudge) mayCount(p *process, it *asked) {
 	if c == nil || it.account.uncounted() {
 		return
 	}
-	j.passes(c, p, it.account.spec)
+	j.passes(it.account, p)
 	switch {
 	case it.op == cluster.OpReset:
 		c.whole = naiveState{}
@@ -242,11 +245,19 @@ func (j *countedJudge) mayCount(p *process, it *asked) {
 	}
 }
 
-// passes lays what is known of a key on the clock of p, if another process has decided before.
-func (j *countedJudge) passes(c *keyCount, p *process, s *limiter.Spec) {
-	w, before := j.world, c.by
-	c.by = p
-	if before == nil || before == p {
+// passes lays what is known of a key on the clock of p, if another process has decided before, or
+// may have held it in between.
+func (j *countedJudge) passes(a *account, p *process) {
+	c, w := a.count, j.world
+	before, since, fences := c.by, c.last, c.fences
+	c.by, c.last, c.fences = p, w.now, p.stated.fenced
+	switch {
+	case before == nil:
+		return
+	case before == p:
+		if j.mayReturn(a, p, since, fences) {
+			j.lays(c, p, a.spec, 0)
+		}
 		return
 	}
 	j.loss.Changes++
@@ -256,23 +267,27 @@ func (j *countedJudge) passes(c *keyCount, p *process, s *limiter.Spec) {
 			j.checked[warned]++
 		}
 	}
-	now := p.now()
-	apart := time.Duration(now - before.now())
-	// it may have been on yet another clock in between
-	if onTheClock(s) && s.Calendar == 0 && !w.plan.oneClock() {
-		c.blind = w.now + forgets(s)
-	}
+	j.lays(c, p, a.spec, time.Duration(p.now()-before.now()))
 	if w.now < c.blind {
 		j.loss.Blind++
 	}
-	// back on the clock of before it may have been on a faster one in between
-	if s.Calendar == 0 && (apart != 0 || !w.plan.oneClock()) {
-		c.travels(now, apart, w.now-c.changed)
-	}
 	if !w.plan.oneClock() { // p may have had it since it changed, and been faster
-		c.later += int64((w.now-c.changed)/1000+1) * s.Limit
+		c.later += int64((w.now-c.changed)/1000+1) * a.spec.Limit
 		c.older = max(c.older, (c.changed-c.copied())/1000)
 	}
+}
+
+// lays puts what is known of a key on the clock of p, which shows so much more than the one before.
+func (j *countedJudge) lays(c *keyCount, p *process, s *limiter.Spec, apart time.Duration) {
+	if s.Calendar != 0 || apart == 0 && j.world.plan.oneClock() {
+		return
+	}
+	// it may have been on yet another clock in between
+	if onTheClock(s) && !j.world.plan.oneClock() {
+		c.blind = j.world.now + forgets(s)
+	}
+	// back on the clock of before it may have been on a faster one in between
+	c.travels(p.now(), apart, j.world.now-c.changed)
 }
 
 // forgotten holds what was forgotten of a key against what may be.
@@ -369,14 +384,6 @@ func (w *world) failedLast(m *machine) time.Duration {
 // copiedWithin is how long it may take after a change of members until heirs have copies again.
 const copiedWithin = 2 * time.Second
 
-// oneClock reports whether all machines' clocks show the same.
-func (p *plan) oneClock() bool {
-	return !slices.ContainsFunc(p.machines, func(m machinePlan) bool {
-		return m.clock != p.machines[0].clock
-	}) &&
-		!slices.ContainsFunc(p.faults, func(f fault) bool { return f.kind == steps })
-}
-
 // hides notes that for some time nothing can be counted of a key.
 func (j *countedJudge) hides(a *account, until time.Duration) {
 	if a.count == nil {
@@ -384,15 +391,4 @@ func (j *countedJudge) hides(a *account, until time.Duration) {
 	}
 	a.count.blind = max(a.count.blind, until+forgets(a.spec))
 	a.count.unseen = a.count.blind
-}
-
-// failsTwice reports whether more than one thing fails in this world.
-func (p *plan) failsTwice() bool {
-	n := 0
-	for _, f := range p.faults {
-		if !graceful(f.kind) && f.kind != mends && f.kind != thaws && f.kind != boots {
-			n++
-		}
-	}
-	return n > 1
 }

@@ -55,3 +55,9 @@ func (j *common) letGo(p *process, k int) bool {
 	was, known := j.held[tenure{p, k}]
 	return known && was.fenced != p.stated.fenced
 }
+
+// mayReturn reports whether the key of a may have come back to p from another process since p
+// decided on it, when p had let go of all that it held so often.
+func (j *common) mayReturn(a *account, p *process, since time.Duration, fences uint64) bool {
+	return j.gifts[j.world.plan.partition(a.hash)] > since || p.stated.fenced != fences
+}

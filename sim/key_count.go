@@ -13,6 +13,8 @@ import (
 type keyCount struct {
 	whole   naiveState    // with all that was charged and not said to be forgotten
 	by      *process      // that decided last
+	last    time.Duration // when
+	fences  uint64        // how often that process had let go of all that it held
 	blind   time.Duration // until when nothing can be counted
 	unseen  time.Duration // until when it may have been charged what nobody has seen
 	charges []perishable  // lately, oldest first

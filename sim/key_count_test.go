@@ -181,3 +181,45 @@ func TestForgottenUnitThatDoesNotShow(t *testing.T) {
 		}
 	}
 }
+
+// Promise: a key that comes back to the process that decided on it last may have been on a faster
+// clock in between, so more time may have passed for it. One that has stayed has gone by one clock.
+func TestKeyThatComesBackHasBeenOnOtherClocks(t *testing.T) {
+	const changed, gift, now = 10 * time.Second, 15 * time.Second, 20 * time.Second
+	spec := limiter.Spec{
+		Name: "a", Algorithm: limiter.GCRA, Limit: 1, Per: time.Minute, Burst: 10,
+	}
+	for _, x := range []struct {
+		name    string
+		decided time.Duration // last, before now
+		fenced  uint64        // how often the process had let go of all by now
+		drift   int64         // of the other clock
+		older   time.Duration
+	}{
+		{"it was given back", changed, 0, 1, 10*time.Millisecond + 1},
+		{"it was decided on since then", gift, 0, 1, 0},
+		{"all was let go of", gift, 1, 1, 10*time.Millisecond + 1},
+		{"there is one clock", changed, 0, 0, 0},
+	} {
+		first := clock{start: 1_700_000_000_000_000_000}
+		other := first
+		other.drift = x.drift
+		w := newWorld(&plan{
+			seed: 1, sky: outage, machines: []machinePlan{{clock: first}, {clock: other}},
+			sweepEvery: 5 * time.Second, limits: []rule{{Spec: spec}},
+		}, nil)
+		a, p := w.judge.account("a", "one"), w.machines[0].process
+		poured := p.time.at(changed)
+		a.count = &keyCount{
+			by: p, last: x.decided, changed: changed, whole: naiveState{poured: poured},
+		}
+		w.now, p.stated.fenced = now, x.fenced
+		w.judge.gifts[w.plan.partition(a.hash)] = gift
+		for range 2 { // once
+			w.judge.counted.passes(a, p)
+		}
+		if got := time.Duration(poured - a.count.whole.poured); got != x.older {
+			t.Errorf("%s: it may be %v older; want %v", x.name, got, x.older)
+		}
+	}
+}

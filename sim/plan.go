@@ -128,6 +128,25 @@ func (p *plan) outOfStep() bool {
 	})
 }
 
+// oneClock reports whether all machines' clocks show the same.
+func (p *plan) oneClock() bool {
+	return !slices.ContainsFunc(p.machines, func(m machinePlan) bool {
+		return m.clock != p.machines[0].clock
+	}) &&
+		!slices.ContainsFunc(p.faults, func(f fault) bool { return f.kind == steps })
+}
+
+// failsTwice reports whether more than one thing fails in this world.
+func (p *plan) failsTwice() bool {
+	n := 0
+	for _, f := range p.faults {
+		if !graceful(f.kind) && f.kind != mends && f.kind != thaws && f.kind != boots {
+			n++
+		}
+	}
+	return n > 1
+}
+
 // moves reports whether the number of nodes changes in this world.
 func (p *plan) moves() bool {
 	return slices.ContainsFunc(p.faults, func(f fault) bool {

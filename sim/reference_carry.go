@@ -28,8 +28,7 @@ func (j *carrier) bring(a *account, p *process) {
 		r.goBlind(p, j.disk.backBy, forgets(a.spec))
 	}
 	switch {
-	case before == nil, before == p && j.gifts[j.world.plan.partition(a.hash)] <= r.last &&
-		p.stated.fenced == r.fences:
+	case before == nil, before == p && !j.mayReturn(a, p, r.last, r.fences):
 	default:
 		j.allowed.of[anyMove]++
 		st, lost, own := j.knows(a, before, p)
