@@ -167,7 +167,8 @@ func (kp *keepers) replacedLocked(p int, s slot, needed bool) {
 // beginCopiesLocked has copies of p be made, which this node has just begun to hold.
 func (kp *keepers) beginCopiesLocked(r *route, p int) {
 	pt := &kp.parts.list[p]
-	before := [2]*peer{pt.second.to, pt.former}
+	// pt.to has one if this node has held p before, and could not say since that it does not
+	before := [3]*peer{pt.to, pt.second.to, pt.former}
 	first, second := kp.targets(r, p)
 	pt.slot, pt.second, pt.former = slot{to: first}, slot{to: second}, nil
 	for _, old := range before { // what they have is out of date

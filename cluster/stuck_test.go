@@ -180,3 +180,40 @@ func TestWhoLeavesHasSaidWhichCopiesEnd(t *testing.T) {
 		t.Error("it does not leave when n2 has heard it")
 	}
 }
+
+// Promise: a node that leaves does so as soon as it is not needed any more. The member that it has
+// copies of may have lost its right for a moment, and hold the same partitions again: it says that
+// these copies end, although the next ones go elsewhere, or nowhere.
+func TestWhoLeavesIsNotKeptByCopiesFromBefore(t *testing.T) {
+	for nodes := 2; nodes <= 3; nodes++ {
+		t.Run(fmt.Sprint(nodes, " nodes"), func(t *testing.T) {
+			w := newWorld(t, nodes, five)
+			ids := []string{"n1", "n2", "n3"}[:nodes]
+			w.spend(100, ids...)
+			w.pass(time.Second)
+			n1, ms, ready := w.nodes["n1"], w.members(nodes), false
+			w.meet = func(c *Call, deliver func() *Answer) {
+				m := c.Ask.Move
+				if m != nil && m.ID == "n1" && (m.Sequence != 0 || len(m.Claim) > 0 && !ready) {
+					c.Err = errSilent
+					return
+				}
+				c.Answer = deliver()
+			}
+			n1.parts.mu.Lock()
+			n1.fenceLocked()
+			n1.parts.mu.Unlock()
+			ms[1].State = StateLeaving
+			w.show(ms, 0, ids...)
+			w.pass(50 * time.Millisecond) // n1 hears that n2 leaves before it holds anything again
+			for ready = true; n1.parts.n.Load() == 0; {
+				w.pass(time.Millisecond)
+			}
+			w.meet = nil
+			w.leaves("n2")
+			w.pass(time.Second)
+			w.wantOneHolderEach("after it has gone")
+			w.wantRemaining("after it has gone", 100, 3, "n1")
+		})
+	}
+}
