@@ -112,7 +112,7 @@ func (ik *intake) mergeLocked(now limiter.Instant, m *Move, a *MoveAnswer) {
 		e := &m.Entries[i]
 		if len(a.Refused) == 0 ||
 			!slices.Contains(a.Refused, uint16(ik.partition(limiter.Hash(e.Key)))) {
-			ik.importLocked(now, m, e, false)
+			ik.importLocked(now, m, e, nil)
 		}
 	}
 	ik.importHolds(now, m, false)
@@ -168,16 +168,6 @@ func (m *Move) ForMembers() bool {
 		len(m.Gift)+len(m.Taken)+len(m.Holds) > 0
 }
 
-// inbox is what was last taken in from a boot.
-type inbox struct {
-	heard    limiter.Instant // when that was
-	sequence uint64
-	pass     uint64 // of the boot over its table: all that it has copied here until then has come
-	refused  []uint16
-	whole    []uint16        // MoveAnswer.Whole
-	begun    map[uint16]bool // partitions of which the boot keeps the copies here
-}
-
 // applyLocked takes the copies and the gift of m in, unless it has done so before.
 func (ik *intake) applyLocked(r *route, now limiter.Instant, m *Move, a *MoveAnswer) {
 	in := ik.inbox[m.From]
@@ -210,7 +200,7 @@ func (ik *intake) applyLocked(r *route, now limiter.Instant, m *Move, a *MoveAns
 		// already.
 		if p := uint16(ik.partition(limiter.Hash(m.Entries[i].Key))); in.begun[p] ||
 			!ik.parts.held[p].Load() {
-			ik.importLocked(now, m, &m.Entries[i], true)
+			ik.importLocked(now, m, &m.Entries[i], in)
 		}
 	}
 	ik.importHolds(now, m, false)
@@ -256,6 +246,7 @@ func (ik *intake) beginLocked(in *inbox, m *Move) {
 			pt.copyOf, pt.pass, pt.lost, pt.hint = m.From, m.Pass, 0, m.ID
 			// what was lent was another copy, and this one may have no entry that says so
 			pt.lentTo, pt.lentOf = 0, 0
+			pt.mixed = false
 			ik.parts.enterLocked(int(p), partCopied)
 		}
 	}
@@ -318,11 +309,13 @@ func (ik *intake) takeGiftLocked(r *route, in *inbox, m *Move) {
 }
 
 // importLocked takes one entry over: in the place of what was known, if that is an earlier copy
-// from the same holder and what comes is in order, or merged with it.
-func (ik *intake) importLocked(now limiter.Instant, m *Move, e *limiter.Entry, inOrder bool) {
+// from the same holder and what comes is in order, or merged with it. in keeps the order; nil: it
+// has none.
+func (ik *intake) importLocked(now limiter.Instant, m *Move, e *limiter.Entry, in *inbox) {
 	p := ik.partition(limiter.Hash(e.Key))
 	pt := &ik.parts.list[p]
-	replace := inOrder && pt.state < partHeld && pt.copyOf == m.From && pt.pure
+	replace := in != nil && pt.state < partHeld && pt.copyOf == m.From &&
+		(pt.pure || in.decides(pt, uint16(p)))
 	ik.keepLocked(m, p)
 	ik.passed(m, limiter.Hash(e.Key))
 	e.Age += m.Age
@@ -337,7 +330,7 @@ func (ik *intake) keepLocked(m *Move, p int) {
 		pt.copyOf, pt.pure = m.From, true
 		ik.parts.enterLocked(p, partCopied)
 	} else if pt.copyOf != m.From {
-		pt.pure = false
+		pt.pure, pt.mixed = false, true
 	}
 	ik.copier.lendAgainLocked(p, m.From)
 }

@@ -282,6 +282,67 @@ func TestWhatIsMergedIsNotReplaced(t *testing.T) {
 	}
 }
 
+// Promise: what is given back is told to heirs, also to one that hears only later that the copy of
+// the holder before has ended. What the new holder says after all of its copy has come replaces
+// what is known; what came before that, or from others since, or is from a file, is merged.
+func TestChangesAfterAWholeCopyReplaceWhatWasMerged(t *testing.T) {
+	for _, x := range []struct {
+		name                     string
+		whole, ends, lends, file bool
+		want                     int64 // charged in the end; 3 were before, and 1 is now
+	}{
+		{"all has come", true, false, false, false, 1},
+		{"some has come", false, false, false, false, 3},
+		{"the copy has ended since", true, true, false, false, 3},
+		{"another one has lent its copy since", true, false, true, false, 3},
+		{"it is from a file as well", true, false, false, true, 3},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			w := newWorld(t, 3, five)
+			n, key := w.nodes["n1"], w.key("n2", 0)
+			hash := limiter.Hash(key)
+			p, l := uint16(ring.Partition(hash)), n.Limits()["five"]
+			n.parts.mu.Lock()
+			n.parts.list[p] = part{}
+			n.parts.mu.Unlock()
+			charged := func(cost int64) []limiter.Entry {
+				table := limiter.NewTable(limiter.TableConfig{Bytes: 1 << 20})
+				table.Do(w.now, l, key, hash, limiter.Request{Cost: cost})
+				return []limiter.Entry{table.Entry(w.now, l, key, hash)}
+			}
+			sequence := uint64(1 << 40)
+			say := func(id string, boot uint64, c Copying) {
+				sequence++
+				c.Sequence = sequence
+				m := Move{From: boot, ID: id, To: n.boot, Copying: c}
+				if a := n.intake.hear(w.now, n.view.Load(), &m); a == nil || !a.Applied {
+					t.Fatalf("%+v is not taken in: %+v", m, a)
+				}
+			}
+			begun := Copying{Begin: []uint16{p}, Entries: charged(2)}
+			if x.whole {
+				begun.Whole = begun.Begin
+			}
+			say("n3", 3, Copying{Begin: []uint16{p}, Whole: []uint16{p}, Entries: charged(3)})
+			say("n2", 2, begun)
+			if x.ends {
+				say("n2", 2, Copying{End: []uint16{p}})
+			}
+			if x.ends || x.lends {
+				say("n3", 3, Copying{Entries: charged(3)})
+			}
+			n.parts.mu.Lock()
+			n.parts.list[p].restored = x.file
+			n.parts.mu.Unlock()
+			say("n2", 2, Copying{Entries: charged(1)})
+			got := n.holder.table.Entry(w.now, l, key, hash).State
+			if want := charged(x.want)[0].State; !bytes.Equal(got, want) {
+				t.Errorf("its table has %x, want %x, which is %d charged", got, want, x.want)
+			}
+		})
+	}
+}
+
 // Promise: permits are not forgotten unmarked. A lent copy of a partition that has open permits and
 // no counters is kept until the claimer holds the partition.
 func TestPermitsThatAreLentAreKept(t *testing.T) {

@@ -70,6 +70,7 @@ type part struct {
 	// Small fields stand together: there are thousands of parts in each node of the simulator.
 	state    partState
 	pure     bool // the copy has nothing but what copyOf says, so its entries replace those here
+	mixed    bool // since it has begun, another node has said something of it
 	restored bool // from a file, and the member that should hold it may not know of it yet
 	whole    bool // what is here is all that the holder had, up to its last messages
 	gave     bool // whole since this node gave it to copyOf, which has not begun to copy it back

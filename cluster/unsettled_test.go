@@ -247,3 +247,27 @@ func TestUnsaid(t *testing.T) {
 	w.pass(5 * time.Second)
 	unsaid("it is given back", false)
 }
+
+// Promise: the half of a cut pair that gives way is told like all heirs what is given back later.
+// If the other half dies then, nobody is denied that, although the heir had merged its copy with
+// what it had counted itself.
+func TestHalfThatGivesWayHearsOfRefunds(t *testing.T) {
+	w := newWorld(t, 2, hundred)
+	w.pass(time.Second)
+	key, side := w.key("n1", 0), func(id string) bool { return id == "n1" }
+	w.hearing(func(from, to string) bool { return side(from) == side(to) })
+	w.pass(4 * time.Second)
+	w.check("n1", Item{Limit: "hundred", Key: key, Cost: 30})
+	w.check("n2", Item{Limit: "hundred", Key: key, Cost: 40})
+	w.meet = nil
+	w.pass(5 * time.Second)
+	w.check("n1", Item{Limit: "hundred", Key: key, Cost: 10})
+	w.pass(time.Second)
+	w.check("n1", Item{Limit: "hundred", Key: key, Cost: -25})
+	w.pass(time.Second)
+	w.kill("n1")
+	w.pass(3 * time.Second)
+	if left := w.remaining("n2", "hundred", key); left != 85 {
+		t.Errorf("%d of 100 are left after the death of the other half, want 85", left)
+	}
+}
