@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -173,32 +174,39 @@ func TestGiftIsNoWholeCopyAfterAClaim(t *testing.T) {
 // dies before another one has copies: the giver keeps them until then, and does not stay longer.
 func TestWhoLeavesKeepsWhatItGave(t *testing.T) {
 	for _, d := range []time.Duration{0, 200 * time.Millisecond} {
-		t.Run(fmt.Sprint(d), func(t *testing.T) {
-			w := newWorld(t, 4, five)
-			const keys = 300
-			w.spend(keys, "n1", "n2", "n3", "n4")
-			w.pass(time.Second)
-			n4, ms := w.nodes["n4"], w.members(4)
-			ms[3].State = StateLeaving
-			w.meet = func(c *Call, deliver func() *Answer) {
-				if m := c.Ask.Move; m != nil && m.ID == "n1" && m.Sequence != 0 && c.To.ID != "n4" {
-					c.Err = errSilent // n1 dies before it gets copies to another member
-					return
-				}
-				c.Answer = deliver()
-			}
-			w.show(ms, 0, "n1", "n2", "n3", "n4")
-			for n4.parts.n.Load()+n4.parts.given.Load() > 0 {
-				w.pass(time.Millisecond)
-			}
-			w.pass(d)
-			w.kill("n1")
-			w.leaves("n4")
-			w.pass(3 * time.Second)
-			w.wantOneHolderEach("after both have gone")
-			w.wantRemaining("after both have gone", keys, 3, "n2", "n3")
-		})
+		t.Run(fmt.Sprint(d), func(t *testing.T) { testWhoLeavesKeepsWhatItGave(t, d) })
 	}
+	// on one processor a table is looked through sooner, and what is to be copied waits to be sent
+	t.Run("on one processor", func(t *testing.T) {
+		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+		testWhoLeavesKeepsWhatItGave(t, 0)
+	})
+}
+
+func testWhoLeavesKeepsWhatItGave(t *testing.T, d time.Duration) {
+	w := newWorld(t, 4, five)
+	const keys = 300
+	w.spend(keys, "n1", "n2", "n3", "n4")
+	w.pass(time.Second)
+	n4, ms := w.nodes["n4"], w.members(4)
+	ms[3].State = StateLeaving
+	w.meet = func(c *Call, deliver func() *Answer) {
+		if m := c.Ask.Move; m != nil && m.ID == "n1" && m.Sequence != 0 && c.To.ID != "n4" {
+			c.Err = errSilent // n1 dies before it gets copies to another member
+			return
+		}
+		c.Answer = deliver()
+	}
+	w.show(ms, 0, "n1", "n2", "n3", "n4")
+	for n4.parts.n.Load()+n4.parts.given.Load() > 0 {
+		w.pass(time.Millisecond)
+	}
+	w.pass(d)
+	w.kill("n1")
+	w.leaves("n4")
+	w.pass(3 * time.Second)
+	w.wantOneHolderEach("after both have gone")
+	w.wantRemaining("after both have gone", keys, 3, "n2", "n3")
 }
 
 // Promise: a node leaves as soon as it is not needed any more. The member that it has given its

@@ -242,6 +242,15 @@ func (kp *keepers) endOthersLocked(p int, keeper *peer) {
 	}
 }
 
+// endBeforeLocked has the copy of p end that was kept until keeper has a whole one.
+func (kp *keepers) endBeforeLocked(p int, keeper *peer) {
+	pt := &kp.parts.list[p]
+	if pt.former != keeper {
+		kp.endLocked(pt.former, uint16(p))
+	}
+	pt.former = nil
+}
+
 // endSecondLocked has the second copy of p end, which this node holds no longer, but for keeper.
 func (kp *keepers) endSecondLocked(p int, keeper *peer) {
 	pt := &kp.parts.list[p]

@@ -100,14 +100,12 @@ func (cp *copier) lookedLocked(i int, p *peer) {
 		return
 	}
 	s.copied = copyWhole
-	if held { // else when it is lent
-		if pt.whole {
-			p.out.whole = append(p.out.whole, uint16(i))
-		}
-		if pt.former != p {
-			cp.keepers.endLocked(pt.former, uint16(i))
-		}
-		pt.former = nil
+	switch {
+	case !held: // said when it is lent
+	case pt.whole:
+		p.out.whole = append(p.out.whole, uint16(i))
+	default: // no other has a whole copy either
+		cp.keepers.endBeforeLocked(i, p)
 	}
 }
 
@@ -127,9 +125,12 @@ func (cp *copier) wantsLocked(p *peer) bool {
 func (cp *copier) wholeTakenLocked(p *peer, list []uint16) {
 	for _, i := range list {
 		pt := &cp.parts.list[i]
-		if s := pt.slotOf(p, pt.state == partHeld); s != nil &&
-			s.copied == copyWhole {
+		held := pt.state == partHeld
+		if s := pt.slotOf(p, held); s != nil && s.copied == copyWhole {
 			s.copied = copyTaken
+			if held {
+				cp.keepers.endBeforeLocked(int(i), p)
+			}
 		}
 	}
 }
