@@ -468,6 +468,10 @@ var modules = map[string]struct{ rooms, reason string }{
 		reason: "memberlist brings goroutines, clocks and callbacks under locks; only Views " +
 			"leave cluster/gossip",
 	},
+	"github.com/hashicorp/go-sockaddr": {
+		rooms:  "cluster/gossip",
+		reason: "it finds the address that memberlist would tell others",
+	},
 	"google.golang.org/grpc": {
 		rooms: "rpc rpc/web rpc/native rpc/admin rpc/hold rpc/door rpc/gubernator rpc/peer " +
 			"rpc/trace rpc/wire rpc/rpctest rpc/client rpc/envoy proto",

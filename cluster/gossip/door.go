@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -51,7 +50,7 @@ func (g *Gossip) create(c *memberlist.Config) error {
 	var err error
 	under := g.config.transport
 	if under == nil {
-		if under, err = openTransport(c); err != nil {
+		if under, err = openTransport(g.bound.Addr(), c); err != nil {
 			return err
 		}
 	}
@@ -68,17 +67,15 @@ func (g *Gossip) create(c *memberlist.Config) error {
 const portTries = 10
 
 // openTransport listens where c says, and writes the port into c.
-func openTransport(c *memberlist.Config) (t *memberlist.NetTransport, err error) {
+func openTransport(at netip.Addr, c *memberlist.Config) (t *sockets, err error) {
 	for range portTries {
-		t, err = memberlist.NewNetTransport(&memberlist.NetTransportConfig{
-			BindAddrs: []string{c.BindAddr}, BindPort: c.BindPort, Logger: c.Logger,
-		})
-		if err == nil || c.BindPort != 0 || !errors.Is(err, syscall.EADDRINUSE) && !isInUse(err) {
+		t, err = openSockets(at, c.BindPort, c.Logger)
+		if err == nil || c.BindPort != 0 || !errors.Is(err, syscall.EADDRINUSE) {
 			break
 		}
 	}
 	if err == nil && c.BindPort == 0 {
-		c.BindPort = t.GetAutoBindPort()
+		c.BindPort = t.port()
 		c.AdvertisePort = c.BindPort
 	}
 	return t, err
@@ -108,7 +105,6 @@ func (d *door) admitPacket(p *memberlist.Packet) (*memberlist.Packet, bool) {
 		d.log.Printf("[WARN] a packet of %d bytes from %s is dropped: no node sends such a "+
 			"one", len(p.Buf), p.From)
 	default:
-		p.Buf = slices.Clone(p.Buf) // it had the room of the largest packet there is
 		return p, true
 	}
 	return nil, false
@@ -123,9 +119,6 @@ func (d *door) admitStream(c net.Conn) (net.Conn, bool) {
 	}
 	return d.streamOver(c)
 }
-
-// isInUse reports what the library's text says: it does not wrap its errors.
-func isInUse(err error) bool { return strings.Contains(err.Error(), syscall.EADDRINUSE.Error()) }
 
 // pass starts a goroutine that passes on what is admitted, until d is shut down.
 func pass[T any](d *door, from <-chan T, to chan<- T, admit func(T) (T, bool), drop func(T)) {
