@@ -96,8 +96,9 @@ func TestEndsOfHoldsTravelWithALook(t *testing.T) {
 	}
 }
 
-// Promise: what was charged is not forgotten if its holder dies between a look through the table for
-// other keys and the next one at what has changed. The end of a hold is not told before its charge.
+// Promise: what was charged is not forgotten if its holder dies between a look through the table
+// for other keys and the next one at what has changed. The end of a hold is not told before its
+// charge.
 func TestEndsOfHoldsDoNotTravelWithALookForOthers(t *testing.T) {
 	w := newWorld(t, 2, hundred)
 	key, other := w.key("n2", 0), w.key("n2", 1)

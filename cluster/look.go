@@ -40,9 +40,24 @@ func (cp *copier) lookLocked(now limiter.Instant, p *peer) {
 		s := pt.slotOf(p, pt.state == partHeld)
 		return s != nil && s.copied == copyBegun
 	}
+	if !cp.readLocked(now, o, wanted) {
+		return
+	}
+	o.looking = false
+	cp.holder.book.Told(wanted, func(_ uint64, h limiter.Hold) { o.addHold(h) })
+	for i := range cp.parts.list {
+		cp.lookedLocked(i, p)
+	}
+}
+
+// readLocked reads the next parts of the table, until a message is full, and with them the ends of
+// holds of which it has read the charges. It reports whether there are no further parts.
+func (cp *copier) readLocked(
+	now limiter.Instant, o *outbox, wanted func(hash uint64) bool,
+) (all bool) {
 	table, parts := cp.holder.table, 0
-	goesOn := func() bool { return len(o.pending) < copiesAtOnce && parts < partsAtOnce }
 	var ended []limiter.Hold
+	goesOn := func() bool { return len(o.pending) < copiesAtOnce && parts < partsAtOnce }
 	before := len(o.pending)
 	cp.holder.book.Untold(func() {
 		for ; o.part < table.Parts() && goesOn(); parts++ {
@@ -57,14 +72,7 @@ func (cp *copier) lookLocked(now limiter.Instant, p *peer) {
 		}
 	})
 	o.addEndsOf(o.pending[before:], ended)
-	if !goesOn() {
-		return
-	}
-	o.looking = false
-	cp.holder.book.Each(wanted, func(_ uint64, h limiter.Hold) { o.addHold(h) })
-	for i := range cp.parts.list {
-		cp.lookedLocked(i, p)
-	}
+	return goesOn()
 }
 
 // emptiedLocked keeps e, a key of partition p that was reset, or to which all was given back, for

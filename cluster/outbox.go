@@ -133,9 +133,9 @@ func (o *outbox) addHold(h limiter.Hold) {
 	}
 }
 
-// addEndsOf adds those ends of holds of which the charges are in some entries. An entry that has the
-// charge of a hold, and came without its end, would have a member that decides next charge it again
-// when the hold runs out. An end that came without that entry would have it forget the charge.
+// addEndsOf adds those ends of holds of which the charges are in some entries. An entry that has
+// the charge of a hold, and came without its end, would have a member that decides next charge it
+// again when the hold runs out. An end without that entry would have it forget the charge.
 func (o *outbox) addEndsOf(entries []waitingEntry, ends []limiter.Hold) {
 	if len(ends) == 0 || len(entries) == 0 {
 		return

@@ -56,6 +56,18 @@ func (b *Ledger) Each(wanted func(hash uint64) bool, fn func(hash uint64, h Hold
 	}
 }
 
+// Told is Each without the holds that have ended and that Changed has still to tell of: their
+// charges come with that.
+func (b *Ledger) Told(wanted func(hash uint64) bool, fn func(hash uint64, h Hold)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, h := range b.sortedLocked(wanted) {
+		if h.State == HoldOpen || !h.changed {
+			fn(h.hash, *h)
+		}
+	}
+}
+
 func (b *Ledger) sortedLocked(wanted func(hash uint64) bool) (list []*Hold) {
 	for _, h := range b.holds {
 		if wanted(h.hash) {

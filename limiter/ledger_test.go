@@ -360,6 +360,35 @@ func TestExtend(t *testing.T) {
 	}
 }
 
+// Promise: the end of a hold is told with its charge. A list of the holds has no end that is still
+// to be told with what has changed.
+func TestEndsAreToldWithTheirCharges(t *testing.T) {
+	_, book := newLedger(nil)
+	l := mustNew(t, limiter.Spec{
+		Name: "ten", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit,
+		Limit: 10, Per: time.Minute,
+	})
+	id := limiter.HoldID{Origin: 1}
+	book.Open(start, []limiter.HoldRequest{{
+		ID: id, Limit: l, Key: deskKey, Hash: deskHash, Units: 3, TTL: time.Minute,
+	}}, make([]limiter.Decision, 1))
+	listed := func(want ...limiter.HoldState) {
+		t.Helper()
+		var got []limiter.HoldState
+		book.Told(func(uint64) bool { return true },
+			func(_ uint64, h limiter.Hold) { got = append(got, h.State) })
+		if !slices.Equal(got, want) {
+			t.Errorf("holds of states %v are listed, want %v", got, want)
+		}
+	}
+	listed(limiter.HoldOpen)
+	book.Changed(func() {}, func(uint64, limiter.Hold) {})
+	book.Settle(start, id, deskHash, "", 2)
+	listed()
+	book.Changed(func() {}, func(uint64, limiter.Hold) {})
+	listed(limiter.HoldSettled)
+}
+
 // Promise: a deadline is only postponed, by the deciding node; the hold expires at the new one, and
 // copies are told.
 func TestExtendPutsOff(t *testing.T) {

@@ -90,15 +90,19 @@ func TestWhatAFileIsShortOfMayShowLater(t *testing.T) {
 			"a third of a window's units, of which a part counts",
 			limiter.Spec{Algorithm: limiter.SlidingWindow, Limit: 10, Per: 3 * time.Second},
 			// after the crash 0.6, then 0.4 of 2 units count; of 3 it would be 1.8, then 1.2
-			[]arrival{takes(500*ms, 2), takes(1500*ms, 1), takes(4200*ms, 1),
-				takes(4800*ms, 1)},
+			[]arrival{
+				takes(500*ms, 2), takes(1500*ms, 1), takes(4200*ms, 1),
+				takes(4800*ms, 1),
+			},
 		},
 		{
 			"what came after a refund that a bucket's file lacks as well",
 			limiter.Spec{Algorithm: limiter.LeakyBucket, Limit: 50, Per: time.Minute, Burst: 1},
 			// when it is looked at, 0.05 s of the first unit wait, and 0.45 s of the last would
-			[]arrival{takes(900*ms, 1), takes(1200*ms, -4), takes(1300*ms, 1),
-				peeks(2050*ms, 1), takes(2300*ms, 1)},
+			[]arrival{
+				takes(900*ms, 1), takes(1200*ms, -4), takes(1300*ms, 1),
+				peeks(2050*ms, 1), takes(2300*ms, 1),
+			},
 		},
 	} {
 		t.Run(x.name, func(t *testing.T) {
