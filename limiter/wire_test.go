@@ -39,6 +39,11 @@ func TestWireIsTheState(t *testing.T) {
 			t.Fatalf("wrote %v (settled %v), read %v", w, want, got)
 		}
 
+		if (l.Algorithm == SlidingCounter || l.Algorithm == Concurrency) && want[0] > int64(now) {
+			// A clock that has gone back counts it for longer. All was charged before now, so a
+			// reader counts it from its next boundary on (landPart).
+			return
+		}
 		late := Instant(rapid.Int64Range(0, int64(l.Per)/4).Draw(t, "on the way"))
 		skew := Instant(rapid.Int64Range(-1e15, 1e15).Draw(t, "skew") / int64(l.Per) * int64(l.Per))
 		if l.ClientTime {
