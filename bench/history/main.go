@@ -10,8 +10,7 @@
 // An interrupt, or a cluster that cannot be brought together again, ends the faults; what was heard
 // until then is judged. The exit code is 1 if the history contradicts a promise, or if a node has
 // leaked. The requests that contradict each other are printed and written to a file, with the
-// command that draws the same faults again. Promises that docs/promises.md says not to hold yet are
-// listed in known.go: they are judged and reported like all others, and fail only with -strict.
+// command that draws the same faults again.
 package main
 
 import (
@@ -44,7 +43,6 @@ type options struct {
 	overlay  string
 	out      string
 	judge    string
-	strict   bool
 	keep     bool
 	previous string
 	disks    bool
@@ -78,7 +76,6 @@ func history(args []string, out io.Writer) error {
 		"kinds of faults, with commas; empty: those that -chaos says",
 	)
 	f.BoolVar(&o.chaos, "chaos", false, "draw all kinds of faults, also of two nodes at once")
-	f.BoolVar(&o.strict, "strict", false, "also fail for promises that are known not to hold yet")
 	f.BoolVar(&o.loopback, "loopback", false, "no network namespaces, so no cuts and no loss")
 	f.Float64Var(
 		&o.patience,
@@ -114,7 +111,7 @@ func history(args []string, out io.Writer) error {
 		return err
 	}
 	if o.judge != "" {
-		return judgeFile(o.judge, o.strict, out)
+		return judgeFile(o.judge, out)
 	}
 	if o.nodes != 0 && (o.nodes < 3 || o.nodes > maxNodes) {
 		return fmt.Errorf("-nodes is %d; 3 to %d are possible, 0 draws", o.nodes, maxNodes)
@@ -174,7 +171,7 @@ func (o *options) play(out io.Writer) error {
 	return errors.Join(played, report(out, o, history, history.Judge(), r.leaks))
 }
 
-func judgeFile(name string, strict bool, out io.Writer) error {
+func judgeFile(name string, out io.Writer) error {
 	text, err := os.ReadFile(name)
 	if err != nil {
 		return err
@@ -183,7 +180,7 @@ func judgeFile(name string, strict bool, out io.Writer) error {
 	if err := json.Unmarshal(text, &h); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	return report(out, &options{seed: h.Seed, judge: name, strict: strict}, &h, h.Judge(), nil)
+	return report(out, &options{seed: h.Seed, judge: name}, &h, h.Judge(), nil)
 }
 
 func writeJSON(name string, what any) error {

@@ -61,21 +61,14 @@ func report(out io.Writer, o *options, h *judge.History, v *judge.Verdict, leaks
 	fmt.Fprint(out, "\n\n")
 	table(out, v)
 	counted := map[string]int{}
-	bad := 0
 	for _, c := range v.Contradictions {
-		title := "CONTRADICTION"
-		if at := row(c); at != "" && !o.strict {
-			title = "KNOWN CONTRADICTION, row \"" + at + "\""
-		} else {
-			bad++
-		}
 		name := c.Rule + ", " + c.Fault
 		if counted[name]++; counted[name] <= 3 {
-			fmt.Fprintf(out, "\n%s: %s", title, c)
+			fmt.Fprintf(out, "\nCONTRADICTION: %s", c)
 		}
 	}
 	fmt.Fprintln(out)
-	cases(out, o, v)
+	cases(out, v)
 	for _, text := range leaks {
 		fmt.Fprintf(out, "not ok - leaks: %s\n", text)
 	}
@@ -86,13 +79,8 @@ func report(out io.Writer, o *options, h *judge.History, v *judge.Verdict, leaks
 		}
 		fmt.Fprintf(out, "the contradictions are in %s; again: %s\n", name, o.again())
 	}
-	if bad+len(leaks) > 0 {
-		return fmt.Errorf(
-			"%w: %d contradictions that are not known, %d leaks",
-			errContradicted,
-			bad,
-			len(leaks),
-		)
+	if bad := len(v.Contradictions); bad+len(leaks) > 0 {
+		return fmt.Errorf("%w: %d contradictions, %d leaks", errContradicted, bad, len(leaks))
 	}
 	return nil
 }
@@ -135,26 +123,15 @@ func table(out io.Writer, v *judge.Verdict) {
 }
 
 // cases says of each kind of fault whether each promise held, for CI to count.
-func cases(out io.Writer, o *options, v *judge.Verdict) {
-	type broken struct{ fault, rule, row string }
+func cases(out io.Writer, v *judge.Verdict) {
+	type broken struct{ fault, rule string }
 	times, bad := map[broken]int{}, map[string]bool{}
 	for _, c := range v.Contradictions {
-		times[broken{c.Fault, c.Rule, row(c)}]++
+		times[broken{c.Fault, c.Rule}]++
 		bad[c.Fault] = true
 	}
 	for b, n := range times {
-		if b.row != "" && !o.strict {
-			fmt.Fprintf(
-				out,
-				"known - %s: %s, %d times, row \"%s\" of docs/promises.md\n",
-				b.fault,
-				b.rule,
-				n,
-				b.row,
-			)
-		} else {
-			fmt.Fprintf(out, "not ok - %s: %s, %d times\n", b.fault, b.rule, n)
-		}
+		fmt.Fprintf(out, "not ok - %s: %s, %d times\n", b.fault, b.rule, n)
 	}
 	for _, f := range v.Figures {
 		if !bad[f.Kind] {
