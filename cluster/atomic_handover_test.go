@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -91,37 +90,4 @@ func TestAtomicRepeatedAcrossAHandover(t *testing.T) {
 	w.leaves("n3")
 	ask("n2", 2)
 	w.remain(keys, 80, 60)
-}
-
-// Promise: what a share has let in together, and its node has reported, is not charged again when
-// its client repeats it at another node.
-func TestAtomicRepeatedAfterAReport(t *testing.T) {
-	w := newWorld(t, 3, hundred)
-	w.pass(2 * time.Second)
-	keys := []string{w.key("n1", 0), w.key("n1", 1)}
-	ask := func(node string) []Decision {
-		t.Helper()
-		a, b := of(10, keys[0]), of(20, keys[1])
-		a.ID = ID{Origin: 7, Sequence: 1}
-		out, all := w.takeAll(node, a, b)
-		if !all {
-			t.Errorf("at %s: %+v", node, out)
-		}
-		return out
-	}
-	w.meet = func(c *Call, deliver func() *Answer) {
-		if c.To.ID == "n1" {
-			c.Err = errors.Join(ErrUnsent, errSilent) // else n1 may have charged it
-			return
-		}
-		c.Answer = deliver()
-	}
-	if out := ask("n2"); out[0].Source != SourceFallback {
-		t.Fatalf("n1 is heard: %+v", out)
-	}
-	w.meet = nil
-	w.pass(300 * time.Millisecond)
-	w.remain(keys, 90, 80)
-	ask("n3")
-	w.remain(keys, 90, 80)
 }

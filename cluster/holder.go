@@ -71,15 +71,16 @@ func (hd *holder) decide(now limiter.Instant, it *flight, out *limiter.Decision)
 // The node that reports the take may have heard nothing of it, and so may a client that repeated it
 // elsewhere. What is set aside was charged if all keys of the request had one owner before.
 func (hd *holder) hasTaken(now limiter.Instant, it *flight, out *limiter.Decision) (taken bool) {
-	id := it.ID
+	var id ID
 	switch {
 	case it.Report:
+		id = ofReport(it.ID)
 	case it.Op == OpReserve && it.Hold != nil && it.Hold.Charge && it.Hold.ID != (ID{}):
-		id = it.Hold.ID
+		id = ofWhole(it.Hold.ID)
 	default:
 		return false
 	}
-	hd.recent.Recall(now, ofReport(id), func(m dedup.Memory) {
+	hd.recent.Recall(now, id, func(m dedup.Memory) {
 		d := &m.Decisions[0]
 		taken = len(m.Decisions) == 1 && d.Hold == limiter.HoldNone &&
 			(d.Allowed || it.Limit.NeverDenies())

@@ -56,8 +56,7 @@ func (hd *holder) decideAll(now limiter.Instant, items []flight, out []limiter.D
 }
 
 // wasCharged reports whether the item was charged, or given back, without the others: the keys of a
-// request that is asked for again may have had several owners before, or a share may have let it
-// in.
+// request that is asked for again may have had several owners before.
 func (hd *holder) wasCharged(now limiter.Instant, it *flight) bool {
 	if !it.mayBeReported() {
 		return false
@@ -67,7 +66,8 @@ func (hd *holder) wasCharged(now limiter.Instant, it *flight) bool {
 		return known && h.State != limiter.HoldOpen && h.Used > 0 && h.Key == it.Key
 	}
 	hold := ofHold(it.ID)
-	return hd.recent.Knows(now, ofReport(it.ID)) || used(hold) || used(anew(hold))
+	return it.givesBack() && hd.recent.Knows(now, ofReport(it.ID)) ||
+		used(hold) || used(anew(hold))
 }
 
 // expectReports remembers takes that were let in together as if each had been reported: under its
@@ -83,10 +83,13 @@ func (hd *holder) expectReports(now limiter.Instant, items []flight, out []limit
 	}
 	for i := range items {
 		if it := &items[i]; it.Cost != 0 {
-			hd.recent.Learn(now, []dedup.Memory{{
+			m := dedup.Memory{
 				ID: ofReport(it.ID), Partition: uint16(hd.partition(it.hash)),
 				Decisions: []limiter.Decision{out[i]}, GivesBack: it.givesBack(),
-			}})
+			}
+			of := m
+			of.ID = ofWhole(it.ID)
+			hd.recent.Learn(now, []dedup.Memory{m, of})
 		}
 	}
 }

@@ -48,6 +48,12 @@ func ofHold(id ID) ID {
 	return ID{Origin: (id.Origin ^ holdOrigin) | nodeOrigin, Sequence: id.Sequence}
 }
 
+// wholeOrigin makes the ID under which an owner remembers an item of a take that it has decided as
+// a whole. Under that of its report it is remembered as well, and so is what a share has let in.
+const wholeOrigin = 1 << 59
+
+func ofWhole(id ID) ID { return ID{Origin: id.Origin ^ wholeOrigin, Sequence: id.Sequence} }
+
 // anew is the ID under which a take opens its hold once more, after it has released the first one.
 func anew(id ID) ID { return ID{Origin: id.Origin, Sequence: ^id.Sequence} }
 

@@ -68,6 +68,9 @@ func (j *exactJudge) decides(p *process, items []asked, together bool, got []lim
 		j.decidesOne(p, &items[0], got[0])
 	}
 	if id != (cluster.ID{}) {
+		if together && !fallen {
+			j.once.letInWhole(items, got)
+		}
 		j.once.remember(p, known, items, got, !fallen && changes(items, got))
 	}
 }

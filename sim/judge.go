@@ -42,6 +42,7 @@ func newJudge(w *world) *judge {
 	j.lent = &lentJudge{c, j.aside}
 	j.once = &onceJudge{
 		common: c, carrier: j.carrier, counted: j.counted, apart: newGrants(),
+		whole: newGrants(),
 	}
 	j.exact = &exactJudge{
 		common: c, owner: owner, carrier: j.carrier, counted: j.counted, once: j.once,

@@ -81,7 +81,6 @@ func (j *judge) deliveredDebt(from, p *process, it *cluster.AskItem, a *account,
 	case it.Report:
 		take := cluster.ID{Origin: it.ID.Origin ^ reportOrigin, Sequence: it.ID.Sequence}
 		j.once.reported(p, from, a, take)
-		j.once.apart.add(take, j.world.now, true)
 		r.paid(a, p, from, take, it.Cost)
 	case yes:
 		r.paid(a, p, from, it.ID, 0)

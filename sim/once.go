@@ -14,9 +14,12 @@ type onceJudge struct {
 	carrier  *carrier
 	counted  *countedJudge
 	memories memories
-	// takes that were let in, or denied, one by one: set aside, or reported. An owner of all keys
-	// of a request that is asked for again charges none of those
+	// takes that were set aside, or refused, one by one. An owner of all keys of a request that is
+	// asked for again charges none of those
 	apart grants
+	// takes that an owner has let in with others. It sets aside none of them when their keys have
+	// several owners
+	whole grants
 }
 
 // memory is how long a node must recognise a take that it has answered.
@@ -158,11 +161,26 @@ func (j *onceJudge) remembered(p *process, a *answered, id cluster.ID, items []a
 	return nil
 }
 
+// letInWhole notes that an owner has let in items that stand or fall together.
+func (j *onceJudge) letInWhole(items []asked, got []limiter.Decision) {
+	for i := range items {
+		if it := &items[i]; len(items) > 1 && it.op == cluster.OpTake {
+			j.whole.add(it.id, j.world.now, got[i].Allowed)
+		}
+	}
+}
+
+// wasWhole reports whether a take that is to be set aside was let in with others, so lately that
+// its owner knows it.
+func (j *onceJudge) wasWhole(id cluster.ID) bool {
+	return j.whole.allowed(id) && j.world.now < j.whole.at[id]+memory+j.carriage()
+}
+
 // wasApart reports whether one of items, which p decides on together, may have been charged before
 // without the others. Then nobody knows which of them p charges now, and p remembers the answer.
 func (j *onceJudge) wasApart(p *process, items []asked, got []limiter.Decision) bool {
 	if len(items) < 2 || !slices.ContainsFunc(items, func(it asked) bool {
-		return it.op == cluster.OpTake && (j.apart.allowed(it.id) || j.hasChargedItself(p, &it))
+		return it.op == cluster.OpTake && j.apart.allowed(it.id)
 	}) {
 		return false
 	}

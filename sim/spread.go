@@ -101,6 +101,7 @@ func (j *spreadJudge) hasSeveralOwners(h *hearing) bool {
 // grants are the answers of owners that were to set something aside, by the ID of the take.
 type grants struct {
 	answers map[cluster.ID]bool
+	at      map[cluster.ID]time.Duration
 	order   []grant // oldest first; once for each answer
 }
 
@@ -114,7 +115,11 @@ type grant struct {
 // frozen machine.
 const grantsLast = 2 * owedLasts
 
-func newGrants() grants { return grants{answers: make(map[cluster.ID]bool)} }
+func newGrants() grants {
+	return grants{
+		answers: make(map[cluster.ID]bool), at: make(map[cluster.ID]time.Duration),
+	}
+}
 
 func (g *grants) allowed(id cluster.ID) bool { return g.answers[id] }
 
@@ -122,9 +127,10 @@ func (g *grants) allowed(id cluster.ID) bool { return g.answers[id] }
 func (g *grants) add(id cluster.ID, now time.Duration, allowed bool) {
 	for len(g.order) > 0 && g.order[0].at+grantsLast < now {
 		delete(g.answers, g.order[0].id)
+		delete(g.at, g.order[0].id)
 		g.order = g.order[1:]
 	}
-	g.answers[id] = allowed
+	g.answers[id], g.at[id] = allowed, now
 	g.order = append(g.order, grant{id, now})
 }
 
@@ -136,7 +142,7 @@ func (j *spreadJudge) setsAside(p *process, it *asked, got limiter.Decision) {
 	j.owner.mayDecide(p, it.account, it.doubt)
 	id := it.id
 	id.Origin &^= heldOrigin
-	if j.once.apart.allowed(id) { // it was asked once more
+	if j.once.apart.allowed(id) || j.once.wasWhole(id) { // it was asked once more
 		return
 	}
 	if h, found := p.stated.ledger.get(it.id); got.Allowed && found &&
