@@ -50,7 +50,9 @@ type custody struct {
 	laid     []laying              // of each partition
 	tied     map[int]time.Duration // when one of two that do not reach each other has last decided
 	// what a process had said when it was last seen to hold a partition
-	held map[tenure]lastHeld
+	held    map[tenure]lastHeld
+	tenants map[int][]*process // of a partition, in the order in which they were first seen
+	turns   uint64             // notes in held
 }
 
 func newCommon(w *world) *common {
@@ -66,6 +68,7 @@ func newCommon(w *world) *common {
 			holders: make([]*process, ring.Partitions), givers: make([]*process, ring.Partitions),
 			laid: slices.Repeat([]laying{{last: -warmUp, other: -warmUp}}, ring.Partitions),
 			held: make(map[tenure]lastHeld), tied: make(map[int]time.Duration),
+			tenants: make(map[int][]*process),
 		},
 	}
 	for i := range w.rules {

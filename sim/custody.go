@@ -1,9 +1,11 @@
 package sim
 
 import (
+	"strings"
 	"time"
 
 	"penstock/cluster"
+	"penstock/cluster/ownership"
 )
 
 // tenure is one partition in the hands of one process.
@@ -13,8 +15,11 @@ type tenure struct {
 }
 
 // lastHeld is how often a process had begun to hold a partition, and let go of all of them, when it
-// last held one of them.
-type lastHeld struct{ begun, fenced uint64 }
+// last held one of them. turn grows with each such note, and lineage is that of its configuration.
+type lastHeld struct {
+	begun, fenced, turn uint64
+	lineage             ownership.Lineage
+}
 
 // moved notes what a Move from one process to another does to the partitions in it.
 func (j *common) moved(from, p *process, m *cluster.Move) {
@@ -45,9 +50,36 @@ func (j *common) moved(from, p *process, m *cluster.Move) {
 // holdsNow notes that p holds a partition.
 func (j *common) holdsNow(k int, p *process) {
 	j.holders[k] = p
-	if j.world.plan.sky != calm {
-		j.held[tenure{p, k}] = lastHeld{p.stated.begun, p.stated.fenced}
+	if j.world.plan.sky == calm {
+		return
 	}
+	j.turns++
+	now := lastHeld{begun: p.stated.begun, fenced: p.stated.fenced, turn: j.turns}
+	if c := p.stated.agreed; c != nil {
+		now.lineage = c.Epoch.Lineage
+	}
+	if _, known := j.held[tenure{p, k}]; !known {
+		j.tenants[k] = append(j.tenants[k], p)
+	}
+	j.held[tenure{p, k}] = now
+}
+
+// successor is a process that has held a partition since p did, in the lineage that p is in now or
+// in one of its ancestors or children. One in a lineage that has parted from that is none: two
+// halves of a pair decide beside each other, and the half that goes on takes nothing over.
+func (j *common) successor(p *process, k int) *process {
+	since, mine := j.held[tenure{p, k}].turn, p.stated.agreed.Epoch.Lineage
+	for _, q := range j.tenants[k] {
+		if h := j.held[tenure{q, k}]; h.turn > since && !haveParted(h.lineage, mine) {
+			return q
+		}
+	}
+	return nil
+}
+
+// haveParted reports whether neither of two lineages descends from the other one.
+func haveParted(l, o ownership.Lineage) bool {
+	return !strings.HasPrefix(string(l), string(o)) && !strings.HasPrefix(string(o), string(l))
 }
 
 // letGo reports whether p has let go of all partitions since it last held this one.

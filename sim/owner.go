@@ -33,7 +33,7 @@ func (j *ownerJudge) mayDecide(p *process, a *account, doubt bool) {
 	}
 	if j.holders[k] != p && j.holders[k] != nil {
 		j.claims[k] = j.world.now
-		j.mayTakeOver(p, a, doubt || of <= 2)
+		j.mayTakeOver(p, a)
 	}
 	j.holdsNow(k, p)
 	if j.looksAround(p, a) {
@@ -41,22 +41,23 @@ func (j *ownerJudge) mayDecide(p *process, a *account, doubt bool) {
 	}
 }
 
-// mayTakeOver checks that p has begun to hold a's key anew, if it held it before another node did.
-// One that has not begun to hold anything since has never stopped. Both of a pair may go on, until
-// they have met again and know so, also if a third one has come meanwhile and has got it from one
-// of them.
-func (j *ownerJudge) mayTakeOver(p *process, a *account, paired bool) {
+// mayTakeOver checks that p has begun to hold a's key anew, if another process of its lineage has
+// held it since. One that has not begun to hold anything since has never stopped. The half of a
+// pair that goes on when the two have met again has never stopped either, so the other half is no
+// such process: it has decided in a lineage of its own, and has given that up.
+func (j *ownerJudge) mayTakeOver(p *process, a *account) {
 	k := j.world.plan.partition(a.hash)
 	h, known := j.held[tenure{p, k}]
-	if !known || h.begun != p.stated.begun {
+	if !known || h.begun != p.stated.begun || p.stated.agreed == nil {
 		return
 	}
-	if tied, was := j.tied[k]; paired || was && j.world.now < tied+agreedWithin {
+	q := j.successor(p, k)
+	if q == nil {
 		j.allowed.used[bothOfPair]++
 		return
 	}
 	j.fail(owned, "%s decides on %s, for which %s has decided since, and has not taken it over "+
-		"again", p.machine.id, keyText(a.key), j.holders[k].machine.id)
+		"again", p.machine.id, keyText(a.key), q.machine.id)
 }
 
 // isAlone checks that no other node than p, one of so many members, decides for a's key.
@@ -72,9 +73,6 @@ func (j *ownerJudge) isAlone(p *process, a *account, of int) {
 		}
 	}
 }
-
-// agreedWithin is how long after a cut has healed all must have the same View.
-const agreedWithin = 10 * time.Second
 
 // looksAround reports whether it is time to look for other nodes that hold the key of a. In a small
 // world it always is. In a large one it is if p has not been the last to decide for the key's
