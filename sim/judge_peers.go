@@ -58,7 +58,7 @@ func (j *judge) deliveredItem(from, p *process, a *cluster.Ask, i int, answer *c
 	case it.Op == cluster.OpReserve || it.Op == cluster.OpSettle:
 		j.deliveredAside(p, &x, out)
 	default:
-		j.deliveredDebt(from, p, it, x.account, out.Decision.Allowed)
+		j.deliveredDebt(from, p, it, x.account, out.Decision)
 		if !it.Report {
 			j.exact.hears(p, x, out.Decision, a.Atomic)
 			j.answer.says(p, &x, out.Decision)
@@ -76,16 +76,16 @@ func (j *judge) together(a *cluster.Ask) *account {
 
 // deliveredDebt follows p, which decides on what from may have admitted by itself (reference.owes):
 // it charges that as the take that it was, or by a report.
-func (j *judge) deliveredDebt(from, p *process, it *cluster.AskItem, a *account, yes bool) {
+func (j *judge) deliveredDebt(from, p *process, it *cluster.AskItem, a *account,
+	got limiter.Decision,
+) {
 	switch r := &a.reference; {
 	case it.Report:
 		take := cluster.ID{Origin: it.ID.Origin ^ reportOrigin, Sequence: it.ID.Sequence}
-		j.once.reported(p, from, a, take)
+		j.once.reported(p, take, got)
 		r.paid(a, p, from, take, it.Cost)
-	case yes:
+	case got.Allowed:
 		r.paid(a, p, from, it.ID, 0)
-	default:
-		r.refused(from, it.ID)
 	}
 }
 

@@ -300,30 +300,21 @@ func (j *onceJudge) copiedBack(a *answered, p *process, items []asked) bool {
 	return !given.fades()
 }
 
-// reported hears that p, which decides, has charged a take by a report of a process that has
-// admitted it by itself. As long as p remembers that it has let the take in, it is to be asked for
-// the take, and to charge nothing.
-func (j *onceJudge) reported(p, by *process, of *account, take cluster.ID) {
-	owed, known := of.reference.owed[owing{by, take}]
+// reported hears what p, which decides, has answered to a report of a take that another process has
+// admitted by itself. As long as p remembers that it has let the take in, it answers the report as
+// it has answered the take, and charges nothing: whether the other process could have asked for the
+// take does not matter, for it may have refused it itself while it decided.
+func (j *onceJudge) reported(p *process, take cluster.ID, got limiter.Decision) {
 	own := j.memories.answers.get(take).of(p)
-	if !known || owed.refused || own == nil || own.share || !own.charges ||
-		len(own.decisions) != 1 || !asksForTakes(of.spec) {
+	if own == nil || own.share || !own.charges || len(own.decisions) != 1 {
 		return
 	}
-	since := owed.until - owedLasts
 	// the node counts from when it was asked
-	if now := j.world.now; now < since+memory/2 && own.at.Add(memory) > p.now() &&
-		now < own.now+memory-memory/500 {
+	if own.at.Add(memory) > p.now() && j.world.now < own.now+memory-memory/500 &&
+		got != own.decisions[0] {
 		j.fail(once, "%s charges the report of take %s, which it has let in", p.machine.id,
 			idText(take))
 	}
-}
-
-// asksForTakes reports whether a take under s that was admitted without its owner is asked for as
-// that take: if it is refused, that changes nothing.
-func asksForTakes(s *limiter.Spec) bool {
-	return !s.CountRejected && !s.Strict && !s.ClientTime && s.OnDeny != limiter.DenyShadow &&
-		!s.DryRun && s.Parent == ""
 }
 
 // thawed reports whether a machine has thawed since then: one that decides, or one that was asked

@@ -16,12 +16,10 @@ type owing struct {
 	id cluster.ID
 }
 
-// promissory is how much is owed, until when it may be charged, and whether an owner has refused
-// the take: then it is charged by a report.
+// promissory is how much is owed, and until when it may be charged.
 type promissory struct {
-	until   time.Duration
-	cost    int64
-	refused bool
+	until time.Duration
+	cost  int64
 }
 
 // ownDebts is what p may have charged to itself since then of what it owes: such a report goes over
@@ -121,15 +119,6 @@ func (r *reference) isOwedBySome(id cluster.ID) bool {
 		}
 	}
 	return false
-}
-
-// refused notes that an owner has refused the take that by has admitted by itself.
-func (r *reference) refused(by *process, id cluster.ID) {
-	x := owing{by, id}
-	if d, known := r.owed[x]; known {
-		d.refused = true
-		r.owed[x] = d
-	}
 }
 
 // mostDebts is how many of the latest debts are remembered.
