@@ -184,9 +184,10 @@ func isRenewal(m ownership.Message) bool {
 }
 
 // holdBack has a candidate not ask to be admitted while it reaches no more than half of the
-// members: it could not hold anything, and the others would wait for it.
+// members: it could not hold anything, and the others would wait for it. Which members there are
+// it has been told by those that it reaches: gossip may name a dead one for seconds.
 func (a *agreement) holdBack(sends []ownership.Send) []ownership.Send {
-	if a.state.Stage() != ownership.StageCandidate || !a.contacts.reachesFew() {
+	if a.state.Stage() != ownership.StageCandidate || !a.contacts.reachesFew(a.state.Config()) {
 		return sends
 	}
 	return slices.DeleteFunc(sends, func(s ownership.Send) bool {

@@ -181,15 +181,16 @@ func (ct *contacts) learnPlaces(c *Call) {
 	ct.agreed.followers.agreedAnew(ct.clock.Now())
 }
 
-// reachesFew reports whether no more than half of the members answer that gossip says are there.
-func (ct *contacts) reachesFew() bool {
+// reachesFew reports whether no more than half of the members of config answer that gossip says are
+// there.
+func (ct *contacts) reachesFew(config *ownership.Configuration) bool {
 	r, hinted := ct.view.Load(), ct.agreed.views.hinted.Load()
 	if r == nil || hinted == nil {
 		return false
 	}
 	there, reached := 1, 1
 	for _, p := range r.members {
-		if p.gone() || hinted.Find(p.id) < 0 {
+		if p.gone() || hinted.Find(p.id) < 0 || !config.Has(ownership.Boot(p.boot)) {
 			continue
 		}
 		if there++; p.mute.Load() == 0 {

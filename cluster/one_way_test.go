@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -68,6 +69,37 @@ func TestHeirsOfWhoIsCutOffOneWay(t *testing.T) {
 			w.wantRemaining("after the heal", keys, 3, all...)
 		})
 	}
+}
+
+// Promise: a node that reaches most of the members that are left is one of them again. It hears two
+// of five others, and was evicted. Then one of the five dies, of which gossip does not tell it yet,
+// and which it does not hear either.
+func TestCandidateCountsNoDeadMember(t *testing.T) {
+	w := newWorld(t, 6, five)
+	w.pass(time.Second)
+	w.deafen("n6", "n2", "n3")
+	w.pass(5 * time.Second)
+	if n := w.nodes["n6"]; n.right.Deciding() || n.agreed.Agreed() != nil {
+		t.Fatal("a node that reaches two of five others is a member")
+	}
+	w.nodes["n4"].Stop()
+	delete(w.nodes, "n4")
+	meet := w.meet
+	w.meet = func(c *Call, deliver func() *Answer) {
+		switch {
+		case c.To.ID != "n4":
+			meet(c, deliver)
+		case w.caller == "n6":
+			c.Err = errSilent
+		default:
+			c.Err = fmt.Errorf("%w, %w", ErrUnsent, ErrGone)
+		}
+	}
+	w.pass(time.Second)
+	if !w.nodes["n6"].right.Deciding() {
+		t.Error("a node that reaches two of four others does not decide")
+	}
+	w.wantOneHolderEach("after the death")
 }
 
 // Promise: a cluster of which everybody was cut off from everybody goes on by itself.
