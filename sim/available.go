@@ -66,7 +66,7 @@ func (j *availableJudge) struck(f fault) {
 	j.settles()
 	j.bereft.losing(f)
 	within := silentWithin
-	if f.kind == crashes {
+	if f.kind == crashes && j.there.isSeenGone(j.world.machines[f.node]) {
 		within = goneWithin
 	}
 	j.there.changed, j.there.settled = j.world.now, false

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"penstock/cluster"
+	"penstock/cluster/ownership"
 )
 
 // presence is the machines that should be there, from the faults that have struck.
@@ -61,6 +62,34 @@ func (j *presence) counted() []bool {
 			j.reachesMost(m, j.voters)
 	}
 	return all
+}
+
+// isSeenGone reports whether enough voters to agree on that would see at once that m has crashed,
+// by a refused connection. A voter that a cut line keeps from that waits until m has been silent
+// for long, as every voter must see it itself. Where too few voters are left in any case, nobody
+// waits for that.
+func (j *presence) isSeenGone(m *machine) bool {
+	var config *ownership.Configuration
+	for _, o := range j.world.machines {
+		if p := o.process; p != nil && p.stated.agreed != nil &&
+			(config == nil || p.stated.agreed.Epoch.Number > config.Epoch.Number) {
+			config = p.stated.agreed
+		}
+	}
+	if config == nil {
+		return true
+	}
+	live, see := 0, 0
+	for _, member := range config.Members {
+		o := j.world.byID[member.ID]
+		if o == m || o.process == nil || o.frozen || !slices.Contains(config.Voters, member.Boot) {
+			continue
+		}
+		if live++; !j.world.network.apart(o, m) {
+			see++
+		}
+	}
+	return 2*see > len(config.Voters) || 2*live <= len(config.Voters)
 }
 
 // settlesIn is how long after a change of members all must have agreed.
