@@ -188,9 +188,9 @@ func (ct *contacts) reachesFew(config *ownership.Configuration) bool {
 	if r == nil || hinted == nil {
 		return false
 	}
-	there, reached := 1, 1
+	there, reached, on := 1, 1, roll{config: config}
 	for _, p := range r.members {
-		if p.gone() || hinted.Find(p.id) < 0 || !config.Has(ownership.Boot(p.boot)) {
+		if p.gone() || hinted.Find(p.id) < 0 || !on.has(p.id, p.boot) {
 			continue
 		}
 		if there++; p.mute.Load() == 0 {
