@@ -53,18 +53,16 @@ func (mo *multiOwner) decideApart(
 	return mo.takeAll(now, view, r, out)
 }
 
-// part notes that no node holds all keys of r, which stands or falls together: one of them holds
-// the first, and not the others. It reports whether the items may be decided apart: not if a node
-// may have decided them all, without an answer, or if some of them cannot be set aside.
-func (r *batch) part() bool {
+// part has the items of r decided apart, because a node holds the key of the first and not those of
+// all: unless some node may have decided them all, without an answer, or some cannot be set aside.
+func (r *batch) part() {
+	r.parted = true
 	for i := range r.items {
 		it := &r.items[i]
 		if it.doubt != nil || it.Op == OpTake && it.standsWithOthers(i) != nil {
-			return false
+			r.parted = false
 		}
 	}
-	r.parted = true
-	return true
 }
 
 // together reports whether an item of this operation may stand or fall with a first one of that

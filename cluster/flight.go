@@ -32,7 +32,7 @@ type batch struct {
 	items      []flight
 	deadline   limiter.Instant
 	atomic     bool
-	parted     bool // atomic, and no node holds all keys (batch.part)
+	parted     bool // atomic, and its items are decided apart (batch.part)
 	owed       bool // no client waits: items that no node decides stay undecided (debts.go)
 	cautious   bool // boots that may have charged an item are not asked for it, nor their heirs
 	multiOwner bool // it takes from several owners: it gives back later (multi_owner_take.go)

@@ -300,8 +300,10 @@ func (fw *forwarder) receive(sentAt, now limiter.Instant, view *route, r *batch,
 			fw.local.heard(sentAt, now, view, &r.items[i], c, a)
 		case StatusNotOwner:
 			fw.stats.NotOwner.Add(1)
-			if c.Ask.Atomic && a.Owner == c.To.ID && r.part() {
-				return items
+			if c.Ask.Atomic && a.Owner == c.To.ID { // it holds the first key, and not all
+				if r.part(); r.parted {
+					return items
+				}
 			}
 			targets[i] = fw.askNext(sentAt, now, view, r, c, i, targets[i], a.Owner)
 			again = append(again, i)

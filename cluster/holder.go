@@ -69,7 +69,7 @@ func (hd *holder) decide(now limiter.Instant, it *flight, out *limiter.Decision)
 // hasTaken reports whether the take that it reports, or sets aside, was let in by this node, or by
 // one that has handed its memory over, and puts the answer to that into out: then it is charged.
 // The node that reports the take may have heard nothing of it, and so may a client that repeated it
-// elsewhere. What is set aside was charged if all keys of the request had one owner before.
+// elsewhere. A take that is set aside was charged if all keys of its request had one owner before.
 func (hd *holder) hasTaken(now limiter.Instant, it *flight, out *limiter.Decision) (taken bool) {
 	var id ID
 	switch {

@@ -62,6 +62,37 @@ func TestEndsOfHoldsTravelWithTheirEntries(t *testing.T) {
 	}
 }
 
+// looksFor has n2 look through its table for what n1 is to have of the partition of a key, and n1
+// take in what n2 says of it, until n2 dies with its first entries, or all is said. It returns how
+// many entries that were.
+func (w *world) looksFor(key string, dies bool) (said int) {
+	n1, n2 := w.nodes["n1"], w.nodes["n2"]
+	n2.parts.mu.Lock()
+	defer n2.parts.mu.Unlock()
+	r := n2.view.Load()
+	p := r.peers[r.Find("n1")]
+	n2.parts.list[ring.Partition(limiter.Hash(key))].slot = slot{to: p}
+	for p.out.due = true; said == 0 || !dies; p.out.last = nil {
+		m := n2.copier.composeLocked(w.now, r, p)
+		if m == nil && !p.out.looking {
+			break
+		} else if m == nil {
+			continue
+		}
+		said += len(m.Entries)
+		n1.parts.mu.Lock()
+		n1.intake.applyLocked(n1.view.Load(), w.now, m, new(MoveAnswer))
+		n1.parts.mu.Unlock()
+	}
+	return said
+}
+
+// heirsHold is a hold as n1 knows it.
+func (w *world) heirsHold(it Item) limiter.Hold {
+	h, _ := w.nodes["n1"].holder.book.Get(limiter.HoldID(it.Hold.ID))
+	return h
+}
+
 // Promise: what a hold has charged is charged once, also if its holder dies between the look
 // through the table that has found the charge and the next one at what has changed.
 func TestEndsOfHoldsTravelWithALook(t *testing.T) {
@@ -71,27 +102,8 @@ func TestEndsOfHoldsTravelWithALook(t *testing.T) {
 	hold, _ := w.reserve("n2", "hundred", key, 10, time.Minute)
 	w.pass(2 * time.Second)
 	w.settleHold("n2", hold, 4)
-	n1, n2 := w.nodes["n1"], w.nodes["n2"]
-	n2.parts.mu.Lock()
-	r := n2.view.Load()
-	p := r.peers[r.Find("n1")]
-	n2.parts.list[ring.Partition(limiter.Hash(key))].slot = slot{to: p}
-	for p.out.due = true; ; p.out.last = nil {
-		m := n2.copier.composeLocked(w.now, r, p)
-		if m == nil && !p.out.looking {
-			break
-		} else if m == nil {
-			continue
-		}
-		n1.parts.mu.Lock()
-		n1.intake.applyLocked(n1.view.Load(), w.now, m, new(MoveAnswer))
-		n1.parts.mu.Unlock()
-		if len(m.Entries) > 0 {
-			break // and dies
-		}
-	}
-	n2.parts.mu.Unlock()
-	if h, _ := n1.holder.book.Get(limiter.HoldID(hold.Hold.ID)); h.State != limiter.HoldSettled {
+	w.looksFor(key, true)
+	if h := w.heirsHold(hold); h.State != limiter.HoldSettled {
 		t.Errorf("the heir has the charge of the hold, and the hold as %+v", h)
 	}
 }
@@ -106,29 +118,22 @@ func TestEndsOfHoldsDoNotTravelWithALookForOthers(t *testing.T) {
 	w.take("n2", "hundred", other)
 	w.pass(2 * time.Second)
 	w.settleHold("n2", hold, 10)
-	n1, n2 := w.nodes["n1"], w.nodes["n2"]
-	n2.parts.mu.Lock()
-	r := n2.view.Load()
-	p := r.peers[r.Find("n1")]
-	n2.parts.list[ring.Partition(limiter.Hash(other))].slot = slot{to: p}
-	said := 0
-	for p.out.due = true; ; p.out.last = nil {
-		m := n2.copier.composeLocked(w.now, r, p)
-		if m == nil && !p.out.looking {
-			break
-		} else if m == nil {
-			continue
-		}
-		said += len(m.Entries)
-		n1.parts.mu.Lock()
-		n1.intake.applyLocked(n1.view.Load(), w.now, m, new(MoveAnswer))
-		n1.parts.mu.Unlock()
-	}
-	n2.parts.mu.Unlock()
-	if said == 0 {
+	if said := w.looksFor(other, false); said == 0 {
 		t.Fatal("the look has found nothing")
 	}
-	if h, _ := n1.holder.book.Get(limiter.HoldID(hold.Hold.ID)); h.State != limiter.HoldOpen {
+	if h := w.heirsHold(hold); h.State != limiter.HoldOpen {
 		t.Errorf("the heir has the hold as %+v, and no entry with its charge", h)
+	}
+}
+
+// Promise: of the ends that are still to be told, a look tells those of the keys that it has just
+// read, and no others of the same partition.
+func TestALookTellsTheEndsOfWhatItHasRead(t *testing.T) {
+	o := new(outbox)
+	o.addEndsOf([]waitingEntry{{Entry: limiter.Entry{Key: "read"}}}, []limiter.Hold{
+		{Key: "read", State: limiter.HoldSettled}, {Key: "not yet", State: limiter.HoldRanOut},
+	})
+	if len(o.settled) != 1 || o.settled[0].Key != "read" {
+		t.Errorf("told are the ends %+v", o.settled)
 	}
 }

@@ -173,7 +173,8 @@ func (j *onceJudge) letInWhole(items []asked, got []limiter.Decision) {
 // wasWhole reports whether a take that is to be set aside was let in with others, so lately that
 // its owner knows it.
 func (j *onceJudge) wasWhole(id cluster.ID) bool {
-	return j.whole.allowed(id) && j.world.now < j.whole.at[id]+memory+j.carriage()
+	x := j.whole.answers[id]
+	return x.allowed && j.world.now < x.at+memory+j.carriage()
 }
 
 // wasApart reports whether one of items, which p decides on together, may have been charged before

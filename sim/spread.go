@@ -100,14 +100,14 @@ func (j *spreadJudge) hasSeveralOwners(h *hearing) bool {
 
 // grants are the answers of owners that were to set something aside, by the ID of the take.
 type grants struct {
-	answers map[cluster.ID]bool
-	at      map[cluster.ID]time.Duration
-	order   []grant // oldest first; once for each answer
+	answers map[cluster.ID]grant // the latest of each
+	order   []grant              // oldest first; once for each answer
 }
 
 type grant struct {
-	id cluster.ID
-	at time.Duration
+	id      cluster.ID
+	at      time.Duration
+	allowed bool
 }
 
 // grantsLast is for how long somebody may ask again to set the same aside: a client has patience
@@ -115,23 +115,20 @@ type grant struct {
 // frozen machine.
 const grantsLast = 2 * owedLasts
 
-func newGrants() grants {
-	return grants{
-		answers: make(map[cluster.ID]bool), at: make(map[cluster.ID]time.Duration),
-	}
-}
+func newGrants() grants { return grants{answers: make(map[cluster.ID]grant)} }
 
-func (g *grants) allowed(id cluster.ID) bool { return g.answers[id] }
+func (g *grants) allowed(id cluster.ID) bool { return g.answers[id].allowed }
 
 // add notes an answer, and drops those that nobody asks for any more.
 func (g *grants) add(id cluster.ID, now time.Duration, allowed bool) {
 	for len(g.order) > 0 && g.order[0].at+grantsLast < now {
-		delete(g.answers, g.order[0].id)
-		delete(g.at, g.order[0].id)
+		if old := g.order[0]; g.answers[old.id] == old {
+			delete(g.answers, old.id)
+		}
 		g.order = g.order[1:]
 	}
-	g.answers[id], g.at[id] = allowed, now
-	g.order = append(g.order, grant{id, now})
+	g.answers[id] = grant{id, now, allowed}
+	g.order = append(g.order, g.answers[id])
 }
 
 // setsAside checks what p, which decides for a key, has answered when it was to set something
