@@ -33,7 +33,7 @@ func TestChargedOnceAcrossAStop(t *testing.T) {
 	patient, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	waits := make(chan error, 1)
-	go func() { waits <- takeOnce(patient, at3, takeOf("waits", 1)) }()
+	go func() { waits <- takeOnce(patient, at3, takeOf("waits", 5_000)) }()
 	for way, ask := range waysToTake {
 		short, hangUp := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		for i, key := range keys[way*each:][:each] {
