@@ -171,13 +171,64 @@ func (cf *confirmer) copiesOf(
 	for k, p := range heirs {
 		m := calls[k].Ask.Move
 		back, decisions := cf.copier.unheardLocked(now, p, &copied)
-		if m.Taken = append(m.Taken, back...); decisions > takenAtOnce {
+		cf.copier.addEndsLocked(now, p, m)
+		if m.Taken = append(m.Taken, back...); decisions > takenAtOnce ||
+			len(m.Holds) > holdsBeside {
 			// More than travels well at once: the copies in order bring it, and nothing is
 			// confirmed.
 			m.Entries, m.Holds, m.Taken = nil, nil, nil
 		}
 	}
 	return calls, of
+}
+
+// holdsBeside is how many holds travel beside the copies in order at most: those of the items of one
+// request, and as many that have ended since the heir last heard.
+const holdsBeside = 2 * MaxItems
+
+// addEndsLocked adds to copies for p the ends of holds of which their entries have the charges. p
+// has not heard of them: they wait in its outbox, or for the next tick. If p decided next without
+// them, it would charge these holds again when they run out.
+func (cp *copier) addEndsLocked(now limiter.Instant, p *peer, m *Move) {
+	var entries map[counter]*limiter.Entry // made for the first end: mostly there is none
+	end := func(h limiter.Hold) (entry *limiter.Entry) {
+		if h.State == limiter.HoldOpen {
+			return nil
+		}
+		if entries == nil {
+			entries = entriesOf(m)
+		}
+		if entry = entries[counter{h.Limit.Name, h.Key}]; entry != nil {
+			m.Holds = append(m.Holds, HoldCopy{h, 0})
+		}
+		return entry
+	}
+	o := cp.keepers.outboxLocked(p)
+	if o.last != nil {
+		for _, h := range o.last.Holds {
+			end(h.Hold)
+		}
+	}
+	for _, h := range o.settled {
+		end(h)
+	}
+	cp.holder.book.Untold(func() {}, func(hash uint64, h limiter.Hold) {
+		if e := end(h); e != nil { // it may have ended after the entry was read
+			*e = cp.holder.table.Entry(now, e.Limit, e.Key, hash)
+		}
+	})
+}
+
+// counter names what is counted: a key may be asked for under several limits.
+type counter struct{ limit, key string }
+
+func entriesOf(m *Move) map[counter]*limiter.Entry {
+	entries := make(map[counter]*limiter.Entry, len(m.Entries))
+	for i := range m.Entries {
+		e := &m.Entries[i]
+		entries[counter{e.Limit.Name, e.Key}] = e
+	}
+	return entries
 }
 
 // copyCall is a call that brings copies to p beside those in order.

@@ -137,3 +137,50 @@ func TestALookTellsTheEndsOfWhatItHasRead(t *testing.T) {
 		t.Errorf("told are the ends %+v", o.settled)
 	}
 }
+
+// Promise: what a hold has charged is charged once, also if its holder dies after a copy beside those
+// in order has brought the charge of that hold for the sake of another request.
+func TestEndsOfHoldsTravelBesideTheOrder(t *testing.T) {
+	spec := hundred
+	spec.Sync = true
+	for _, waits := range []string{"for the next tick", "in the outbox", "on its way"} {
+		w := newWorld(t, 2, spec)
+		key, settles := w.key("n2", 0), false
+		hold, _ := w.reserve("n2", "hundred", key, 10, 5*time.Second)
+		w.pass(2 * time.Second)
+		w.meet = func(c *Call, deliver func() *Answer) { // nothing that is in order reaches n1
+			switch m := c.Ask.Move; {
+			case m != nil && m.ID == "n2" && m.Sequence != 0:
+				c.Err = fmt.Errorf("silence")
+			case settles && m != nil && m.ID == "n2":
+				c.Answer = &Answer{Move: &MoveAnswer{}}
+			default:
+				c.Answer = deliver()
+			}
+		}
+		if waits == "in the outbox" {
+			n2 := w.nodes["n2"]
+			n2.parts.mu.Lock()
+			n2.copier.keepers.outboxLocked(n2.view.Load().peers[0]).busy = true // with something else
+			n2.parts.mu.Unlock()
+		}
+		settles = true
+		w.settleHold("n2", hold, 4)
+		settles = false
+		if waits != "for the next tick" {
+			w.pass(150 * time.Millisecond)
+		}
+		if d := w.take("n2", "hundred", key); !d.Allowed || d.Degraded {
+			t.Fatalf("%s: the copy is not confirmed: %+v", waits, d)
+		}
+		if h := w.heirsHold(hold); h.State != limiter.HoldSettled {
+			t.Errorf("%s: the heir has the charge of the hold, and the hold as %+v", waits, h)
+		}
+		w.meet = nil
+		w.kill("n2")
+		w.pass(8 * time.Second)
+		if left := w.remaining("n1", "hundred", key); left != 95 {
+			t.Errorf("%s: %d of 100 are left, 4 were settled and 1 taken", waits, left)
+		}
+	}
+}
