@@ -284,20 +284,27 @@ func value(text, name string) float64 {
 	return v
 }
 
+// nextPort is where freePorts goes on. It is below those that the kernel gives to sockets that name
+// none: a node that runs already could have one of these before the next one listens there.
+var nextPort = 20000 + os.Getpid()%8000
+
 // freePorts are addresses of this machine on which nobody listens, neither by TCP nor by UDP.
 func freePorts(n int) (addrs []string, err error) {
+	const last = 32000
 	for len(addrs) < n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
+		if nextPort++; nextPort > last {
+			return nil, fmt.Errorf("there are no %d free ports below %d", n, last)
 		}
-		defer l.Close()
-		u, err := net.ListenPacket("udp", l.Addr().String())
+		addr := fmt.Sprint("127.0.0.1:", nextPort)
+		l, err := net.Listen("tcp", addr)
 		if err != nil {
 			continue
 		}
-		defer u.Close()
-		addrs = append(addrs, l.Addr().String())
+		l.Close()
+		if u, err := net.ListenPacket("udp", addr); err == nil {
+			u.Close()
+			addrs = append(addrs, addr)
+		}
 	}
 	return addrs, nil
 }
