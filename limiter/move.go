@@ -1,9 +1,11 @@
 package limiter
 
 import (
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unsafe"
 
@@ -35,24 +37,40 @@ func (e *Entry) at(now Instant) Instant { return within(now.Add(-max(0, e.Age)))
 func (t *Table) Scan(
 	now Instant, i int, wanted func(hash uint64) bool, fn func(hash uint64, e Entry),
 ) {
-	var entries []Entry
-	if i < len(t.shards) {
-		s := &t.shards[i]
-		s.mu.Lock()
-		entries = s.copyEntries(within(now), func(l *Limit, hash uint64) bool {
-			return !l.isLocal() && wanted(hash)
-		})
-		s.mu.Unlock()
-	} else if cells := t.place.cells(now, i, len(t.shards)); len(cells) > 0 {
-		if label, ok := anyKey(wanted); ok {
-			for _, e := range cells {
-				e.Key = label
-				entries = append(entries, e)
-			}
-		}
+	if i >= len(t.shards) {
+		t.scanCells(now, i, wanted, fn)
+		return
 	}
-	for _, e := range entries {
+	s, lent := &t.shards[i], copies.Get().(*[]Entry)
+	s.mu.Lock()
+	*lent = s.copyEntries(within(now), *lent, func(l *Limit, hash uint64) bool {
+		return !l.isLocal() && wanted(hash)
+	})
+	s.mu.Unlock()
+	for e := range scattered(*lent) {
 		fn(Hash(e.Key), e)
+	}
+	clear(*lent)
+	*lent = (*lent)[:0]
+	copies.Put(lent)
+}
+
+// copies are lists of entries that a Scan has used. A node that hands half of its keys over would
+// make garbage several times as large as the keys.
+var copies = sync.Pool{New: func() any { return new([]Entry) }}
+
+func (t *Table) scanCells(
+	now Instant, i int, wanted func(hash uint64) bool, fn func(hash uint64, e Entry),
+) {
+	cells := t.place.cells(now, i, len(t.shards))
+	if len(cells) == 0 {
+		return
+	}
+	if label, ok := anyKey(wanted); ok {
+		for _, e := range cells {
+			e.Key = label
+			fn(Hash(label), e)
+		}
 	}
 }
 
@@ -79,11 +97,11 @@ func (t *Table) Replicas(now Instant, i int, fn func(e Entry)) {
 	}
 	s := &t.shards[i]
 	s.mu.Lock()
-	entries := s.copyEntries(within(now), func(l *Limit, _ uint64) bool {
+	entries := s.copyEntries(within(now), nil, func(l *Limit, _ uint64) bool {
 		return l.Consistency == Replicated && !l.isShare()
 	})
 	s.mu.Unlock()
-	for _, e := range entries {
+	for e := range scattered(entries) {
 		fn(e)
 	}
 }
@@ -101,17 +119,18 @@ func (t *Table) Save(now Instant, i int) []Entry {
 	s := &t.shards[i]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.copyEntries(within(now), func(l *Limit, hash uint64) bool {
-		return !l.isShare() && (l.isLocal() || t.kept == nil || t.kept(hash))
-	})
+	return slices.Collect(scattered(s.copyEntries(within(now), nil, func(l *Limit, h uint64) bool {
+		return !l.isShare() && (l.isLocal() || t.kept == nil || t.kept(h))
+	})))
 }
 
 // Parts is the number of parts that a Scan goes through one by one. It never changes.
 func (t *Table) Parts() int { return 2 * len(t.shards) }
 
+// copyEntries adds copies of the entries that are wanted to a list.
 func (s *shard) copyEntries(
-	now Instant, wanted func(l *Limit, hash uint64) bool,
-) (entries []Entry) {
+	now Instant, entries []Entry, wanted func(l *Limit, hash uint64) bool,
+) []Entry {
 	var bytes []byte // of all keys and states: one piece instead of two per entry
 	index := s.rules.index.Load()
 	for e := range s.entries.all {
@@ -124,19 +143,22 @@ func (s *shard) copyEntries(
 			entries = append(entries, entry)
 		}
 	}
-	return scattered(entries)
+	return entries
 }
 
-// scattered reorders entries, which come sorted by hash, so that neighbours lie far apart. The
+// scattered has entries, which come sorted by hash, come so that neighbours lie far apart. The
 // importing table grows as they come: if the first of them all lay in one corner, it would have no
 // room there and plenty elsewhere.
-func scattered(entries []Entry) []Entry {
-	n := len(entries)
-	step, mixed := spread(n), make([]Entry, n)
-	for i := range mixed {
-		mixed[i] = entries[i*step%n]
+func scattered(entries []Entry) iter.Seq[Entry] {
+	return func(yield func(Entry) bool) {
+		n := len(entries)
+		step := spread(n)
+		for i := range n {
+			if !yield(entries[i*step%n]) {
+				return
+			}
+		}
 	}
-	return mixed
 }
 
 // anyKey finds a key with a wanted hash. If one in some thousand is wanted, it fails once in 10^13

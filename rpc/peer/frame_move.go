@@ -44,6 +44,10 @@ const (
 // fewer than this at once, by the bounds of copies, memories and holds in cluster.
 const maxRecords = 1 << 15
 
+// mostExpected is for how many entries room is made before they are read: a member sends no more at
+// once.
+const mostExpected = 256
+
 // maxMemory is the most items that an ask may have, and so the most answers that one memory has.
 const maxMemory = cluster.MaxItems
 
@@ -139,7 +143,7 @@ func (r *frameReader) readMove(b []byte) (*cluster.Move, error) {
 		case moveSequence:
 			m.Sequence = f.Value
 		case moveEntries, moveTaken, moveCharges, moveHolds, moveKnown:
-			err = r.readRecord(m, f.Num, f.Bytes)
+			err = r.readRecord(m, &f)
 		default:
 			readMark(m, f.Num, &f)
 		}
@@ -149,10 +153,13 @@ func (r *frameReader) readMove(b []byte) (*cluster.Move, error) {
 
 // readRecord reads what a move tells of one key, or of the copies of one member. A key under a
 // limit that this node cannot make is left out.
-func (r *frameReader) readRecord(m *cluster.Move, num protowire.Number, b []byte) (err error) {
+func (r *frameReader) readRecord(m *cluster.Move, f *wire.Fields) (err error) {
 	r.records++
-	switch num {
+	switch b := f.Bytes; f.Num {
 	case moveEntries:
+		if m.Entries == nil { // mostly they are alike, and nothing follows
+			m.Entries = make([]limiter.Entry, 0, min(1+len(f.Rest)/(len(b)+2), mostExpected))
+		}
 		var e limiter.Entry
 		if e, err = r.readEntry(b); e.Limit != nil {
 			m.Entries = append(m.Entries, e)
