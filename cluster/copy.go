@@ -27,9 +27,11 @@ import (
 // here, and after that the giver is told of every change, until another member has a whole copy.
 const (
 	// entries in a message: checks on the same line wait until they are taken in
-	copiesAtOnce  = 250
-	copyBytes     = 1 << 19 // and about their size
-	partsAtOnce   = 64      // of the table, looked through while partitions.mu is held
+	copiesAtOnce = 250
+	copyBytes    = 1 << 19 // and about their size
+	// of the table, looked through while partitions.mu and the lock of the book are held
+	partsAtOnce   = 64
+	keysAtOnce    = 4096    // some 0.2 ms
 	copiesWaiting = 1 << 16 // entries waiting for a peer; beyond it all is copied anew
 	giftsAtOnce   = 256     // partitions in a gift
 	// remembered decisions in a message; a gift with more takes no more partitions

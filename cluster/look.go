@@ -55,13 +55,19 @@ func (cp *copier) lookLocked(now limiter.Instant, p *peer) {
 func (cp *copier) readLocked(
 	now limiter.Instant, o *outbox, wanted func(hash uint64) bool,
 ) (all bool) {
-	table, parts := cp.holder.table, 0
+	table, parts, keys := cp.holder.table, 0, 0
 	var ended []limiter.Hold
-	goesOn := func() bool { return len(o.pending) < copiesAtOnce && parts < partsAtOnce }
+	goesOn := func() bool {
+		return len(o.pending) < copiesAtOnce && parts < partsAtOnce && keys < keysAtOnce
+	}
+	seen := func(hash uint64) bool {
+		keys++
+		return wanted(hash)
+	}
 	before := len(o.pending)
 	cp.holder.book.Untold(func() {
 		for ; o.part < table.Parts() && goesOn(); parts++ {
-			table.Scan(now, o.part, wanted, func(_ uint64, e limiter.Entry) {
+			table.Scan(now, o.part, seen, func(_ uint64, e limiter.Entry) {
 				o.pending = append(o.pending, waitingEntry{e, now})
 			})
 			o.part++

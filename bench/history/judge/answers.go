@@ -74,25 +74,31 @@ func (h *History) at(o *Op) (found *Fault) {
 }
 
 // stalled: the machine did not run in the time of the op, or shortly before.
-func (h *History) stalled(o *Op) bool { return o.stalled(h.Stalls) }
-
-func (o *Op) stalled(stalls []Stall) bool {
-	return slices.ContainsFunc(stalls,
+func (h *History) stalled(o *Op) bool {
+	return slices.ContainsFunc(h.Stalls,
 		func(s Stall) bool { return o.overlaps(s.From, s.To+time.Second) })
+}
+
+// healed is when a fault excuses nothing any more, also where it was.
+func (h *History) healed(f *Fault) time.Duration { return f.End + h.times(f.Heal) }
+
+// isCutOff: the node that was asked is cut off by the fault, or was so a moment ago.
+func (h *History) isCutOff(o *Op, f *Fault) bool {
+	return f.Cut && slices.Contains(f.Nodes, o.Node) && o.overlaps(f.Start, h.healed(f))
 }
 
 // excused says that the fault's promise allows the op to be marked, late or missing.
 func (h *History) excused(o *Op, f *Fault) bool {
-	healed := f.End + h.times(f.Heal)
 	switch there := slices.Contains(f.Nodes, o.Node); {
 	case !f.Marks, f.Only && !there:
 		return false
 	case f.Gone && there && o.overlaps(f.Start, f.End):
 		return true // nobody is behind that door
-	case f.Cut && there && (o.Mark == Marked || o.Kind == Settle) && o.overlaps(f.Start, healed):
-		return true // it is cut off, and says so
+	case (o.Mark == Marked || o.Kind == Settle) && h.isCutOff(o, f):
+		return true // it says so
 	}
-	return o.overlaps(f.Start, f.Struck+h.times(f.Again)) || f.Heal > 0 && o.overlaps(f.End, healed)
+	return o.overlaps(f.Start, f.Struck+h.times(f.Again)) ||
+		f.Heal > 0 && o.overlaps(f.End, h.healed(f))
 }
 
 // after is what was asked after the time of a kind of fault, until it was settled.

@@ -232,9 +232,11 @@ func (e *explanation) doubt(o *Op) *step {
 // may have outlived its reason by a second. Or all that knew the counter failed at once: then it is
 // marked until a window has passed, and a door without a word for marks cannot say so. A door that
 // has the word and does not use it says that the counter has outlived the fault. Where a machine
-// that stalls excuses a mark, it excuses that one is missing for want of a word.
+// that stalls, or a cut of the node that was asked, excuses a mark, it excuses that one is missing
+// for want of a word.
 func (k *key) inDoubt(o *Op) bool {
-	if o.Mark == Unknown && o.stalled(k.stalls) {
+	if o.Mark == Unknown && (k.run.stalled(o) || slices.ContainsFunc(k.run.Faults,
+		func(f *Fault) bool { return k.run.isCutOff(o, f) })) {
 		return true
 	}
 	for _, f := range k.faults {

@@ -296,7 +296,7 @@ type key struct {
 	limit  *Limit
 	ops    []*Op    // by start, repeated requests merged
 	faults []*Fault // that overlap its life
-	stalls []Stall
+	run    *History
 }
 
 // Judge looks for contradictions.
@@ -353,7 +353,7 @@ func (h *History) keys(v *Verdict) []*key {
 		name := o.Limit + "/" + o.Key
 		k := byName[name]
 		if k == nil {
-			k = &key{name: name, limit: limits[o.Limit], stalls: h.Stalls}
+			k = &key{name: name, limit: limits[o.Limit], run: h}
 			byName[name] = k
 			all = append(all, k)
 		}

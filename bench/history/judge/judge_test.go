@@ -118,6 +118,14 @@ func cut() *Fault {
 	return f
 }
 
+// cutFor is a cut after which its node may answer from its share for so many milliseconds; all else
+// is right again a second before.
+func cutFor(heal time.Duration) *Fault {
+	f := cut()
+	f.Heal, f.Settled = heal*ms, f.End
+	return f
+}
+
 // undone is a cut of which the undoing began then, in milliseconds, and took until its end.
 func undone(began time.Duration) *Fault {
 	f := cut()
@@ -314,6 +322,16 @@ func TestHistories(t *testing.T) {
 		{"… nor later", []*Op{
 			at(4100, 4101, 4, redis), at(4200, 4201, 8),
 		}, killed(), "one counter", ""},
+
+		{"… but at a node that was cut off, for as long as others would have a mark", []*Op{
+			at(7990, 7991, 4, redis, by("n2")), at(8100, 8101, 8),
+		}, cutFor(2000), "", ""},
+		{"… and no longer", []*Op{
+			at(8010, 8011, 4, redis, by("n2")), at(8100, 8101, 8),
+		}, cutFor(2000), "one counter", ""},
+		{"… and at no other node", []*Op{
+			at(7990, 7991, 4, redis, by("n1")), at(8100, 8101, 8),
+		}, cutFor(2000), "one counter", ""},
 
 		{
 			"an id is charged once",
