@@ -241,14 +241,19 @@ func TestWhoLeavesHurries(t *testing.T) {
 		n.copier.giveWay(to, since)
 		return time.Duration(w.now-since) - time.Millisecond
 	}
-	if d := rest(); d != 4*time.Millisecond {
+	to.out.needed = false
+	if d := rest(); d != 6*time.Millisecond {
 		t.Errorf("after a millisecond's work a member rests %v", d)
+	}
+	to.out.needed = true
+	if d := rest(); d != 3*time.Millisecond {
+		t.Errorf("and when no other has a copy %v", d)
 	}
 	to.out.lends = true
 	if d := rest(); d != time.Millisecond {
 		t.Errorf("and when a claimer waits %v", d)
 	}
-	to.out.lends = false
+	to.out.lends, to.out.needed = false, false
 	ms := w.members(3)
 	n3 := n.view.Load().peers[n.view.Load().Find("n3")]
 	n3.leaves.Store(true)

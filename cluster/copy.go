@@ -21,7 +21,7 @@ import (
 //     of the last two seconds. From then on the peer decides; for the time in between, askers are
 //     told to wait a moment.
 //
-// A look through the table gives way to checks: it works for a fifth of the time (giveWay).
+// A look through the table gives way to checks: it works for a seventh of the time (giveWay).
 //
 // Nothing is lost if either of the two dies in the middle: until the gift is taken its entries stay
 // here, and after that the giver is told of every change, until another member has a whole copy.
@@ -271,22 +271,25 @@ func moveCall(p *peer, deadline limiter.Instant, m *Move) []Call {
 	return one.calls[:]
 }
 
-// giveWay rests four times as long as has gone by since then: to look through the table, and for
+// giveWay rests six times as long as has gone by since then: to look through the table, and for
 // others to take a message in. Of looks for several peers each rests for all. Copying ahead is in
-// no hurry: of a node that joins the holder decides until the copy is whole. While a member leaves,
-// all rest as long as they work: it is stopped in a few seconds, must have handed over all that it
-// holds by then, and keeps what it gave until there is another copy. So does a node that lends
-// copies to a claimer: until it has them no node decides.
+// no hurry: of a node that joins the holder decides until the copy is whole, and the heir of before
+// keeps its own. It rests half as long where no other member has a whole copy: what is held would
+// be lost with this node. While a member leaves, all rest as long as they work: it is stopped in a
+// few seconds, must have handed over all that it holds by then, and keeps what it gave until there
+// is another copy. So does a node that lends copies to a claimer: until it has them no node decides.
 func (cp *copier) giveWay(p *peer, since limiter.Instant) {
 	now := cp.clock.Now()
-	rest := time.Duration(4)
-	if r := cp.view.Load(); r != nil && (r.Me().State == StateLeaving ||
-		slices.ContainsFunc(r.members, (*peer).leaving)) {
-		rest = 1
-	}
+	r := cp.view.Load()
+	leaves := r != nil && (r.Me().State == StateLeaving ||
+		slices.ContainsFunc(r.members, (*peer).leaving))
+	rest := time.Duration(6)
 	cp.parts.mu.Lock()
-	if p.out.lends {
+	switch {
+	case leaves, p.out.lends:
 		rest = 1
+	case p.out.needed:
+		rest = 3
 	}
 	looks := 0
 	for _, p := range cp.keepers.outboxes {

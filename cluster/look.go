@@ -11,11 +11,14 @@ import (
 func (cp *copier) lookLocked(now limiter.Instant, p *peer) {
 	o := p.out
 	if !o.looking {
+		needed := false
 		var begun, looked []uint16
 		for i := range cp.parts.list {
-			held := cp.parts.list[i].state == partHeld
-			if s := cp.parts.list[i].slotOf(p, held); s != nil && s.copied <= copyAgain {
+			pt := &cp.parts.list[i]
+			held := pt.state == partHeld
+			if s := pt.slotOf(p, held); s != nil && s.copied <= copyAgain {
 				s.copied, o.looking, o.part = copyBegun, true, 0
+				needed = needed || !pt.wholeBeside(s)
 				looked = append(looked, uint16(i))
 				if held {
 					begun = append(begun, uint16(i))
@@ -23,7 +26,9 @@ func (cp *copier) lookLocked(now limiter.Instant, p *peer) {
 			}
 		}
 		o.begin(begun)
-		if o.looking { // of what is lent as well: said now, an end would have the peer forget it
+		if o.looking {
+			o.needed = needed
+			// of what is lent as well: said now, an end would have the peer forget it
 			o.ended = slices.DeleteFunc(o.ended, memberOf(looked))
 			cp.holder.recent.GivenBack(now, memberOf(looked),
 				func(x Memory) { o.back = append(o.back, waitingMemory{x, now}) })

@@ -72,3 +72,37 @@ func TestGiftsDuringALook(t *testing.T) {
 		})
 	}
 }
+
+// looksNeeded is for which members n1 looks through its table without delay, by its last looks.
+func (w *world) looksNeeded() (ids []string) {
+	for _, p := range w.nodes["n1"].copier.keepers.outboxes {
+		if p.out.needed {
+			ids = append(ids, p.id)
+		}
+	}
+	return ids
+}
+
+// Promise: p99 of checks while nodes join ≤ 1.5 times that without. A copy for a node that joins
+// gives way to checks, since the heir of before keeps its own; where there is no other, it comes
+// sooner.
+func TestCopiesForANewNodeGiveWay(t *testing.T) {
+	w := newWorldOf(t, wide, 3, five)
+	w.spend(300, "n1", "n2", "n3")
+	w.pass(3 * time.Second)
+	if needed := w.looksNeeded(); len(needed) == 0 {
+		t.Error("none of the first copies is needed")
+	}
+	w.start("n4", 4)
+	ms := w.members(4)
+	w.show(ms, 0, "n4", "n3", "n2", "n1")
+	w.pass(3 * time.Second)
+	if needed := w.looksNeeded(); slices.Contains(needed, "n4") {
+		t.Error("the copies for a node that joins are needed")
+	}
+	w.die("n2", ms)
+	w.pass(5 * time.Second)
+	if needed := w.looksNeeded(); !slices.Contains(needed, "n4") {
+		t.Errorf("after a death needed are those for %v", needed)
+	}
+}

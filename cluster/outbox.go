@@ -42,6 +42,7 @@ type look struct {
 	part    int  // of the table: those before it have been looked through
 	looking bool // it is not over
 	lends   bool // the peer claims some of what is copied
+	needed  bool // no other member has a whole copy of some of it
 }
 
 // spread is what is to be said of replicated limits (replica.go).
@@ -243,6 +244,15 @@ func (pt *part) slotOf(p *peer, held bool) *slot {
 		return &pt.second
 	}
 	return nil
+}
+
+// wholeBeside reports whether a member that answers has a whole copy, beside the one of s.
+func (pt *part) wholeBeside(s *slot) bool {
+	other := &pt.slot
+	if s == other {
+		other = &pt.second
+	}
+	return other.wholeAt() || pt.former != nil && !pt.former.silent
 }
 
 // wholeAt reports whether a member that answers has a whole copy.

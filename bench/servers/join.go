@@ -94,26 +94,38 @@ func threeWithKeys(n int) func(*Programs) (*running, error) {
 		}
 		budget := fmt.Sprintf("%dMiB", max(256, n*joinBudget>>20))
 		var doors []string
-		start := func() error {
+		prepare := func() (start func() error, err error) {
 			i := len(r.servers)
 			gossip, peer, door, page := addrs[4*i], addrs[4*i+1], addrs[4*i+2], addrs[4*i+3]
-			s, err := p.start("penstock", nil, "serve", "--name", fmt.Sprintf("n%d", i+1),
+			s, begin, err := p.startLater("penstock", "serve", "--name", fmt.Sprintf("n%d", i+1),
 				"--gossip", gossip, "--peer", peer, "--grpc", door, "--http", page,
 				"--redis", "off", "--limits", "limits.yaml", "--memory", budget,
 				"--join", addrs[0])
 			if err != nil {
-				return err
+				return nil, err
 			}
-			r.servers, r.pages = append(r.servers, s), append(r.pages, "http://"+page+"/metrics")
-			doors = append(doors, door)
-			return s.awaitListener(door)
+			r.servers = append(r.servers, s)
+			return func() error {
+				r.pages = append(r.pages, "http://"+page+"/metrics")
+				doors = append(doors, door)
+				if err := begin(); err != nil {
+					return err
+				}
+				return s.awaitListener(door)
+			}, nil
 		}
 		for range 3 {
-			if err := start(); err != nil {
+			start, err := prepare()
+			if err == nil {
+				err = start()
+			}
+			if err != nil {
 				return r, err
 			}
 		}
-		r.join = start
+		if r.join, err = prepare(); err != nil {
+			return r, err
+		}
 		if err := r.awaitWhole(); err != nil {
 			return r, err
 		}
@@ -263,10 +275,13 @@ func (r *running) watch() (stop func()) {
 }
 
 // whole says why the nodes are not whole. As long as the last one has not its part, no other page
-// is read.
+// is read, and never two at once: four pages are some 10 ms of work.
 func (r *running) whole() error {
 	texts := make([]string, len(r.pages))
 	for i := len(r.pages) - 1; i >= 0; i-- {
+		if i < len(r.pages)-1 {
+			time.Sleep(lookEvery)
+		}
 		var err error
 		if texts[i], err = read(r.pages[i]); err != nil {
 			return err

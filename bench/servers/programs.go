@@ -100,12 +100,36 @@ func (p *Programs) start(program string, env []string, args ...string) (*process
 	if !filepath.IsAbs(program) {
 		program = filepath.Join(p.Dir, program)
 	}
-	log, err := os.CreateTemp(p.Dir, filepath.Base(program)+"-*.log")
+	return p.run(exec.Command(program, args...), env)
+}
+
+// startLater is start for a program that begins when begin is called. This process asks nobody
+// while it forks, for up to 20 ms: so it forks now.
+func (p *Programs) startLater(program string, args ...string) (s *process, begin func() error,
+	err error,
+) {
+	args = append([]string{"-c", `read begin && exec "$0" "$@"`, filepath.Join(p.Dir, program)},
+		args...)
+	cmd := exec.Command("sh", args...)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	if s, err = p.run(cmd, nil); err != nil {
+		return nil, nil, err
+	}
+	return s, func() error {
+		_, err := io.WriteString(in, "\n")
+		return err
+	}, nil
+}
+
+func (p *Programs) run(cmd *exec.Cmd, env []string) (*process, error) {
+	log, err := os.CreateTemp(p.Dir, filepath.Base(cmd.Path)+"-*.log")
 	if err != nil {
 		return nil, err
 	}
 	defer log.Close()
-	cmd := exec.Command(program, args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = p.Dir, log, log
 	cmd.Env = slices.Concat(os.Environ(), p.env, env)
 	if err := cmd.Start(); err != nil {
