@@ -377,11 +377,17 @@ func (h *History) keys(v *Verdict) []*key {
 }
 
 // cause is the kind of the fault that a loss is put down to: the one that may forget most, or else
-// the last one.
+// the last one before the last request that has charged something. Keys are looked at once more in
+// the end, long after that.
 func (k *key) cause() string {
-	kind, most := calm, int64(-1)
+	kind, most, charged := calm, int64(-1), time.Duration(0)
+	for _, o := range k.ops {
+		if o.charged() != 0 {
+			charged = max(charged, o.End)
+		}
+	}
 	for _, f := range k.faults {
-		if n := f.forgivable(k.limit, k.ops); n >= most {
+		if n := f.forgivable(k.limit, k.ops); n >= most && f.Start <= charged {
 			kind, most = f.Kind, n
 		}
 	}
