@@ -182,8 +182,8 @@ func (cf *confirmer) copiesOf(
 	return calls, of
 }
 
-// holdsBeside is how many holds travel beside the copies in order at most: those of the items of one
-// request, and as many that have ended since the heir last heard.
+// holdsBeside is how many holds travel beside the copies in order at most: those of the items of
+// one request, and as many that have ended since the heir last heard.
 const holdsBeside = 2 * MaxItems
 
 // addEndsLocked adds to copies for p the ends of holds of which their entries have the charges. p

@@ -277,7 +277,8 @@ func moveCall(p *peer, deadline limiter.Instant, m *Move) []Call {
 // keeps its own. It rests half as long where no other member has a whole copy: what is held would
 // be lost with this node. While a member leaves, all rest as long as they work: it is stopped in a
 // few seconds, must have handed over all that it holds by then, and keeps what it gave until there
-// is another copy. So does a node that lends copies to a claimer: until it has them no node decides.
+// is another copy. So does a node that lends copies to a claimer: until that one has them no node
+// decides.
 func (cp *copier) giveWay(p *peer, since limiter.Instant) {
 	now := cp.clock.Now()
 	r := cp.view.Load()

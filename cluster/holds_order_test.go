@@ -138,8 +138,8 @@ func TestALookTellsTheEndsOfWhatItHasRead(t *testing.T) {
 	}
 }
 
-// Promise: what a hold has charged is charged once, also if its holder dies after a copy beside those
-// in order has brought the charge of that hold for the sake of another request.
+// Promise: what a hold has charged is charged once, also if its holder dies after a copy beside
+// those in order has brought the charge of that hold for the sake of another request.
 func TestEndsOfHoldsTravelBesideTheOrder(t *testing.T) {
 	spec := hundred
 	spec.Sync = true
@@ -161,7 +161,8 @@ func TestEndsOfHoldsTravelBesideTheOrder(t *testing.T) {
 		if waits == "in the outbox" {
 			n2 := w.nodes["n2"]
 			n2.parts.mu.Lock()
-			n2.copier.keepers.outboxLocked(n2.view.Load().peers[0]).busy = true // with something else
+			// with something else
+			n2.copier.keepers.outboxLocked(n2.view.Load().peers[0]).busy = true
 			n2.parts.mu.Unlock()
 		}
 		settles = true

@@ -38,7 +38,7 @@ func (t *Table) Scan(
 	now Instant, i int, wanted func(hash uint64) bool, fn func(hash uint64, e Entry),
 ) {
 	if i >= len(t.shards) {
-		t.scanCells(now, i, wanted, fn)
+		t.place.scan(now, i, len(t.shards), wanted, fn)
 		return
 	}
 	s, lent := &t.shards[i], copies.Get().(*[]Entry)
@@ -59,10 +59,11 @@ func (t *Table) Scan(
 // make garbage several times as large as the keys.
 var copies = sync.Pool{New: func() any { return new([]Entry) }}
 
-func (t *Table) scanCells(
-	now Instant, i int, wanted func(hash uint64) bool, fn func(hash uint64, e Entry),
+// scan is Scan for the cells of part i.
+func (p *placement) scan(
+	now Instant, i, shards int, wanted func(hash uint64) bool, fn func(hash uint64, e Entry),
 ) {
-	cells := t.place.cells(now, i, len(t.shards))
+	cells := p.cells(now, i, shards)
 	if len(cells) == 0 {
 		return
 	}
