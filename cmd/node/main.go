@@ -134,6 +134,7 @@ func newParser(v *verbs, sh shell, exit func(code int)) *kong.Kong {
 			"every key has one owner, which decides from memory."),
 		kong.DefaultEnvars("PENSTOCK"),
 		kong.Resolvers(&configFile{}),
+		kong.NamedMapper("path", kong.MapperFunc(readPath)),
 		kong.Vars{"hostname": hostname(), "version": versionLine()},
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
 		kong.ValueFormatter(helpWithoutEnv),
