@@ -8,6 +8,9 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"penstock/cluster"
 	"penstock/limiter"
@@ -18,10 +21,12 @@ import (
 
 // Config describes a node. Its zero value is a node that is alone, without limits.
 type Config struct {
-	Limits []limiter.Spec
-	Rules  []rules.Rule // rules of CheckRules; they name limits of Limits
-	Memory int64        // budget of the counters, in bytes; default limiter.DefaultBytes
-	Name   string       // stable, and unique in the cluster; default: the host name
+	Limits []limiter.Spec // each with a name of its own
+	Rules  []rules.Rule   // rules of CheckRules; they name limits of Limits
+	Memory int64          // budget of the counters, in bytes; default limiter.DefaultBytes
+	// stable, and unique in the cluster; up to 128 bytes without blanks and slashes; default: the
+	// host name
+	Name string
 
 	// Gossip is the host:port, TCP and UDP, by which nodes find each other; port 0 takes a free
 	// one. If it is empty, this node stays alone and listens nowhere, and the fields below have no
@@ -62,6 +67,10 @@ func (c *Config) complete() (err error) {
 			return fmt.Errorf("embedded: Name: %w; give one", err)
 		}
 	}
+	if !isName(c.Name) {
+		return fmt.Errorf("embedded: Name %q: give 1 to %d bytes of UTF-8 without control "+
+			"characters, blanks and slashes", c.Name, maxName)
+	}
 	if c.Gossip == "" {
 		if c.Peer != "" || len(c.Join) > 0 || c.Agent {
 			return errors.New("embedded: Gossip is empty, but Peer, Join or Agent is set: a node " +
@@ -99,6 +108,16 @@ func (c *Config) completeAddresses() error {
 			"PeerTLS, or set Insecure")
 	}
 	return nil
+}
+
+// maxName bounds Name, which travels in every gossip packet.
+const maxName = 128
+
+// isName tells whether a node of penstock serve could have the name: versions of limits, pages and
+// files contain it.
+func isName(s string) bool {
+	return s != "" && len(s) <= maxName && utf8.ValidString(s) &&
+		!strings.ContainsAny(s, "/ ") && !strings.ContainsFunc(s, unicode.IsControl)
 }
 
 func isEverywhere(host string) bool {

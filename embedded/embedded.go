@@ -204,12 +204,20 @@ func (n *Node) CheckRules(
 	return v, nil
 }
 
+// limitsOf makes limits by their names, which are subject to the same rules as those in files.
 func limitsOf(specs []limiter.Spec) (cluster.Limits, error) {
 	limits := cluster.Limits{}
-	for _, s := range specs {
+	for i, s := range specs {
 		l, err := limiter.New(s)
 		if err != nil {
 			return nil, fmt.Errorf("embedded: limit %q: %w", s.Name, err)
+		}
+		if why := limiter.Taken(s.Name); why != "" {
+			return nil, fmt.Errorf("embedded: limit %q: name: %s", s.Name, why)
+		}
+		if limits[s.Name] != nil {
+			return nil, fmt.Errorf("embedded: limit %q: Limits[%d] has the name of an earlier one"+
+				"; give each limit its own", s.Name, i)
 		}
 		limits[s.Name] = l
 	}

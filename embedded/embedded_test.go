@@ -271,6 +271,13 @@ func TestTogether(t *testing.T) {
 	}
 }
 
+// named is a limit of that name.
+func named(name string) limiter.Spec {
+	s := login
+	s.Name = name
+	return s
+}
+
 func TestConfig(t *testing.T) {
 	soon, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
@@ -284,6 +291,17 @@ func TestConfig(t *testing.T) {
 		want   string
 	}{
 		{embedded.Config{Limits: []limiter.Spec{{Name: "bad"}}}, `limit "bad": algorithm`},
+		{
+			embedded.Config{Limits: []limiter.Spec{login, login}},
+			`limit "login": Limits[1] has the name of an earlier one`,
+		},
+		{embedded.Config{Limits: []limiter.Spec{named("inline")}}, "bring along without a name"},
+		{embedded.Config{Limits: []limiter.Spec{named("cl.throttle")}}, "limits of CL.THROTTLE"},
+		{embedded.Config{Limits: []limiter.Spec{named("a (candidate)")}}, "candidate's counters"},
+		{embedded.Config{Name: "a b"}, `Name "a b": give 1 to 128 bytes`},
+		{embedded.Config{Name: "a/b"}, `Name "a/b": `},
+		{embedded.Config{Name: "a\n"}, `Name "a\n": `},
+		{embedded.Config{Name: strings.Repeat("n", 129)}, "give 1 to 128 bytes"},
 		{embedded.Config{Join: []string{"127.0.0.1:1"}}, "Gossip is empty"},
 		{embedded.Config{Agent: true}, "Gossip is empty"},
 		{embedded.Config{Gossip: "127.0.0.1"}, "Gossip: "},
