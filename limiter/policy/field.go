@@ -18,7 +18,7 @@ type draft struct {
 	per       string
 	overrides []limiter.Override
 
-	anchored, noBurst bool // anchor is given; burst is given as 0
+	anchored, noBurst bool // anchor is given; burst is given as 0 or less
 }
 
 // finish makes the limit. An error is a *limiter.SpecError.
@@ -70,7 +70,7 @@ var limitFields = []limitField{
 		func(s *limiter.Spec) *string { return &s.TimeZone }),
 	{"burst", func(v value, d *draft) (err error) {
 		d.spec.Burst, err = v.number()
-		d.noBurst = err == nil && d.spec.Burst == 0
+		d.noBurst = err == nil && d.spec.Burst < 1
 		return err
 	}, func(s *limiter.Spec) any {
 		if s.Algorithm == limiter.LeakyBucket { // where 0 means something
@@ -94,7 +94,7 @@ var limitFields = []limitField{
 	period("min_gap", "Least time between two requests that count.", limiter.ParsePer,
 		func(s *limiter.Spec) *time.Duration { return &s.MinGap }),
 	{"refill", func(v value, d *draft) (err error) {
-		if d.spec.Refill, err = v.number(); err == nil && d.spec.Refill == 0 {
+		if d.spec.Refill, err = v.number(); err == nil && d.spec.Refill < 1 {
 			err = errors.New("must be at least 1; leave it out to have the limit")
 		}
 		return err

@@ -181,6 +181,11 @@ func TestEveryFaultIsSaidWhereItStands(t *testing.T) {
 		{"limits:\n  - 3\n", "f:2:5: a limit must be a mapping of fields, not a number"},
 		{good + "    windw: 2\n", "f:6:5: windw: is unknown; a limit has: name, algorithm"},
 		{good + "    burst: 0\n", "f:6:12: burst: must be at least 1"},
+		{good + "    burst: -1\n", "f:6:12: burst: must be at least 1; leave it out to have"},
+		{
+			strings.Replace(good, "gcra", "token_bucket", 1) + "    refill: -1\n",
+			"f:6:13: refill: must be at least 1; leave it out to have",
+		},
 		{"limits: [{algorithm: gcra}]", "f:1:10: name: is missing; give the limit a name"},
 		{"limits: [{name: a}]", "f:1:10: algorithm: is missing; there is: gcra, fixed_window"},
 		{

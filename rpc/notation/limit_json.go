@@ -2,6 +2,7 @@ package notation
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -40,6 +41,16 @@ type LimitJSON struct {
 	Tag           string `json:"tag,omitzero"`
 	Tier          *int   `json:"tier,omitzero"`
 	MaxDelay      string `json:"max_delay,omitzero"`
+}
+
+// LimitFields lists the names of LimitJSON's fields, for errors about others.
+func LimitFields() string {
+	var names []string
+	for f := range reflect.TypeFor[LimitJSON]().Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		names = append(names, name)
+	}
+	return strings.Join(names, ", ")
 }
 
 // Spec is in in the words of package limiter. Its errors are *limiter.SpecError.
@@ -121,15 +132,16 @@ func (in *LimitJSON) readTimes(s *limiter.Spec) (err error) {
 	return nil
 }
 
-// refuseZeros is an error about a 0 that is written and means nothing, as in files.
+// refuseZeros is an error about a 0 that is written and means nothing, as in files. A negative
+// burst or refill has the same error: that of package limiter would offer 0 in its place.
 func (in *LimitJSON) refuseZeros(a limiter.Algorithm) error {
 	zero := func(p *int) bool { return p != nil && *p == 0 }
-	field, accepted := "", ""
+	field, accepted, n := "", "", int64(0)
 	switch {
-	case in.Burst != nil && *in.Burst == 0 && a != limiter.LeakyBucket:
-		field, accepted = "burst", "leave it out to have the limit"
-	case in.Refill != nil && *in.Refill == 0:
-		field, accepted = "refill", "leave it out to have the limit"
+	case in.Burst != nil && *in.Burst < 1 && a != limiter.LeakyBucket:
+		field, accepted, n = "burst", "leave it out to have the limit", *in.Burst
+	case in.Refill != nil && *in.Refill < 1:
+		field, accepted, n = "refill", "leave it out to have the limit", *in.Refill
 	case zero(in.Buckets):
 		field, accepted = "buckets", fmt.Sprintf("1 to %d are accepted", limiter.MaxBuckets)
 	case zero(in.Tier):
@@ -137,7 +149,7 @@ func (in *LimitJSON) refuseZeros(a limiter.Algorithm) error {
 	default:
 		return nil
 	}
-	return &limiter.SpecError{Field: field, Reason: "is 0; " + accepted}
+	return &limiter.SpecError{Field: field, Reason: fmt.Sprintf("is %d; %s", n, accepted)}
 }
 
 func orZero[T int | int64](p *T) (v T) {

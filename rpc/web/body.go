@@ -193,9 +193,11 @@ func bodyError(err error, b []byte, outline *outline, has string) error {
 		return door.Wrong("body", "is not JSON: it ends too early")
 	}
 	if name, found := strings.CutPrefix(err.Error(), "json: unknown field "); found {
-		return &cluster.InputError{
-			Field: placeOf(b, strings.Trim(name, `"`)), Reason: "is unknown; " + has,
+		place := placeOf(b, strings.Trim(name, `"`))
+		if strings.Contains("."+place, ".inline.") {
+			has = "an inline limit has " + notation.LimitFields()
 		}
+		return &cluster.InputError{Field: place, Reason: "is unknown; " + has}
 	}
 	return &cluster.InputError{Field: "body", Reason: strings.TrimPrefix(err.Error(), "json: ")}
 }

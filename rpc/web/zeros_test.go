@@ -50,6 +50,26 @@ func TestZerosThatMeanNothingAreErrors(t *testing.T) {
 	}
 }
 
+// Promise: an error about a limit that comes along offers what is accepted there: no 0, and no
+// field of items.
+func TestErrorsOfInlineLimitsOfferWhatIsAccepted(t *testing.T) {
+	h := New(Config{Node: rpctest.Alone(t)})
+	for fields, want := range map[string]string{
+		`"algorithm":"gcra","burst":-1`:          "inline.burst: is -1; leave it out to",
+		`"algorithm":"token_bucket","refill":-7`: "inline.refill: is -7; leave it out to",
+		`"algorithm":"gcra","refil":1`: "inline.refil: is unknown; an inline limit has name, " +
+			"algorithm, limit, per, burst, anchor, ",
+	} {
+		for _, form := range []string{`{%s}`, `{"items":[{%s}]}`} {
+			body := fmt.Sprintf(form, `"inline":{"limit":5,"per":"1m",`+fields+`},"key":"k"`)
+			r, text := rpctest.Page(h, "POST", "/v1/check", body)
+			if r.StatusCode != 400 || !strings.Contains(text, want) {
+				t.Errorf("%s: %d %s; want %s", body, r.StatusCode, text, want)
+			}
+		}
+	}
+}
+
 // Promise: a field that a limit needs and that is not there is said to be missing, and not to be
 // wrong.
 func TestMissingFieldsOfALimit(t *testing.T) {
