@@ -10,8 +10,11 @@ import (
 // checkMessage decides on c.in: on items, or on attributes.
 func (s *rateLimiter) checkMessage(deadline limiter.Instant, c *checkCall) error {
 	in := c.in
-	if len(in.Attributes) == 0 {
-		if in.Cost != nil || in.Id != nil {
+	ruled := in.Cost != nil || in.Id != nil
+	// An empty map is not on the wire. Of a request with neither items nor attributes, but with the
+	// fields that belong to attributes, nothing is known, and a rule for all requests matches it.
+	if len(in.Attributes) == 0 && (len(in.Items) > 0 || !ruled) {
+		if ruled {
 			s.node.Stats().Refused.Add(1)
 			return door.Wrong("cost",
 				"and id of a request are for one with attributes; items have their own")

@@ -1363,7 +1363,8 @@ type CheckRequest struct {
 	Atomic bool `protobuf:"varint,2,opt,name=atomic,proto3" json:"atomic,omitempty"`
 	// Instead of items: what is known of a request, by names that the rules ask for, like path, method, user. All that its rules
 	// put it under is admitted, or nothing is charged. One that a matching rule needs for a key and that is missing or empty is
-	// INVALID_ARGUMENT; others are ignored. NOT_FOUND: the node has no rules. 1 to 64 of at most 8192 bytes.
+	// INVALID_ARGUMENT; others are ignored. NOT_FOUND: the node has no rules. At most 64, of at most 8192 bytes.
+	// If nothing is known, send cost or id without items: rules for all requests match.
 	Attributes map[string]string `protobuf:"bytes,3,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// With attributes: what the request costs under each limit. Absent means 1; 0 reports the states and charges nothing.
 	Cost *int64 `protobuf:"varint,4,opt,name=cost,proto3,oneof" json:"cost,omitempty"`
