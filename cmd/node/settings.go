@@ -175,7 +175,7 @@ func parseDoor(flag, text string, unix bool) (place, error) {
 			return place{}, fmt.Errorf("%s %s: a unix socket is not possible here; give host:port",
 				flag, text)
 		}
-		if !strings.HasPrefix(path, "/") {
+		if !strings.HasPrefix(path, "/") || strings.HasSuffix(path, "/") {
 			return place{},
 				fmt.Errorf("%s %s: give an absolute path, as in unix:///run/penstock.sock", flag,
 					text)
@@ -241,6 +241,7 @@ func (s *settings) check() (d doors, err error) {
 
 // doors reads where the node listens.
 func (s *settings) doors() (d doors, err error) {
+	flags := map[place]string{} // by where they listen
 	for _, p := range []struct {
 		door *place
 		flag string
@@ -257,6 +258,15 @@ func (s *settings) doors() (d doors, err error) {
 		if *p.door, err = parseDoor(p.flag, p.text, p.unix); err != nil {
 			return d, err
 		}
+		if p.door.off() || strings.HasSuffix(p.door.address, ":0") {
+			continue
+		}
+		at := place{network: p.door.network, address: p.door.address}
+		if other := flags[at]; other != "" {
+			return d, fmt.Errorf("%s and %s are both %s; give each an address of its own, or off",
+				other, p.flag, p.text)
+		}
+		flags[at] = p.flag
 	}
 	return d, nil
 }

@@ -66,6 +66,19 @@ func TestSettingsCheck(t *testing.T) {
 			"a cluster that is no UTF-8", func(s *settings) { s.Cluster = "a\xff" },
 			[]string{"--cluster", "UTF-8"},
 		},
+		{
+			"two doors at one address", func(s *settings) { s.Redis = s.GRPC },
+			[]string{"--grpc and --redis are both 127.0.0.1:3; give each"},
+		},
+		{
+			"two doors at one socket",
+			func(s *settings) { s.HTTP, s.Admin = "unix:///x", "unix:///x" },
+			[]string{"--http and --admin are both unix:///x; give each"},
+		},
+		{
+			"a directory for a socket", func(s *settings) { s.HTTP = "unix:///" },
+			[]string{"--http unix:///: give an absolute path, as in"},
+		},
 		{"slash in name", func(s *settings) { s.Name = "a/b" }, []string{"--name", "slash"}},
 		{
 			"a size without its unit", func(s *settings) { s.Memory = 256 },
