@@ -40,6 +40,9 @@ type healthByGRPC struct {
 }
 
 func (v *healthcheckVerb) Run(sh shell) error {
+	if err := checkTimeout(v.Timeout); err != nil {
+		return err
+	}
 	ask := v.askHTTP
 	if len(v.Addr) > 0 {
 		ask = v.askGRPC

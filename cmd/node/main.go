@@ -148,7 +148,8 @@ func newParser(v *verbs, sh shell, exit func(code int)) *kong.Kong {
 	return parser
 }
 
-// joinNegatives makes --cost=-1 of --cost -1, which kong would take for a flag of the name 1.
+// joinNegatives makes --cost=-1 of --cost -1, which kong would take for a flag of the name 1. Spans
+// and sizes have units, and the flag that they are for says what is wrong with them.
 func joinNegatives(args []string) (joined []string) {
 	for i, a := range args {
 		if a == "--" {
@@ -165,7 +166,7 @@ func joinNegatives(args []string) (joined []string) {
 }
 
 var (
-	negative = regexp.MustCompile(`^-[0-9]+$`)
+	negative = regexp.MustCompile(`^-[0-9][0-9.a-zA-Z]*$`)
 	bareFlag = regexp.MustCompile(`^--[a-z-]+$`)
 )
 

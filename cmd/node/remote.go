@@ -77,8 +77,19 @@ func (a credentials) config() (*tls.Config, error) {
 	return nil, nil
 }
 
+// checkTimeout refuses a --timeout that no answer could meet, or that would mean to wait for ever.
+func checkTimeout(d time.Duration) error {
+	if d <= 0 {
+		return fmt.Errorf("--timeout %v: give more than 0s, as in 2s", d)
+	}
+	return nil
+}
+
 // ask runs one question with the verb's timeout.
 func (r remote) ask(question func(context.Context, *client.Client) error) error {
+	if err := checkTimeout(r.Timeout); err != nil {
+		return err
+	}
 	c, err := r.dial(r.Addr)
 	if err != nil {
 		return err
