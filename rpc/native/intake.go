@@ -188,14 +188,6 @@ func (c *weighedConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-func (c *weighedConn) Write(b []byte) (int, error) {
-	c.mu.Lock()
-	c.out.walk(b, answers{c})
-	c.settleLocked()
-	c.mu.Unlock()
-	return c.Conn.Write(b)
-}
-
 func (c *weighedConn) Close() error {
 	c.door.forget(c)
 	c.mu.Lock()
@@ -373,6 +365,8 @@ func (c requests) ended(f frameHead) {
 	case frameHeaders:
 		c.controls.grant(controlsForFrame)
 	case frameData:
+	case frameWindow:
+		c.change += c.controls.window()
 	default:
 		c.controls.spend()
 	}

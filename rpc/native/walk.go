@@ -24,6 +24,7 @@ const (
 	frameHeaders = 1
 	frameReset   = 3
 	framePing    = 6
+	frameWindow  = 8
 
 	flagEndStream = 1
 	flagAck       = 1 // of a ping
