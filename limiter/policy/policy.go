@@ -154,7 +154,12 @@ func list(path string) (files []string, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if !info.IsDir() {
+		switch {
+		case info.IsDir():
+		case !info.Mode().IsRegular(): // to read a pipe is to wait for another program
+			return nil, fmt.Errorf("%s: is neither a file nor a directory; remove it, or give it "+
+				"another ending", name)
+		default:
 			files = append(files, name)
 		}
 	}
