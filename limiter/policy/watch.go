@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -114,7 +115,7 @@ func (w *Watcher) follow() error {
 	if real, err := filepath.EvalSymlinks(w.path); err == nil {
 		dirs = append(dirs, filepath.Dir(real))
 	}
-	if files, err := list(w.path); err == nil && (len(files) != 1 || files[0] != w.path) {
+	if info, err := os.Stat(w.path); err == nil && info.IsDir() { // also one that is empty yet
 		dirs = append(dirs, w.path)
 	}
 	for _, dir := range dirs {

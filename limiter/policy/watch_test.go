@@ -68,6 +68,28 @@ func TestWatchFollows(t *testing.T) {
 		put(t, file, one("c"))
 		until(t, "a change in the new directory is seen", has("c"))
 	})
+	t.Run("new directory that is filled later", func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "limits")
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		put(t, filepath.Join(dir, "a.yaml"), one("a"))
+		has, _, logged := inForce(t, dir)
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "the end of the directory is seen", func() bool {
+			return strings.Contains(logged.String(), "no such file or directory")
+		})
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "the new directory is seen", func() bool {
+			return strings.Contains(logged.String(), "without .yaml or .yml files")
+		})
+		put(t, filepath.Join(dir, "b.yaml"), one("b"))
+		until(t, "what comes into it is seen", has("b"))
+	})
 }
 
 // Promise: what an editor or a failed copy leaves behind deletes no limits, and the State says that
