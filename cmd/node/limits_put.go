@@ -219,7 +219,11 @@ func (v *limitsHistoryVerb) Run(sh shell) error {
 	}
 	return v.print(sh.out, rows, func(w io.Writer) error {
 		if len(rows) == 0 {
-			_, err := fmt.Fprintln(w, "No limit was put.")
+			what := "No limit was put."
+			if v.Limit != "" {
+				what = fmt.Sprintf("No limit named %q was put.", v.Limit)
+			}
+			_, err := fmt.Fprintln(w, what)
 			return err
 		}
 		table := [][]string{{"WHEN", "LIMIT", "VERSION", "REPLACED", "BY", "LIMIT NOW"}}

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 
 	penstockv1 "penstock/proto/penstock/v1"
 	"penstock/rpc/client"
@@ -15,7 +17,7 @@ type recoverVerb struct {
 }
 
 func (v *recoverVerb) Run(sh shell) error {
-	return v.ask(func(ctx context.Context, c *client.Client) error {
+	err := v.ask(func(ctx context.Context, c *client.Client) error {
 		out, err := adminOf(c).Recover(ctx, &penstockv1.RecoverRequest{})
 		if err == nil {
 			fmt.Fprintf(sh.out,
@@ -24,4 +26,8 @@ func (v *recoverVerb) Run(sh shell) error {
 		}
 		return err
 	})
+	if err != nil { // the name of the verb stands before it in any case
+		err = errors.New(strings.TrimPrefix(err.Error(), "recover: "))
+	}
+	return err
 }
