@@ -30,6 +30,7 @@ type healthcheckVerb struct {
 	TLSKey  string        `name:"tls-key" type:"path" placeholder:"FILE" help:"Its key: show the certificate, in case the node wants one."`
 	Timeout time.Duration `default:"2s" help:"How long to wait for the answer."`
 	healthByGRPC
+	output
 }
 
 // healthByGRPC are the flags of a question by gRPC.
@@ -50,8 +51,12 @@ func (v *healthcheckVerb) Run(sh shell) error {
 	if err := ask(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintln(sh.out, "ready")
-	return err
+	return v.print(sh.out, struct {
+		Ready bool `json:"ready"`
+	}{true}, func(w io.Writer) error {
+		_, err := fmt.Fprintln(w, "ready")
+		return err
+	})
 }
 
 // askGRPC is nil if the node at --addr says by its health service that it is ready. That answers
