@@ -199,7 +199,7 @@ func (j *countedJudge) counts(p *process, it *asked, got limiter.Decision) {
 
 // found is what a key had counted before the decisions of this instant, without what they show to
 // be forgotten, and how much that is, told once. known is false if nobody could tell, or, where p
-// goes by a file, if that is more than unsaved or another sum than it seems.
+// goes by a file, if that is more than unsaved.
 func (j *countedJudge) found(a *account, p *process, unsaved int64) (
 	st naiveState, lost int64, known bool,
 ) {
@@ -208,8 +208,7 @@ func (j *countedJudge) found(a *account, p *process, unsaved int64) (
 		a.spec.MinGap > 0 {
 		return st, 0, false // of limits with a gap an instant may be forgotten, and no unit
 	}
-	byFile := p.restored != nil && j.gifts[j.world.plan.partition(a.hash)] < p.began
-	if lost = c.lost; byFile && (lost > unsaved || a.mayCountAgain(p.restored)) {
+	if lost = c.lost; lost > unsaved && j.goesByFile(p, a) {
 		return st, 0, false
 	}
 	c.lost, c.begun = 0, false

@@ -128,6 +128,64 @@ func TestWhatAFileIsShortOfMayShowLater(t *testing.T) {
 	}
 }
 
+// Promise: what a file is short of is forgiven when it shows. A unit that was given back after the
+// first file was written counts again after the first crash, until it runs out. It stands for the one
+// that the second crash forgets, which no sum shows before that. A file is written each second.
+func TestWhatCountsAgainHidesWhatAFileIsShortOf(t *testing.T) {
+	const ms = time.Millisecond
+	for _, x := range []struct {
+		name   string
+		per    time.Duration
+		asks   []arrival
+		faults []fault
+	}{
+		{
+			"until the one that counts again has run out", 4 * time.Second,
+			[]arrival{takes(4700*ms, 1)},
+			nil,
+		},
+		{
+			"also if some is given back meanwhile", 4 * time.Second,
+			[]arrival{takes(3000*ms, -1), takes(4700*ms, 1)},
+			nil,
+		},
+		{
+			"also after a third crash", 4 * time.Second,
+			[]arrival{takes(3800*ms, 1), takes(4700*ms, 1)},
+			[]fault{{at: 3700 * ms, kind: crashes}, {at: 3750 * ms, kind: boots}},
+		},
+		{"until the end, where nobody asks before", 33 * time.Second, nil, nil},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			w := newWorld(&plan{
+				seed: 1, sky: outage, length: 5 * time.Second,
+				machines:  []machinePlan{{disk: true}},
+				saveEvery: time.Second, sweepEvery: time.Second, weather: weather{inOrder: true},
+				limits: []rule{{Spec: limiter.Spec{
+					Name: "a", Algorithm: limiter.SlidingLog, Limit: 10, Per: x.per,
+				}}},
+				script: append([]arrival{
+					takes(500*ms, 1), takes(1200*ms, -1), takes(2500*ms, 1), takes(2800*ms, 1),
+				}, x.asks...),
+				faults: append([]fault{
+					{at: 1300 * ms, kind: crashes},
+					{at: 1350 * ms, kind: boots},
+					{at: 2600 * ms, kind: crashes},
+					{at: 2650 * ms, kind: boots},
+				}, x.faults...),
+			}, nil)
+			w.run()
+			if f := w.judge.failure; f != nil {
+				t.Fatal(f.Detail)
+			}
+			if loss := w.judge.counted.loss; loss.Units+loss.Marked != 1 {
+				t.Errorf("%d units were found to be forgotten, and %d with a mark; want 1 in all",
+					loss.Units, loss.Marked)
+			}
+		})
+	}
+}
+
 // takes is a client that asks for so many units of a key under the limit "a".
 func takes(at time.Duration, cost int64) arrival {
 	return arrival{

@@ -89,13 +89,7 @@ func (j *exactJudge) comesTo(p *process, items []asked, fallen bool, got []limit
 		j.carrier.bring(items[i].account, p)
 	}
 	for i := range items {
-		a := items[i].account
-		// it had come to p before, and nobody knew
-		if st, lost, _ := j.counted.found(a, p, a.reference.unsaved); lost > 0 {
-			a.reference.unsaved = max(0, a.reference.unsaved-lost)
-			a.reference.forget(p.now(), a, lost)
-			a.reference.loose = st
-		}
+		j.carrier.shows(items[i].account, p)
 	}
 }
 

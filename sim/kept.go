@@ -38,6 +38,7 @@ func (j *keptJudge) audit(p *process) {
 			j.counted.counts(p, &look, got)
 		}
 		j.carrier.bring(a, p)
+		j.carrier.shows(a, p)
 		r := &a.reference
 		r.settle(now, a.spec)
 		if a.replica != nil {

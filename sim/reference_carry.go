@@ -62,11 +62,25 @@ func (j *carrier) bring(a *account, p *process) {
 	r.last, r.fences, r.begun = now, p.stated.fenced, p.stated.begun
 }
 
+// shows has the reference forget what p, which has not just got the key, shows that the file it goes
+// by is short of: it had come to p before, and nobody knew.
+func (j *carrier) shows(a *account, p *process) {
+	r := &a.reference
+	if st, lost, _ := j.counted.found(a, p, r.unsaved); lost > 0 {
+		r.unsaved = max(0, r.unsaved-lost)
+		r.forget(p.now(), a, lost)
+		r.loose = st
+	}
+}
+
 // knows is what p counts at least, which goes on after before, on its clock; nil if nobody can
 // tell. lost is how much is forgotten. own says that p has held the key all along, and counts what
 // it has charged itself.
 func (j *carrier) knows(a *account, before, p *process) (st *naiveState, lost int64, own bool) {
 	unsaved := j.disk.unsaved(a, before, p)
+	if j.goesByFile(before, a) && a.hidesLoss() {
+		unsaved = min(capacityOf(a.spec), unsaved+a.reference.unsaved)
+	}
 	a.reference.unsaved = 0
 	if st, lost, counted := j.counted.found(a, p, unsaved); counted {
 		a.reference.unsaved = max(0, unsaved-lost)

@@ -96,14 +96,20 @@ func (j *diskJudge) fileTells(f *file, a *account, p *process) bool {
 	})
 }
 
-// mayCountAgain reports whether what was given back since f was written may count again for a
-// process that goes by f: then another charge may be forgotten for each that counts again, in
-// another window, and the sum does not show it.
-func (a *account) mayCountAgain(f *file) bool {
+// goesByFile reports whether p has a's key from what its file says, and has not been given it.
+func (j *common) goesByFile(p *process, a *account) bool {
+	return p.restored != nil && j.gifts[j.world.plan.partition(a.hash)] < p.began
+}
+
+// hidesLoss reports whether a may be short of a charge that no sum shows yet: what was given back
+// counts again in its place, by a file from before that, until it runs out. And of the window before
+// a sliding window counts a part, in whole units.
+func (a *account) hidesLoss() bool {
 	switch a.spec.Algorithm {
-	case limiter.SlidingWindow, limiter.SlidingCounter, limiter.SlidingLog:
-		return slices.ContainsFunc(a.reference.past,
-			func(x charged) bool { return x.cost < 0 && x.at >= f.written })
+	case limiter.SlidingWindow:
+		return true
+	case limiter.SlidingCounter, limiter.SlidingLog:
+		return slices.ContainsFunc(a.reference.past, func(x charged) bool { return x.cost < 0 })
 	}
 	return false
 }
