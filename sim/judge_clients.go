@@ -226,7 +226,7 @@ func (j *judge) observe(h *hearing) {
 	j.aside.looksAtHolds(p)
 	for i := range h.decided {
 		d := &h.out[i]
-		j.spread.keeps(h, d)
+		j.spread.keeps(h, i)
 		if j.denied.observeDenial(h, i) || j.observeHold(h, i) || j.replica.observeReplica(h, i) ||
 			h.decided[i] || d.Source != cluster.SourceOwner || d.Owner != p.machine.id {
 			continue

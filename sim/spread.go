@@ -31,9 +31,12 @@ type spreadJudge struct {
 // asideLasts is how long something may be set aside, and charged, after its request's deadline.
 const asideLasts = 3 * time.Second
 
-// heldOrigin are the bits by which the ID of what is set aside may differ from that of its take:
-// one says that it is that, and one that a node has drawn it.
-const heldOrigin = 1<<61 | 1<<63
+// holdOrigin is the bit by which the ID of what is set aside differs from that of its take, and
+// heldOrigin has the one as well that says that a node has drawn it.
+const (
+	holdOrigin = 1 << 61
+	heldOrigin = holdOrigin | 1<<63
+)
 
 // spreads notes that something may be set aside of what h asks for, if it has several owners.
 func (j *spreadJudge) spreads(h *hearing) {
@@ -45,10 +48,14 @@ func (j *spreadJudge) spreads(h *hearing) {
 	}
 }
 
-// sends notes what the node of h has others set aside: so it decides item by item what had one
-// owner in its eyes, since two nodes hold its keys.
+// sends notes what the node of h has others set aside, or look at: so it decides item by item what
+// had one owner in its eyes, since two nodes hold its keys. What stands or falls together is taken,
+// so a node that only looks at some of it will charge it afterwards.
 func (j *spreadJudge) sends(h *hearing, calls []cluster.Call) {
-	aside := func(it cluster.AskItem) bool { return it.Op == cluster.OpReserve && it.Hold.Charge }
+	aside := func(it cluster.AskItem) bool {
+		return it.Op == cluster.OpReserve && it.Hold.Charge ||
+			it.Op == cluster.OpPeek && h.request.atomic && len(h.items) > 1
+	}
 	for c := range calls {
 		if !h.spread && slices.ContainsFunc(calls[c].Ask.Items, aside) {
 			j.begins(h)
@@ -56,12 +63,27 @@ func (j *spreadJudge) sends(h *hearing, calls []cluster.Call) {
 	}
 }
 
-// keeps notes what the node of h has set aside itself of such a request.
-func (j *spreadJudge) keeps(h *hearing, d *cluster.Decision) {
-	if !h.spread && h.request.atomic && d.Source == cluster.SourceOwner &&
-		d.ID.Origin&heldOrigin == heldOrigin {
+// keeps notes that the node of h has set the i-th item of such a request aside itself, or has only
+// looked at it.
+func (j *spreadJudge) keeps(h *hearing, i int) {
+	if d := &h.out[i]; !h.spread && h.request.atomic && d.Source == cluster.SourceOwner &&
+		h.namesHold(i) {
 		j.begins(h)
 	}
+}
+
+// namesHold reports whether the node of h has decided the i-th item under the ID of a hold: that
+// differs in one bit from the ID of the take, which may be drawn by the node itself, with any bits.
+func (h *hearing) namesHold(i int) bool {
+	of := h.request.items[i].ID
+	if of == (cluster.ID{}) {
+		of = h.request.items[0].ID
+	}
+	if of == (cluster.ID{}) {
+		of.Origin = h.process.boot
+	}
+	id := h.out[i].ID
+	return id != (cluster.ID{}) && (id.Origin^of.Origin)&holdOrigin != 0
 }
 
 // begins notes that something may be set aside of what h asks for.

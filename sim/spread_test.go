@@ -23,3 +23,45 @@ func TestGrantsAreForgotten(t *testing.T) {
 			most)
 	}
 }
+
+// A node that decides a request item by item says so by the ID of a hold, whichever bits its boot,
+// or the client, has in the ID of the take.
+func TestDecidedApart(t *testing.T) {
+	const node, mate = 1 << 63, 1 << 60
+	client := cluster.ID{Origin: clientOrigin, Sequence: 7}
+	for _, x := range []struct {
+		name         string
+		boot         uint64
+		first, asked cluster.ID // of the first item, and of this one
+		origin       uint64     // of the decision's ID; 0: it has none
+		apart        bool
+	}{
+		{"not decided yet", holdOrigin | 5, cluster.ID{}, cluster.ID{}, 0, false},
+		{"drawn", 5, cluster.ID{}, cluster.ID{}, node | 5, false},
+		{"drawn, a mate", 5, cluster.ID{}, cluster.ID{}, node | 5 | mate, false},
+		{"drawn, a hold", 5, cluster.ID{}, cluster.ID{}, node | 5 | mate | holdOrigin, true},
+		{"drawn", holdOrigin | 5, cluster.ID{}, cluster.ID{}, node | holdOrigin | 5, false},
+		{"drawn, a hold", holdOrigin | 5, cluster.ID{}, cluster.ID{}, node | 5, true},
+		{"a client's", holdOrigin | 5, client, client, clientOrigin, false},
+		{"a client's, a hold", 5, client, client, node | clientOrigin | holdOrigin, true},
+		{
+			"mate of a client's", holdOrigin | 5, client,
+			cluster.ID{},
+			clientOrigin | mate,
+			false,
+		},
+		{
+			"mate of a client's, a hold", holdOrigin | 5, client,
+			cluster.ID{},
+			node | clientOrigin | mate | holdOrigin, true,
+		},
+	} {
+		h := &hearing{
+			process: &process{boot: x.boot}, out: make([]cluster.Decision, 2),
+			request: &request{items: []cluster.Item{{ID: x.first}, {ID: x.asked}}},
+		}
+		if h.out[1].ID.Origin = x.origin; h.namesHold(1) != x.apart {
+			t.Errorf("%s, boot %x: told apart %v, want %v", x.name, x.boot, !x.apart, x.apart)
+		}
+	}
+}
