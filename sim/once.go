@@ -191,11 +191,17 @@ func (j *onceJudge) wasApart(p *process, items []asked, got []limiter.Decision) 
 	return true
 }
 
-// stands reports whether p still says what it has answered itself: for as long as that, or the
-// latest answer of another process that it has heard of, is remembered.
+// stands reports whether p still says what it has answered itself: for as long as that is
+// remembered; and if p hears of the latest answer of another process by then, for as long as that
+// one is. If p had forgotten its own answer when it heard of that one, it says that one.
 func (a *answered) stands(latest *answered, p *process) bool {
-	_, still := latest.toldTo(p)
-	return !a.share && (a.at.Add(memory) > p.now() || still && latest != a)
+	ends := a.at.Add(memory)
+	for _, x := range latest.told {
+		if latest != a && x.process == p && x.at < ends {
+			ends = max(ends, x.at.Add(memory))
+		}
+	}
+	return !a.share && ends > p.now()
 }
 
 // mayRepeat follows an answer that p may have remembered, as a says, or may have decided once more.

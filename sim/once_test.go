@@ -44,3 +44,49 @@ func TestReportOfWhatIsRemembered(t *testing.T) {
 		}
 	}
 }
+
+// Promise: request ids are remembered for 2 s. What a node hears of the answer of another one, which
+// has charged the take anew, makes it remember its own answer for longer, but not for a second time.
+func TestForHowLongAnAnswerStands(t *testing.T) {
+	const ms = time.Millisecond
+	w := newWorld(&plan{
+		seed: 1, sky: outage, machines: make([]machinePlan, 2), sweepEvery: 5 * time.Second,
+	}, nil)
+	p, q, m := w.machines[0].process, w.machines[1].process, &w.judge.once.memories
+	take, start := cluster.ID{Origin: clientOrigin, Sequence: 7}, w.now
+	own := limiter.Decision{Allowed: true, Limit: 10, Remaining: 3}
+	anew := limiter.Decision{Allowed: true, Limit: 10, Remaining: 9}
+	for _, x := range []struct {
+		name    string
+		hears   []time.Duration
+		asked   time.Duration
+		says    bool
+		learned bool
+	}{
+		{"it hears of nothing", nil, memory - ms, true, false},
+		{"it hears of nothing", nil, memory, false, false},
+		{"it hears in time", []time.Duration{memory - ms}, 2*memory - 2*ms, true, true},
+		{"it hears in time", []time.Duration{memory - ms}, 2*memory - ms, false, false},
+		{"it hears too late", []time.Duration{memory}, memory, false, true},
+		{"it hears in time twice", []time.Duration{ms, memory}, 2*memory - ms, true, true},
+	} {
+		w.now = start
+		m.add(nil, take, p, w.now, []limiter.Decision{own}, true)
+		m.add(m.answers.get(take), take, q, w.now, []limiter.Decision{anew}, true)
+		for _, at := range x.hears {
+			w.now = start + at
+			m.tells(p, []cluster.Memory{{ID: take, Decisions: []limiter.Decision{anew}}})
+		}
+		w.now = start + x.asked
+		latest := m.answers.get(take)
+		if got := latest.of(p).stands(latest, p); got != x.says {
+			t.Errorf("%s, asked after %v: it says what it has said: %v; want %v", x.name, x.asked,
+				got, x.says)
+		}
+		if _, still := latest.toldTo(p); still != x.learned {
+			t.Errorf("%s, asked after %v: it remembers what it heard: %v; want %v", x.name, x.asked,
+				still, x.learned)
+		}
+		*m = memories{}
+	}
+}
