@@ -110,7 +110,7 @@ func (s *State) leaveEpoch(now Instant, kind forkKind, of Boot) {
 	s.fork = fork{kind: kind, of: of, since: now}
 	s.voter.closed, s.voter.sealed = true, true
 	s.proposer = proposer{}
-	s.right.cede()
+	s.right.cede(now)
 }
 
 // secede answers a boot that begins a child: this one gives up its right, and will follow. It

@@ -72,7 +72,7 @@ func (h *hasher) state(now Instant, s *State) {
 	}
 	h.boots(s.evicted)
 	for _, t := range []Instant{
-		s.polled, s.renewed, s.right.until, s.right.floor, s.right.lost, s.right.began,
+		s.polled, s.renewed, s.right.until, s.right.floor, s.right.lost, s.right.began, s.right.had,
 		s.founding.since,
 	} {
 		h.at(now, t)

@@ -95,7 +95,8 @@ func (s *State) parted(now Instant) {
 	s.fork = fork{kind: kind, of: s.me.Boot, since: now}
 	s.voter.closed, s.voter.sealed, s.proposer = true, true, proposer{}
 	s.right.lost = max(s.right.lost, s.right.until)
-	s.right.until, s.right.ended = never, true
+	s.givesUp(now)
+	s.right.ended = true
 	s.partsWays(now)
 }
 

@@ -186,7 +186,7 @@ func (s *State) greeted(now Instant, from Boot, m Hello) {
 				s.puts(from, Behind{own})
 			}
 		case m.Deciding && (theirs.Lineage.Beats(own.Lineage) ||
-			s.right.until <= now.Add(-s.p.Mass)):
+			max(s.right.until, s.right.had, s.right.began) <= now.Add(-s.p.Mass)):
 			s.config, answers = m.Config, false
 			s.ends(Conceded)
 		}
@@ -267,6 +267,10 @@ func TestFoundersInPlainWords(t *testing.T) {
 			h.Config = &c
 		}
 		s.right.until = pick(draw, s.right.until, now.Add(-s.p.Mass), now.Add(-s.p.Mass)+1)
+		other := rand.New(rand.NewPCG(seed, 2))
+		for _, at := range []*Instant{&s.right.had, &s.right.began} {
+			*at = pick(other, *at, never, now.Add(-s.p.Mass), now.Add(-s.p.Mass)+1)
+		}
 		try("hello", func(s *State) { s.hello(now, from, h) },
 			func(s *State) { s.greeted(now, from, h) })
 	}

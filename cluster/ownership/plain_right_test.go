@@ -38,6 +38,14 @@ func (s *State) goes() bool {
 	return me.Role == RoleLeaving && len(s.config.Members) > 1 && !holds
 }
 
+// givesUp has the right end now. When it was valid last is now, or when it was over before; that is
+// told from then on, also when it is given up once more.
+func (s *State) givesUp(now Instant) {
+	if r := &s.right; r.until != never {
+		r.had, r.until = max(r.had, min(now, r.until)), never
+	}
+}
+
 // asks is a renewal, with a farewell before it if the member has given up for good, the members
 // that it has not reached for Missed if it has its right, and, if it has had none for Suspect and
 // does not reach a voter, a greeting that says so.
@@ -79,7 +87,8 @@ func TestRenewals(t *testing.T) {
 		s, now := anything(rand.New(rand.NewPCG(seed, 1)))
 		asked[alike(t, seed, s.clone(), func(s *State) { s.renew(now) }, func(s *State) {
 			if s.goes() && !s.right.ended {
-				s.right.ended, s.right.until, s.renewed = true, never, never
+				s.givesUp(now)
+				s.right.ended, s.renewed = true, never
 			}
 			every := s.p.Renew
 			if !s.right.ended && s.acknowledgedBy()*2 <= len(s.config.Voters) {
@@ -211,7 +220,8 @@ func TestEndsOfLines(t *testing.T) {
 			if s.stage == StageJoined && lines*2 <= len(s.config.Voters) {
 				r := &s.right
 				r.lost = max(r.lost, r.until)
-				r.until, r.floor = never, now+1
+				r.floor = now + 1
+				s.givesUp(now)
 			}
 		})
 		if before != s.right {
@@ -224,39 +234,60 @@ func TestEndsOfLines(t *testing.T) {
 }
 
 // Promise: a right that was given up comes back with what was sent later; one given up for good
-// does not; and for how long there was none counts from the last of its end, of when it was given
-// up, and of the beginning of the epoch.
+// does not. For how long there was none counts from the last of its end, of when it was given up,
+// and of the beginning of the epoch; and for how long there is none counts from when it was valid
+// last, or since that beginning.
 func TestRightsAreGivenUp(t *testing.T) {
 	const now = Instant(time.Hour)
-	r := right{until: now - 10, floor: now - 30, began: now - 20, lost: now - 40}
+	r := right{until: now - 10, floor: now - 30, began: now - 20, lost: now - 40, had: never}
 	for name, row := range map[string]struct {
-		does func(r *right)
-		want right
-		none time.Duration
+		does    func(r *right)
+		want    right
+		none    time.Duration // in its epoch, and if it was not given up for good
+		without time.Duration
 	}{
-		"nothing": {func(*right) {}, r, 10},
+		"nothing": {func(*right) {}, r, 10, 10},
 		"lost": {
 			func(r *right) { r.lose(now - 5) },
-			right{never, now - 4, false, now - 20, now - 40},
-			4,
+			right{never, now - 4, false, now - 20, now - 40, now - 10},
+			4, 10,
 		},
-		"over":  {(*right).over, right{never, now - 30, true, now - 20, now - 40}, 0},
-		"ceded": {(*right).cede, right{never, now - 30, true, now - 20, now - 10}, 0},
+		"lost before it was over": {
+			func(r *right) { r.lose(now - 15) },
+			right{never, now - 14, false, now - 20, now - 40, now - 15},
+			14, 15,
+		},
+		"lost once more": {
+			func(r *right) { r.lose(now - 15); r.lose(now - 5) },
+			right{never, now - 4, false, now - 20, now - 40, now - 15},
+			4, 15,
+		},
+		"over": {
+			func(r *right) { r.over(now - 12) },
+			right{never, now - 30, true, now - 20, now - 40, now - 12},
+			0, 12,
+		},
+		"ceded": {
+			func(r *right) { r.cede(now - 12) },
+			right{never, now - 30, true, now - 20, now - 10, now - 12},
+			0, 12,
+		},
 		"ceded after it was lost": {
-			func(r *right) { r.lost = now + 7; r.cede() },
-			right{never, now - 30, true, now - 20, now + 7},
-			0,
+			func(r *right) { r.lost = now + 7; r.cede(now) },
+			right{never, now - 30, true, now - 20, now + 7, now - 10},
+			0, 10,
 		},
 		"a new epoch": {
 			func(r *right) { r.began = now - 1 },
-			right{now - 10, now - 30, false, now - 1, now - 40},
-			1,
+			right{now - 10, now - 30, false, now - 1, now - 40, never},
+			1, 1,
 		},
 	} {
 		got := r
-		if row.does(&got); got != row.want || got.lapsed(now) != row.none {
-			t.Errorf("%s: %+v, want %+v; none for %d, want %d", name, got, row.want,
-				got.lapsed(now), row.none)
+		if row.does(&got); got != row.want || got.lapsed(now) != row.none ||
+			got.without(now) != row.without {
+			t.Errorf("%s: %+v, want %+v; none for %d, want %d; without for %d, want %d", name,
+				got, row.want, got.lapsed(now), row.none, got.without(now), row.without)
 		}
 	}
 }

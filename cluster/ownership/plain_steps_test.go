@@ -93,7 +93,8 @@ func (s *State) happens(now Instant, event Event) {
 	case Reached:
 		s.entry(e.Boot).unreached = never
 	case Suspended:
-		s.right.until, s.right.floor, s.right.lost = never, now+1, never
+		s.givesUp(now)
+		s.right.floor, s.right.lost = now+1, never
 		s.stopped(now)
 	case Leave:
 		s.leaving, s.renewed = true, never

@@ -40,6 +40,7 @@ func anything(draw *rand.Rand) (s *State, now Instant) {
 		began: now.Add(-pick(draw, 0, p.Suspect-1, p.Suspect)),
 		lost:  pick(draw, never, now-1, now, now+1),
 	}
+	s.right.had = min(s.right.lost, now)
 	s.polled = pick(draw, never, now, now.Add(-p.Renew), now.Add(-p.Renew)-1, now.Add(-p.Stop),
 		now.Add(-p.Stop)-1)
 	early := p.Renew - p.Renew/8

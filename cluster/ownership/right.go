@@ -17,6 +17,7 @@ type right struct {
 	// lost is until when it would have lasted, had it not been given up with its lines or for a
 	// child lineage. Before that instant no configuration is decided without this member.
 	lost Instant
+	had  Instant // when it was valid last, if it was given up since; never: it was not
 }
 
 // lapsed is for how long this member has had no right in its epoch; 0: it has given it up for good.
@@ -27,17 +28,31 @@ func (r *right) lapsed(now Instant) time.Duration {
 	return now.Since(max(r.until, r.floor, r.began))
 }
 
+// without is for how long there has been no right, in this epoch or by that of before.
+func (r *right) without(now Instant) time.Duration {
+	return now.Since(max(r.until, r.had, r.began))
+}
+
+// end has the right end now, if it is valid.
+func (r *right) end(now Instant) { r.had, r.until = max(r.had, min(r.until, now)), never }
+
 // lose gives the right up until something newer is acknowledged.
-func (r *right) lose(now Instant) { r.until, r.floor = never, now+1 }
+func (r *right) lose(now Instant) {
+	r.end(now)
+	r.floor = now + 1
+}
 
 // cede gives the right up for a child lineage.
-func (r *right) cede() {
+func (r *right) cede(now Instant) {
 	r.lost = max(r.lost, r.until)
-	r.over()
+	r.over(now)
 }
 
 // over gives the right up for good.
-func (r *right) over() { r.until, r.ended = never, true }
+func (r *right) over(now Instant) {
+	r.end(now)
+	r.ended = true
+}
 
 // Boot is this boot.
 func (s *sight) Boot() Boot { return s.me.Boot }
@@ -56,7 +71,7 @@ func (s *holdings) Deciding(now Instant) bool { return now < s.right.until }
 // epoch acknowledge nothing in it, so a member asks more often until most of them have.
 func (s *holdings) renew(now Instant) {
 	if !s.right.ended && s.mayGo() {
-		s.right.over()
+		s.right.over(now)
 		s.renewed = never // so the farewell is said at once
 	}
 	every := s.p.Renew

@@ -59,7 +59,7 @@ func New(p *Params, me Member, e Electorate, former Boot) *State {
 	s := &State{}
 	s.p, s.me, s.origin = p, me, origin{former, e}
 	s.polled, s.renewed = never, never
-	s.right = right{until: never, floor: never, lost: never, began: never}
+	s.right = right{until: never, floor: never, lost: never, began: never, had: never}
 	s.parts = make([]Part, p.Partitions)
 	s.founding.since, s.asking.since = never, never
 	return s
@@ -214,7 +214,7 @@ func (s *sight) wasStopped(now Instant) {
 // end makes the boot decide nothing any more.
 func (s *State) end(why Ending) {
 	s.stage, s.ending, s.out.Ended = StageEnded, why, why
-	s.right.over()
+	s.right.over(never) // it is of no interest any more when that was
 	for i := range s.parts {
 		s.change(i, PartEvent{Kind: PartEnded})
 	}
