@@ -17,7 +17,7 @@ func (hd *holder) HoldCounts() (c HoldCounts) {
 		switch {
 		case h.Limit.Algorithm == limiter.Concurrency:
 			c.Permits++
-		case h.ID.Origin&(nodeOrigin|holdOrigin) == nodeOrigin|holdOrigin:
+		case h.Charge: // its ID differs from that of the take in bits that either may have
 			c.Takes++
 		case view != nil && view.Find(h.Holder) >= 0:
 			c.Leases++
