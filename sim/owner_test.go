@@ -16,18 +16,24 @@ func TestWhatAnotherHasHeldIsTakenOver(t *testing.T) {
 	mine, rival := root.Child(1), root.Child(2)
 	for _, x := range []struct {
 		name    string
+		in      ownership.Lineage   // that it was in when it held the key
 		others  []ownership.Lineage // of those that have held the key since, in this order
 		begins  bool                // to hold something, before it decides
 		refused bool
 	}{
-		{"nobody has held it", nil, false, false},
-		{"one of its lineage has", []ownership.Lineage{mine}, false, true},
-		{"one has, before the two parted", []ownership.Lineage{root}, false, true},
-		{"one has in a child", []ownership.Lineage{mine.Child(3)}, false, true},
-		{"one of its lineage has, and it has it back", []ownership.Lineage{mine}, true, false},
-		{"the other half has", []ownership.Lineage{rival}, false, false},
-		{"one of the other half has", []ownership.Lineage{rival.Child(3)}, false, false},
-		{"one of its lineage, then the other half", []ownership.Lineage{mine, rival}, false, true},
+		{"nobody has held it", mine, nil, false, false},
+		{"one of its lineage has", mine, []ownership.Lineage{mine}, false, true},
+		{"one has, before the two parted", root, []ownership.Lineage{root}, false, true},
+		{"one has in a child", mine, []ownership.Lineage{mine.Child(3)}, false, true},
+		{"one of its lineage has, and it has it back", mine, []ownership.Lineage{mine}, true, false},
+		{"one has that did not come along", mine, []ownership.Lineage{root}, false, false},
+		{"the other half has", mine, []ownership.Lineage{rival}, false, false},
+		{"one of the other half has", mine, []ownership.Lineage{rival.Child(3)}, false, false},
+		{
+			"one of its lineage, then the other half", mine,
+			[]ownership.Lineage{mine, rival},
+			false, true,
+		},
 	} {
 		w := newWorld(&plan{
 			seed: 1, sky: outage, machines: make([]machinePlan, 3), sweepEvery: 5 * time.Second,
@@ -41,10 +47,11 @@ func TestWhatAnotherHasHeldIsTakenOver(t *testing.T) {
 			p.stated.agreed = &ownership.Configuration{Epoch: ownership.Epoch{Lineage: l}}
 			j.holdsNow(k, p)
 		}
-		holds(p, mine)
+		holds(p, x.in)
 		for i, l := range x.others {
 			holds(w.machines[1+i].process, l)
 		}
+		p.stated.agreed = &ownership.Configuration{Epoch: ownership.Epoch{Lineage: mine}}
 		if x.begins {
 			p.stated.begun++
 		}
