@@ -22,7 +22,7 @@ type multiOwner struct {
 // waits for the hold of another one, so there is no deadlock. A hold that is not cancelled, because
 // this node dies or nobody is reached, runs out as every hold does. Two requests for the same keys
 // may refuse each other, if each gets one of them first. So a request that was refused because of
-// another reservation cancels and tries once more, key after key in one order for all. Of several
+// another reservation alone cancels and tries once more, key after key in one order for all. Of several
 // that do, the one that gets the first key that they have in common meets none of the others at the
 // next, and one of them gets all.
 func (mo *multiOwner) reserveAll(now limiter.Instant, view *route, r *batch, out []Decision) {
@@ -31,7 +31,7 @@ func (mo *multiOwner) reserveAll(now limiter.Instant, view *route, r *batch, out
 	if mo.granted(r, out) {
 		return
 	}
-	if !slices.ContainsFunc(out, func(d Decision) bool { return d.Hold == limiter.HoldInTheWay }) {
+	if !contested(r.items, out) {
 		mo.release(r, cancels(r, r.items, out))
 		return
 	}
@@ -66,6 +66,22 @@ func (mo *multiOwner) reserveAll(now limiter.Instant, view *route, r *batch, out
 			return
 		}
 	}
+}
+
+// contested reports whether a request was refused because of what is set aside, and of nothing
+// else. What an owner refuses for itself it refuses the next time as well: all that a second try
+// would do is to keep the client waiting.
+func contested(items []flight, out []Decision) (is bool) {
+	for i := range out {
+		d, l := &out[i], items[i].Limit
+		switch {
+		case d.Hold == limiter.HoldInTheWay && items[i].Cost <= l.Capacity():
+			is = true
+		case !d.Allowed && d.Owner != "" && !l.NeverDenies():
+			return false
+		}
+	}
+	return is
 }
 
 // release releases what a refused request has opened, after its answer; or before what follows it.

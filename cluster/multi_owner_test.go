@@ -92,3 +92,32 @@ func TestReservationsDoNotFailForEver(t *testing.T) {
 		t.Error("the two have not met")
 	}
 }
+
+// Promise: a request that an owner refuses for itself is answered at once, also if something that is
+// set aside is in its way as well: a second try would be refused like the first.
+func TestRefusalsForGoodAreNotTriedAgain(t *testing.T) {
+	for _, x := range []struct {
+		name   string
+		second []Item // for the key of n3
+	}{
+		{"more than the limit", []Item{of(101, "")}},
+		{"beside an item of the same request, more than the limit", []Item{of(1, ""), of(101, "")}},
+		{"more than is left", []Item{of(60, "")}},
+	} {
+		w := newWorld(t, 3, hundred)
+		a, b := w.key("n2", 0), w.key("n3", 0)
+		w.takeAll("n3", of(50, b))
+		if _, d := w.reserve("n1", "hundred", a, 50, time.Minute); !d.Allowed {
+			t.Fatal(d)
+		}
+		items, calls := []Item{of(60, a)}, w.calls
+		for _, it := range x.second {
+			it.Key = b
+			items = append(items, it)
+		}
+		if out, all := w.takeAll("n1", items...); all || w.calls != calls+2 {
+			t.Errorf("%s: %+v after %d calls, want a refusal after one to each of two", x.name,
+				out, w.calls-calls)
+		}
+	}
+}

@@ -23,8 +23,10 @@ type hearing struct {
 	view     *cluster.View
 	members  int // of the configuration that the node went by then; 0: of none
 	// its items stand or fall together, and have several owners in the eyes of the node
-	spread bool
-	alone  []alone // of items without an answer of their owner; nil if there are none
+	spread   bool
+	setAside []uint64 // of such items, the numbers under which others were asked to
+	again    bool     // and under another one, for a second try
+	alone    []alone  // of items without an answer of their owner; nil if there are none
 }
 
 // alone is what the reference decides where a node finds no owner.
@@ -69,7 +71,7 @@ func (j *judge) opened(h *hearing, v *visit) {
 		process: p, request: r, deadline: q.Deadline, out: v.out, began: j.world.now,
 		items: append(h.items[:0], q.Items...),
 		view:  p.stated.view, members: membersOf(p.stated.agreed),
-		decided: h.decided[:0], retried: h.retried[:0],
+		decided: h.decided[:0], retried: h.retried[:0], setAside: h.setAside[:0],
 	}
 	j.aside.asks(h)
 	j.requests.Visits++

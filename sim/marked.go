@@ -233,19 +233,14 @@ func (j *markedJudge) hurried(h *hearing, a *account) bool {
 		left <= h.request.patience/8
 }
 
-// retriesLate reports whether a reservation of several owners was tried again, key after key, and
-// its client had left less time than that takes: a way there and back for the first attempt, for
-// what cancels it, and for each key.
+// retriesLate reports whether a reservation of several owners, or a take, was tried again, key after
+// key, and its client had left less time than that takes: a way there and back for the first
+// attempt, for what cancels it, and for each key.
 func (j *markedJudge) retriesLate(h *hearing) bool {
-	r := h.request
-	if !r.atomic || !slices.ContainsFunc(r.items, func(it cluster.Item) bool {
-		return it.Op == cluster.OpReserve
-	}) {
-		return false
-	}
-	again := false
+	r, again := h.request, h.again
 	for i := range r.items {
-		again = again || h.items[i].ID != r.items[i].ID
+		again = again || r.atomic && r.items[i].Op == cluster.OpReserve &&
+			h.items[i].ID != r.items[i].ID
 	}
 	return again && j.tooShort(h, 2*(2+len(r.items)))
 }

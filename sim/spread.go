@@ -60,6 +60,18 @@ func (j *spreadJudge) sends(h *hearing, calls []cluster.Call) {
 		if !h.spread && slices.ContainsFunc(calls[c].Ask.Items, aside) {
 			j.begins(h)
 		}
+		h.setsAside(calls[c].Ask.Items)
+	}
+}
+
+// setsAside notes what the node of h has others set aside for a take, and whether it tries again:
+// then it has refused, and released, what it asks for now under the complement of the number before.
+func (h *hearing) setsAside(items []cluster.AskItem) {
+	for i := range items {
+		if it := &items[i]; it.Op == cluster.OpReserve && it.Hold.Charge {
+			h.again = h.again || slices.Contains(h.setAside, ^it.ID.Sequence)
+			h.setAside = append(h.setAside, it.ID.Sequence)
+		}
 	}
 }
 

@@ -65,3 +65,24 @@ func TestDecidedApart(t *testing.T) {
 		}
 	}
 }
+
+// A take that is refused because of what others have set aside is tried again, under the complement
+// of its number. A request that is sent on, or sent once more, is not tried again.
+func TestTriesAgain(t *testing.T) {
+	reserve := func(sequence uint64) []cluster.AskItem {
+		return []cluster.AskItem{{
+			Op: cluster.OpReserve, ID: cluster.ID{Origin: 5, Sequence: sequence},
+			Hold: &cluster.HoldTerms{Charge: true},
+		}}
+	}
+	settle := []cluster.AskItem{{Op: cluster.OpSettle, ID: cluster.ID{Sequence: ^uint64(7)}}}
+	var h hearing
+	for _, items := range [][]cluster.AskItem{reserve(7), reserve(8), reserve(7), settle} {
+		if h.setsAside(items); h.again {
+			t.Fatalf("%+v counts as a second try", items)
+		}
+	}
+	if h.setsAside(reserve(^uint64(8))); !h.again {
+		t.Error("a second try is not seen")
+	}
+}
