@@ -31,6 +31,17 @@ type memories struct {
 	oldest, latest *answered  // of answers
 	free           *answered  // to be used again
 	slab           []answered // to be used for the first time
+	hearsay        []hearsay  // oldest first
+}
+
+// hearsay is an answer that a process was told of, and that nobody has seen given: what a process
+// charges to itself goes over no line.
+type hearsay struct {
+	id   cluster.ID
+	says limiter.Decision
+	to   *process
+	at   limiter.Instant // on its clock
+	now  time.Duration
 }
 
 type answered struct {
@@ -69,10 +80,18 @@ func (a *answered) toldTo(p *process) (ever, still bool) {
 
 // tells notes what p has heard of the answers of others.
 func (m *memories) tells(p *process, taken []cluster.Memory) {
+	now := p.machine.world.now
+	for len(m.hearsay) > 0 && m.hearsay[0].now+keptMemories < now {
+		m.hearsay = m.hearsay[1:]
+	}
 	for i := range taken {
-		a := m.answers.get(taken[i].ID)
-		if a != nil && slices.Equal(a.decisions, taken[i].Decisions) {
+		x := &taken[i]
+		a := m.answers.get(x.ID)
+		switch {
+		case a != nil && slices.Equal(a.decisions, x.Decisions):
 			a.told = append(a.told, told{p, p.now()})
+		case len(x.Decisions) == 1:
+			m.hearsay = append(m.hearsay, hearsay{x.ID, x.Decisions[0], p, p.now(), now})
 		}
 	}
 }
@@ -229,6 +248,15 @@ func (j *onceJudge) hasChargedItself(p *process, it *asked) bool {
 	return known && it.op == cluster.OpTake && j.world.now < owed.until-owedLasts+2*memory
 }
 
+// hasHeardOfDebt reports whether p was told that got is the answer to a take that a share had let
+// in: the process with that share may have charged it to itself, before it gave p the key.
+func (j *onceJudge) hasHeardOfDebt(p *process, it *asked, got limiter.Decision) bool {
+	return it.op == cluster.OpTake && it.account.reference.isOwedBySome(it.id) &&
+		slices.ContainsFunc(j.memories.hearsay, func(x hearsay) bool {
+			return x.id == it.id && x.says == got && x.to == p && x.at.Add(memory) > p.now()
+		})
+}
+
 // repeatsShare is what p has answered under id from its share, when it had to decide by itself, if
 // got says that again; else nil. If p may have charged that to itself since, it is got.
 func (j *onceJudge) repeatsShare(p *process, id cluster.ID, items []asked,
@@ -236,7 +264,8 @@ func (j *onceJudge) repeatsShare(p *process, id cluster.ID, items []asked,
 ) []limiter.Decision {
 	own := p.shares.answers.get(id)
 	if own == nil || own.at.Add(memory) <= p.now() || len(got) != 1 || got[0] != own.decisions[0] {
-		if len(items) == 1 && j.hasChargedItself(p, &items[0]) {
+		if len(items) == 1 && (j.hasChargedItself(p, &items[0]) ||
+			j.hasHeardOfDebt(p, &items[0], got[0])) {
 			j.allowed.used[ownDebt]++
 			j.mayRepeat(p, nil, items, got)
 			return got

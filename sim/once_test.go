@@ -90,3 +90,47 @@ func TestForHowLongAnAnswerStands(t *testing.T) {
 		*m = memories{}
 	}
 }
+
+// A node may be told of an answer that nobody has seen given: the node before it had charged to
+// itself what its own share had let in. That answer is the one to the take, as long as it is
+// remembered, and no other.
+func TestAnswersThatNobodyHasSeenGiven(t *testing.T) {
+	take := cluster.ID{Origin: clientOrigin, Sequence: 7}
+	told := limiter.Decision{Allowed: true, Limit: 10, Remaining: 9}
+	other := limiter.Decision{Allowed: true, Limit: 10, Remaining: 8}
+	for _, x := range []struct {
+		name   string
+		owed   bool
+		answer limiter.Decision
+		after  time.Duration
+		known  bool
+	}{
+		{"it repeats what it was told", true, told, memory - 1, true},
+		{"it says something else", true, other, 0, false},
+		{"it has forgotten", true, told, memory, false},
+		{"no share has let it in", false, told, 0, false},
+	} {
+		w := newWorld(&plan{
+			seed: 1, sky: outage, machines: make([]machinePlan, 2), sweepEvery: 5 * time.Second,
+			limits: []rule{{Spec: limiter.Spec{
+				Name: "a", Algorithm: limiter.FixedWindow, Limit: 10, Per: time.Minute,
+			}}},
+		}, nil)
+		p, q, j := w.machines[0].process, w.machines[1].process, w.judge.once
+		a := w.judge.account("a", "one")
+		if x.owed {
+			a.reference.owes(a, q, take, 1)
+		}
+		j.memories.tells(p, []cluster.Memory{{ID: take, Decisions: []limiter.Decision{told}}})
+		w.now += x.after
+		items := []asked{{account: a, cost: 1, id: take}}
+		got := j.remembered(p, nil, take, items, []limiter.Decision{x.answer})
+		if known := got != nil; known != x.known {
+			t.Errorf("%s: it is a repeat: %v; want %v", x.name, known, x.known)
+		}
+		w.now += keptMemories + 1
+		if j.memories.tells(p, nil); len(j.memories.hearsay) > 0 {
+			t.Errorf("%s: what was told is remembered after %v", x.name, keptMemories)
+		}
+	}
+}
