@@ -39,7 +39,12 @@ func (j *common) moved(from, p *process, m *cluster.Move) {
 			if h := j.holders[g]; h != nil && h != from && (h != p || j.letGo(p, int(g))) {
 				j.claims[g] = j.world.now
 			}
-			j.holdsNow(int(g), p)
+			// Without a right it decides nothing: the gift has come late, to a member that was
+			// evicted meanwhile, or to the half of a pair from which the giver has parted. If it
+			// gets a right once more, it is a holder from its first decision on.
+			if p.now() < p.stated.until {
+				j.holdsNow(int(g), p)
+			}
 			if outOfStep {
 				j.laid[g].add(from, p, j.world.now)
 			}
@@ -66,15 +71,11 @@ func (j *common) holdsNow(k int, p *process) {
 
 // successor is a process that has held a partition since p did, in the lineage that p is in now or
 // in one of its ancestors or children. One in a lineage that has parted from that is none: two
-// halves of a pair decide beside each other, and the half that goes on takes nothing over. Nor is
-// one in an ancestor of the lineage in which p has held it, for example one that hears late of a
-// gift from before p has begun that child: it has not come along.
+// halves of a pair decide beside each other, and the half that goes on takes nothing over.
 func (j *common) successor(p *process, k int) *process {
-	last, mine := j.held[tenure{p, k}], p.stated.agreed.Epoch.Lineage
+	since, mine := j.held[tenure{p, k}].turn, p.stated.agreed.Epoch.Lineage
 	for _, q := range j.tenants[k] {
-		h := j.held[tenure{q, k}]
-		if h.turn > last.turn && !haveParted(h.lineage, mine) &&
-			(h.lineage == last.lineage || !descends(last.lineage, h.lineage)) {
+		if h := j.held[tenure{q, k}]; h.turn > since && !haveParted(h.lineage, mine) {
 			return q
 		}
 	}
@@ -82,10 +83,9 @@ func (j *common) successor(p *process, k int) *process {
 }
 
 // haveParted reports whether neither of two lineages descends from the other one.
-func haveParted(l, o ownership.Lineage) bool { return !descends(l, o) && !descends(o, l) }
-
-// descends reports whether l is o, or of its children.
-func descends(l, o ownership.Lineage) bool { return strings.HasPrefix(string(l), string(o)) }
+func haveParted(l, o ownership.Lineage) bool {
+	return !strings.HasPrefix(string(l), string(o)) && !strings.HasPrefix(string(o), string(l))
+}
 
 // letGo reports whether p has let go of all partitions since it last held this one.
 func (j *common) letGo(p *process, k int) bool {
