@@ -59,3 +59,33 @@ func TestWhoNeverStopsKnowsWhatItHasCharged(t *testing.T) {
 		t.Error("it has begun anew, and is held to what it had before")
 	}
 }
+
+// Promise: by how much earlier windows begin on another clock, clients may be granted more; not where
+// the two clocks share boundaries, and those of the other one are a little later.
+func TestWindowsThatBeginEarlier(t *testing.T) {
+	const ms = time.Millisecond
+	s := limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 10, Per: time.Second}
+	day := limiter.Spec{Algorithm: limiter.FixedWindow, Per: 24 * time.Hour, Calendar: limiter.Days}
+	for _, x := range []struct {
+		of          *limiter.Spec
+		ahead, want time.Duration
+	}{
+		{&s, 0, 0},
+		{&s, inStep, 0},
+		{&s, -inStep, 0},
+		{&s, 300 * ms, 300 * ms},
+		{&s, time.Hour + 300*ms, 300 * ms},
+		{&s, -300 * ms, 700 * ms},
+		{&s, -time.Hour - 534*ms, 466 * ms},
+		{&s, -time.Hour, 0},
+		{&s, -125 * ms, 0},
+		{&s, -126 * ms, 874 * ms},
+		{&day, time.Hour, time.Hour},
+		{&day, -time.Hour, 0},
+	} {
+		if got := beginsEarlier(x.of, x.ahead); got != x.want {
+			t.Errorf("windows of %v on a clock %v ahead begin %v earlier, want %v", x.of.Per,
+				x.ahead, got, x.want)
+		}
+	}
+}

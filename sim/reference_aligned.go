@@ -93,6 +93,22 @@ func (l *laying) beside(from, to *process) time.Duration {
 	return l.last
 }
 
+// beginsEarlier is how much earlier the windows of s begin on a clock that is so far ahead. One that
+// is behind has them begin earlier as well, by what is left of a window, unless that is so much that
+// the two share boundaries: then they begin a little later.
+func beginsEarlier(s *limiter.Spec, apart time.Duration) time.Duration {
+	part := apart % s.Per
+	switch {
+	case apart.Abs() <= inStep:
+		return 0
+	case part >= 0 || s.Calendar != 0:
+		return max(0, part)
+	case -part <= min(time.Second, s.Per/8):
+		return 0
+	}
+	return part + s.Per
+}
+
 // comesWhole reports whether a window of s that is in force on one clock goes on, with all that it
 // counts, on another one that is so far ahead: the two are not in step (limiter's landWindow).
 func comesWhole(s *limiter.Spec, apart, way time.Duration) bool {

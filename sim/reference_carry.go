@@ -142,10 +142,9 @@ func (j *carrier) carryLoose(a *account, from, p *process, laid bool) {
 		return
 	}
 	again := a.charged(j.world.now) * a.supply.unit // it may be admitted in a window anew
-	if apart := time.Duration(p.now() - from.now()); apart > inStep {
-		// from here on windows begin earlier, also where nothing is counted any more
-		again = max(again, a.supply.rate*int64(apart%a.spec.Per))
-	}
+	// from here on windows begin earlier, also where nothing is counted any more
+	earlier := beginsEarlier(a.spec, time.Duration(p.now()-from.now()))
+	again = max(again, a.supply.rate*int64(earlier))
 	a.heard.forgive(again)
 	j.carryWindows(a, from, p, laid)
 }
