@@ -18,6 +18,7 @@ type common struct {
 	findings
 	register
 	custody
+	copying
 	placements map[*cluster.View]*placement // of the members that they show
 }
 

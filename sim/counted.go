@@ -25,8 +25,10 @@ import (
 // well.
 type countedJudge struct {
 	*common
-	loss     LossReport
-	cold     time.Duration // when the last member was gone that could know anything
+	loss LossReport
+	cold time.Duration // when the last member was gone that could know anything
+	// by partition: when the last one was gone that could know anything of that
+	bare     map[int]time.Duration
 	linesNew bool          // what was cut or mended is still to be looked at
 	linesAt  time.Duration // when that was
 }
@@ -82,6 +84,7 @@ func (j *countedJudge) dies(p *process) {
 	}) {
 		j.cold = j.world.now // no memory is left that could know
 	}
+	j.leavesBare(p)
 }
 
 // gaveAll reports whether p leaves, and has nothing any more that it could tell.
@@ -224,7 +227,7 @@ func (j *countedJudge) firm(a *account, before, p *process) bool {
 		(c.looked < w.now || c.lost == 0) && (w.now >= c.blind || len(a.reference.owed) == 0) &&
 		!j.atOnce(before.machine) && !j.apartTogether(before) &&
 		!slices.ContainsFunc(c.charges, func(x perishable) bool {
-			return x.cost > 0 && (x.at <= j.cold || x.tied || x.fades())
+			return x.cost > 0 && (x.at <= j.coldOf(a) || x.tied || x.fades())
 		})
 }
 
@@ -297,7 +300,7 @@ func (j *countedJudge) forgotten(p, before *process, it *asked, c *keyCount, ove
 	if it.doubt && !j.copiesHold(before) {
 		j.loss.Marked += over
 	} else {
-		allowed := c.allow(p, over, j.cold)
+		allowed := c.allow(p, over, j.coldOf(it.account))
 		if j.loss.Units += over; allowed > 0 {
 			j.allowed.used[lastCharges]++
 		}

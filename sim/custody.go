@@ -23,6 +23,7 @@ type lastHeld struct {
 
 // moved notes what a Move from one process to another does to the partitions in it.
 func (j *common) moved(from, p *process, m *cluster.Move) {
+	j.copies(from, p, m)
 	outOfStep := time.Duration(p.now()-from.now()).Abs() > inStep
 	for i := range m.Taken { // before the gift itself, which may get lost
 		j.recalled[m.Taken[i].Partition] = j.world.now

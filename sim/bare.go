@@ -1,0 +1,90 @@
+package sim
+
+import (
+	"slices"
+	"time"
+
+	"penstock/cluster"
+	"penstock/ring"
+)
+
+// partitionSet is some partitions.
+type partitionSet [(ring.Partitions + 63) / 64]uint64
+
+func (b *partitionSet) set(list []uint16, to bool) {
+	for _, k := range list {
+		if b[k/64] &^= 1 << (k % 64); to {
+			b[k/64] |= 1 << (k % 64)
+		}
+	}
+}
+
+func (b *partitionSet) has(k int) bool { return b != nil && b[k/64]>>(k%64)&1 != 0 }
+
+// copying is which copies there are, as members tell each other. If all others leave, no member is
+// left to keep one, and the holder has them end: from then on it alone knows what was charged.
+type copying struct {
+	kept  map[*process]*partitionSet // by the process that keeps them
+	ended map[*process]*partitionSet // by the holder that has had them end, as the only one that stays
+}
+
+// copies notes what a Move from one process to another says of copies.
+func (j *common) copies(from, p *process, m *cluster.Move) {
+	if len(m.Begin)+len(m.End) == 0 || j.world.plan.sky == calm {
+		return
+	}
+	c := &j.copying
+	if c.kept == nil {
+		c.kept, c.ended = make(map[*process]*partitionSet), make(map[*process]*partitionSet)
+	}
+	if c.kept[p] == nil {
+		c.kept[p] = new(partitionSet)
+	}
+	if c.ended[from] == nil {
+		c.ended[from] = new(partitionSet)
+	}
+	c.kept[p].set(m.End, false)
+	c.kept[p].set(m.Begin, true)
+	c.ended[from].set(m.End, j.staysAlone(from))
+	c.ended[from].set(m.Begin, false)
+}
+
+// staysAlone reports whether all other members that are there leave.
+func (j *common) staysAlone(p *process) bool {
+	return !p.leaving && !slices.ContainsFunc(j.world.machines, func(m *machine) bool {
+		q := m.process
+		return q != nil && q != p && m.role == cluster.RoleMember && !q.leaving
+	})
+}
+
+// isBare reports whether p, which stays alone, has had the copies of a partition end, and nobody
+// keeps one.
+func (j *common) isBare(p *process, k int) bool {
+	return j.copying.ended[p].has(k) &&
+		!slices.ContainsFunc(j.world.machines, func(m *machine) bool {
+			return m.process != nil && m.process != p && j.copying.kept[m.process].has(k)
+		})
+}
+
+// leavesBare notes the partitions of which nobody knows anything any more when p dies.
+func (j *countedJudge) leavesBare(p *process) {
+	if j.world.plan.sky == calm || !j.staysAlone(p) {
+		return
+	}
+	for k := range ring.Partitions {
+		if p.stated.decidesFor(k) && j.isBare(p, k) {
+			if j.bare == nil {
+				j.bare = make(map[int]time.Duration)
+			}
+			j.bare[k] = j.world.now
+		}
+	}
+}
+
+// coldOf is when the last process was gone that could know anything of a.
+func (j *countedJudge) coldOf(a *account) time.Duration {
+	if at, is := j.bare[j.world.plan.partition(a.hash)]; is {
+		return max(j.cold, at)
+	}
+	return j.cold
+}
