@@ -89,3 +89,40 @@ func TestWindowsThatBeginEarlier(t *testing.T) {
 		}
 	}
 }
+
+// Promise: what a process has given away the one that took it has, also if another one goes on: one
+// half of a pair may have got it just before the other half begins a child lineage.
+func TestWhatWasGivenIsWithItsTaker(t *testing.T) {
+	for name, x := range map[string]struct {
+		taker int // of the machines; -1: nobody has taken it
+		want  int // that has it besides; -1: nobody
+	}{
+		"the one that goes on": {2, -1}, "another one": {1, 1}, "nobody": {-1, -1},
+	} {
+		w := newWorld(&plan{
+			seed: 1, sky: outage, machines: make([]machinePlan, 3), sweepEvery: 5 * time.Second,
+			limits: []rule{{Spec: limiter.Spec{
+				Name: "a", Algorithm: limiter.FixedWindow, Limit: 7, Per: time.Hour,
+				Anchor: limiter.FirstHit,
+			}}},
+		}, nil)
+		j, a := w.judge.carrier, w.judge.account("a", "one")
+		k, giver, p := w.plan.partition(a.hash), w.machines[0].process, w.machines[2].process
+		a.reference.by = giver
+		a.reference.loose.charge(giver.now(), a.spec, 5)
+		a.reference.last, j.gifts[k], j.givers[k] = 0, time.Second, giver
+		if x.taker >= 0 {
+			j.takers[k] = w.machines[x.taker].process
+		}
+		j.keep(a, giver, p)
+		others := a.reference.others
+		if (x.want >= 0) != (len(others) == 1) {
+			t.Fatalf("%s took it, and %d others have it", name, len(others))
+		}
+		if x.want >= 0 && (others[0].process != w.machines[x.want].process ||
+			others[0].strict.count != 5) {
+			t.Errorf("%s took it, and %s has counted %d", name, others[0].process.machine.id,
+				others[0].strict.count)
+		}
+	}
+}

@@ -43,6 +43,7 @@ type register struct {
 type custody struct {
 	gifts   []time.Duration // when a partition was last given to somebody
 	givers  []*process      // that gave it
+	takers  []*process      // that took it then; nil: nobody has
 	holders []*process
 	// when a process was first seen to hold a partition that it was not given
 	claims []time.Duration
@@ -67,8 +68,9 @@ func newCommon(w *world) *common {
 		custody: custody{
 			gifts: never, claims: slices.Clone(never), recalled: slices.Clone(never),
 			holders: make([]*process, ring.Partitions), givers: make([]*process, ring.Partitions),
-			laid: slices.Repeat([]laying{{last: -warmUp, other: -warmUp}}, ring.Partitions),
-			held: make(map[tenure]lastHeld), tied: make(map[int]time.Duration),
+			takers: make([]*process, ring.Partitions),
+			laid:   slices.Repeat([]laying{{last: -warmUp, other: -warmUp}}, ring.Partitions),
+			held:   make(map[tenure]lastHeld), tied: make(map[int]time.Duration),
 			tenants: make(map[int][]*process),
 		},
 	}

@@ -34,8 +34,9 @@ func (j *common) moved(from, p *process, m *cluster.Move) {
 		}
 	}
 	for _, g := range m.Gift {
-		j.gifts[g], j.givers[g] = j.world.now, from
+		j.gifts[g], j.givers[g], j.takers[g] = j.world.now, from, nil
 		if p.stated.decidesFor(int(g)) {
+			j.takers[g] = p
 			// the giver has taken it over, and decided nothing since
 			if h := j.holders[g]; h != nil && h != from && (h != p || j.letGo(p, int(g))) {
 				j.claims[g] = j.world.now

@@ -32,7 +32,7 @@ func (j *carrier) bring(a *account, p *process) {
 	default:
 		j.allowed.of[anyMove]++
 		st, lost, own := j.knows(a, before, p)
-		j.keep(a, before)
+		j.keep(a, before, p)
 		if laid := j.carry(a, before, p); !own {
 			j.carryLoose(a, before, p, laid)
 		}

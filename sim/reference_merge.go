@@ -53,15 +53,20 @@ func (r *reference) chargedSince(since time.Duration) (units int64) {
 	return units
 }
 
-// keep notes what the last to decide has, unless it has just given it away.
-func (j *carrier) keep(a *account, before *process) {
+// keep notes what the last to decide has, when p goes on. If it has just given that away, the process
+// that took it has it: mostly p, but the half of a pair from which the giver has parted goes on
+// beside that one.
+func (j *carrier) keep(a *account, before, p *process) {
 	r, k := &a.reference, j.world.plan.partition(a.hash)
 	if j.world.plan.sky == calm {
 		return
 	}
 	r.others = slices.DeleteFunc(r.others, func(x ownCount) bool { return x.process == before })
+	has, begun := before, r.begun
 	if j.givers[k] == before && j.gifts[k] > r.last && !before.saysItDecides(a.hash) {
-		return
+		if has, begun = j.takers[k], neverBegun; has == nil || has == p {
+			return
+		}
 	}
 	st := r.loose
 	if r.strict != nil {
@@ -71,8 +76,15 @@ func (j *carrier) keep(a *account, before *process) {
 		st = *st.copy()
 		st.charge(before.now(), a.spec, back)
 	}
-	r.others = append(r.others, ownCount{before, st, r.loose, r.begun, r.noted})
+	if has != before {
+		there := has.now()
+		st.travel(a.spec, time.Duration(there-before.now())+j.carriage(), there)
+	}
+	r.others = append(r.others, ownCount{has, st, r.loose, begun, r.noted})
 }
+
+// neverBegun marks what a process was given, and has not decided on: it may have more than that.
+const neverBegun = 1<<64 - 1
 
 // gaveBack is how much the last to decide has given back since trouble began. A message that nobody
 // has confirmed is sent again as it was, so what it says may be from before that.
