@@ -184,11 +184,11 @@ func (j *countedJudge) counts(p *process, it *asked, got limiter.Decision) {
 		return
 	}
 	j.checked[lossless]++
+	if c.looked != w.now {
+		c.looked, c.lost, c.begun, c.extra = w.now, 0, false, 0
+	}
 	was, had, over := c.exceeded(now, it, got, was, had)
 	c.noteOwed(p, a, had-got.Remaining)
-	if c.looked != w.now {
-		c.looked, c.lost, c.begun = w.now, 0, false
-	}
 	c.lost += over
 	if over > 0 {
 		j.forgotten(p, before, it, c, over, got)

@@ -20,6 +20,8 @@ type keyCount struct {
 	charges []perishable  // lately, oldest first
 	looked  time.Duration // when it was compared with a decision last
 	lost    int64         // what was found forgotten then
+	// what was found beyond all that was charged: with what an older copy explains, too
+	extra   int64
 	since   naiveState    // what it had before those decisions of then that found has not told of
 	begun   bool          // whether there are any
 	changed time.Duration // when something was charged or given back last
@@ -57,12 +59,23 @@ func (c *keyCount) beyond(
 	return max(0, got.Remaining-left, c.hidden(now, it.account.spec, it.op, got))
 }
 
+// granted is what clients may be granted once more where so much is found forgotten: all that it
+// shows, also what the copy that goes on has got back by being older.
+func (c *keyCount) granted(now time.Duration, lost int64) int64 {
+	if c == nil || c.looked != now {
+		return lost
+	}
+	lost, c.extra = max(lost, c.extra), 0
+	return lost
+}
+
 // exceeded is by how much a decision exceeds what c has left, and what c had and has left by the
 // copy that explains the decision: an older one, where c as it was does not.
 func (c *keyCount) exceeded(
 	now limiter.Instant, it *asked, got limiter.Decision, was naiveState, left int64,
 ) (by naiveState, had, over int64) {
 	later, over := c.later, c.beyond(now, it, got, left)
+	c.extra += over
 	if over == 0 || c.older <= 0 {
 		return was, left, over
 	}

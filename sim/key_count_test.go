@@ -223,3 +223,24 @@ func TestKeyThatComesBackHasBeenOnOtherClocks(t *testing.T) {
 		}
 	}
 }
+
+// What a decision shows to be forgotten clients may be granted once more, also the part that a copy
+// explains which is older by a faster clock: a bucket has refilled by that much there.
+func TestWhatAnOlderCopyHasBackIsGranted(t *testing.T) {
+	s := &limiter.Spec{Algorithm: limiter.GCRA, Limit: 300, Per: time.Second, Burst: 3}
+	now := limiter.Instant(time.Hour)
+	full := naiveState{used: 3 * int64(s.Per), poured: now}
+	c := keyCount{whole: full, older: 4 * time.Millisecond, looked: time.Second}
+	it := &asked{account: &account{spec: s}, cost: 1}
+	got := limiter.Decision{Allowed: true, Limit: 3, Remaining: 2, ResetAfter: time.Second/300 + 1}
+	left := c.follows(now, it, got)
+	if _, _, over := c.exceeded(now, it, got, full, left); over != 2 || c.extra != 3 {
+		t.Fatalf("%d are found forgotten, and %d more left than were; want 2 and 3", over, c.extra)
+	}
+	if got := c.granted(time.Second, 2); got != 3 {
+		t.Errorf("clients may be granted %d, want 3", got)
+	}
+	if got := c.granted(time.Second, 2); got != 2 {
+		t.Errorf("it is granted again: %d, want 2", got)
+	}
+}

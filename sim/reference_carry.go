@@ -240,7 +240,8 @@ func (r *reference) forget(now limiter.Instant, a *account, lost int64) {
 		r.drop(everything)
 	}
 	if !s.Sync { // what nobody has confirmed no client has heard of
-		a.heard.forgive(min(lost, charged) * a.supply.unit)
+		again := a.count.granted(r.by.machine.world.now, lost)
+		a.heard.forgive(min(again, charged) * a.supply.unit)
 	}
 }
 
