@@ -144,6 +144,11 @@ func (j *judge) deliveredHold(from, p *process, ask *cluster.Ask, i int,
 	if a.held == nil || it.Op < cluster.OpReserve || it.Hold.Charge {
 		return false
 	}
+	if out.Status == cluster.StatusDone && it.Op == cluster.OpLease && !out.Decision.Allowed &&
+		j.once.memories.hasHeard(p, it.ID, out.Decision) {
+		// from refused itself what it asks for, when it decided, and has told p so with the key
+		return true
+	}
 	if out.Status == cluster.StatusDone {
 		fallen := ask.Atomic && out.Decision.Hold != limiter.HoldOpen
 		j.aside.holds(p, &heldAsk{

@@ -252,9 +252,14 @@ func (j *onceJudge) hasChargedItself(p *process, it *asked) bool {
 // in: the process with that share may have charged it to itself, before it gave p the key.
 func (j *onceJudge) hasHeardOfDebt(p *process, it *asked, got limiter.Decision) bool {
 	return it.op == cluster.OpTake && it.account.reference.isOwedBySome(it.id) &&
-		slices.ContainsFunc(j.memories.hearsay, func(x hearsay) bool {
-			return x.id == it.id && x.says == got && x.to == p && x.at.Add(memory) > p.now()
-		})
+		j.memories.hasHeard(p, it.id, got)
+}
+
+// hasHeard reports whether p was told that got is the answer under id, and has to remember it.
+func (m *memories) hasHeard(p *process, id cluster.ID, got limiter.Decision) bool {
+	return slices.ContainsFunc(m.hearsay, func(x hearsay) bool {
+		return x.id == id && x.says == got && x.to == p && x.at.Add(memory) > p.now()
+	})
 }
 
 // repeatsShare is what p has answered under id from its share, when it had to decide by itself, if

@@ -134,3 +134,36 @@ func TestAnswersThatNobodyHasSeenGiven(t *testing.T) {
 		}
 	}
 }
+
+// A node asks for a lease, gets the key, refuses itself, and gives the key away with that answer. The
+// next node answers what it was asked for meanwhile as it was told, and by its own count otherwise.
+func TestRefusalOfALeaseIsTold(t *testing.T) {
+	refusal := limiter.Decision{Limit: 50, Remaining: 36, RetryAfter: limiter.Never}
+	for name, told := range map[string]bool{"told": true, "not told": false} {
+		w := newWorld(&plan{
+			seed: 1, sky: outage, machines: make([]machinePlan, 2), sweepEvery: 5 * time.Second,
+			limits: []rule{{Spec: limiter.Spec{
+				Name: "a", Algorithm: limiter.FixedWindow, Limit: 50, Per: time.Minute,
+				Anchor: limiter.FirstHit, Consistency: limiter.Leased,
+			}}},
+		}, nil)
+		j, p, from := w.judge, w.machines[0].process, w.machines[1].process
+		a := j.account("a", "one")
+		a.held, a.reference.by = newHeld(), p
+		a.reference.loose.charge(p.now(), a.spec, 21)
+		lease := cluster.AskItem{
+			Limit: &limiter.Limit{Spec: *a.spec}, Key: "one", Cost: 16, Op: cluster.OpLease,
+			ID: cluster.ID{Origin: 1<<63 | 5, Sequence: 234}, Hold: &cluster.HoldTerms{},
+		}
+		if told {
+			j.once.memories.tells(p, []cluster.Memory{
+				{ID: lease.ID, Decisions: []limiter.Decision{refusal}},
+			})
+		}
+		j.deliveredHold(from, p, &cluster.Ask{Items: []cluster.AskItem{lease}}, 0,
+			&cluster.Answer{Items: []cluster.AnswerItem{{Decision: refusal}}})
+		if (j.failure != nil) == told {
+			t.Errorf("%s: a promise is broken: %+v", name, j.failure)
+		}
+	}
+}
