@@ -2,8 +2,8 @@ package cluster
 
 import "testing"
 
-// Promise: the parts of takes from several owners are counted as such while they are open, whichever
-// bits the ID of the take has.
+// Promise: the parts of takes from several owners are counted as such while they are open,
+// whichever bits the ID of the take has.
 func TestTakesAreCountedAsTakes(t *testing.T) {
 	for _, id := range []ID{{}, {Origin: 5, Sequence: 1}, {Origin: holdOrigin | 5, Sequence: 1}} {
 		w := newWorld(t, 3, hundred)

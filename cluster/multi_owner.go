@@ -22,9 +22,9 @@ type multiOwner struct {
 // waits for the hold of another one, so there is no deadlock. A hold that is not cancelled, because
 // this node dies or nobody is reached, runs out as every hold does. Two requests for the same keys
 // may refuse each other, if each gets one of them first. So a request that was refused because of
-// another reservation alone cancels and tries once more, key after key in one order for all. Of several
-// that do, the one that gets the first key that they have in common meets none of the others at the
-// next, and one of them gets all.
+// another reservation alone cancels and tries once more, key after key in one order for all. Of
+// several that do, the one that gets the first key that they have in common meets none of the
+// others at the next, and one of them gets all.
 func (mo *multiOwner) reserveAll(now limiter.Instant, view *route, r *batch, out []Decision) {
 	whole := &batch{items: r.items, deadline: r.deadline, owed: r.owed, trace: r.trace}
 	mo.forwarder.checkEach(now, view, whole, out)

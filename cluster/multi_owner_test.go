@@ -93,8 +93,8 @@ func TestReservationsDoNotFailForEver(t *testing.T) {
 	}
 }
 
-// Promise: a request that an owner refuses for itself is answered at once, also if something that is
-// set aside is in its way as well: a second try would be refused like the first.
+// Promise: a request that an owner refuses for itself is answered at once, also if something that
+// is set aside is in its way as well: a second try would be refused like the first.
 func TestRefusalsForGoodAreNotTriedAgain(t *testing.T) {
 	for _, x := range []struct {
 		name   string

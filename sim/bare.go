@@ -25,7 +25,7 @@ func (b *partitionSet) has(k int) bool { return b != nil && b[k/64]>>(k%64)&1 !=
 // left to keep one, and the holder has them end: from then on it alone knows what was charged.
 type copying struct {
 	kept  map[*process]*partitionSet // by the process that keeps them
-	ended map[*process]*partitionSet // by the holder that has had them end, as the only one that stays
+	ended map[*process]*partitionSet // by the holder that stays, and has had them end
 }
 
 // copies notes what a Move from one process to another says of copies.

@@ -8,9 +8,9 @@ import (
 	"penstock/limiter"
 )
 
-// Promise: the heir of a holder that dies knows what was charged. Where all other members leave, the
-// holder has its copies end, and what it knows is gone with it. As long as one member stays, or has a
-// copy, that is no excuse.
+// Promise: the heir of a holder that dies knows what was charged. Where all other members leave,
+// the holder has its copies end, and what it knows is gone with it. As long as one member stays, or
+// has a copy, that is no excuse.
 func TestCopiesThatEndWhereAllLeave(t *testing.T) {
 	for _, x := range []struct {
 		name  string

@@ -60,8 +60,8 @@ func TestWhoNeverStopsKnowsWhatItHasCharged(t *testing.T) {
 	}
 }
 
-// Promise: by how much earlier windows begin on another clock, clients may be granted more; not where
-// the two clocks share boundaries, and those of the other one are a little later.
+// Promise: by how much earlier windows begin on another clock, clients may be granted more; not
+// where the two clocks share boundaries, and those of the other one are a little later.
 func TestWindowsThatBeginEarlier(t *testing.T) {
 	const ms = time.Millisecond
 	s := limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 10, Per: time.Second}

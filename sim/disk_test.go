@@ -129,8 +129,8 @@ func TestWhatAFileIsShortOfMayShowLater(t *testing.T) {
 }
 
 // Promise: what a file is short of is forgiven when it shows. A unit that was given back after the
-// first file was written counts again after the first crash, until it runs out. It stands for the one
-// that the second crash forgets, which no sum shows before that. A file is written each second.
+// first file was written counts again after the first crash, until it runs out. It stands for the
+// one that the second crash forgets, which no sum shows before that. A file is written each second.
 func TestWhatCountsAgainHidesWhatAFileIsShortOf(t *testing.T) {
 	const ms = time.Millisecond
 	for _, x := range []struct {

@@ -233,8 +233,8 @@ func (j *markedJudge) hurried(h *hearing, a *account) bool {
 		left <= h.request.patience/8
 }
 
-// retriesLate reports whether a reservation of several owners, or a take, was tried again, key after
-// key, and its client had left less time than that takes: a way there and back for the first
+// retriesLate reports whether a reservation of several owners, or a take, was tried again, key
+// after key, and its client had left less time than that takes: a way there and back for the first
 // attempt, for what cancels it, and for each key.
 func (j *markedJudge) retriesLate(h *hearing) bool {
 	r, again := h.request, h.again

@@ -334,7 +334,8 @@ func (j *onceJudge) copiedBack(a *answered, p *process, items []asked) bool {
 	back := len(items) == 1 && (it.op == cluster.OpReset || it.cost < 0)
 	switch {
 	case !back, it.doubt, a.share, by == p, age+age/1000 >= memory, len(by.fading) == 0,
-		j.world.plan.weather.loss > 0, j.counted.coldOf(it.account) >= a.now, j.counted.atOnce(by.machine):
+		j.world.plan.weather.loss > 0, j.counted.coldOf(it.account) >= a.now,
+		j.counted.atOnce(by.machine):
 		return false
 	}
 	given := perishable{at: a.now, by: by}

@@ -45,8 +45,9 @@ func TestReportOfWhatIsRemembered(t *testing.T) {
 	}
 }
 
-// Promise: request ids are remembered for 2 s. What a node hears of the answer of another one, which
-// has charged the take anew, makes it remember its own answer for longer, but not for a second time.
+// Promise: request ids are remembered for 2 s. What a node hears of the answer of another one,
+// which has charged the take anew, makes it remember its own answer for longer, but not for a
+// second time.
 func TestForHowLongAnAnswerStands(t *testing.T) {
 	const ms = time.Millisecond
 	w := newWorld(&plan{
@@ -135,8 +136,9 @@ func TestAnswersThatNobodyHasSeenGiven(t *testing.T) {
 	}
 }
 
-// A node asks for a lease, gets the key, refuses itself, and gives the key away with that answer. The
-// next node answers what it was asked for meanwhile as it was told, and by its own count otherwise.
+// A node asks for a lease, gets the key, refuses itself, and gives the key away with that answer.
+// The next node answers what it was asked for meanwhile as it was told, and by its own count
+// otherwise.
 func TestRefusalOfALeaseIsTold(t *testing.T) {
 	refusal := limiter.Decision{Limit: 50, Remaining: 36, RetryAfter: limiter.Never}
 	for name, told := range map[string]bool{"told": true, "not told": false} {

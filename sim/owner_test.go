@@ -57,9 +57,9 @@ func TestWhatAnotherHasHeldIsTakenOver(t *testing.T) {
 	}
 }
 
-// A gift may come late: to a member that was evicted while its machine stood still, or to the half of
-// a pair from which the giver has parted. Without a right that one decides nothing, so the node that
-// has claimed the partition meanwhile goes on without taking it over again.
+// A gift may come late: to a member that was evicted while its machine stood still, or to the half
+// of a pair from which the giver has parted. Without a right that one decides nothing, so the node
+// that has claimed the partition meanwhile goes on without taking it over again.
 func TestGiftsWithoutARight(t *testing.T) {
 	for name, hasRight := range map[string]bool{
 		"it has a right": true, "its right is over": false,

@@ -93,9 +93,9 @@ func (l *laying) beside(from, to *process) time.Duration {
 	return l.last
 }
 
-// beginsEarlier is how much earlier the windows of s begin on a clock that is so far ahead. One that
-// is behind has them begin earlier as well, by what is left of a window, unless that is so much that
-// the two share boundaries: then they begin a little later.
+// beginsEarlier is how much earlier the windows of s begin on a clock that is so far ahead. One
+// that is behind has them begin earlier as well, by what is left of a window, unless that is so
+// much that the two share boundaries: then they begin a little later.
 func beginsEarlier(s *limiter.Spec, apart time.Duration) time.Duration {
 	part := apart % s.Per
 	switch {

@@ -62,8 +62,8 @@ func (j *carrier) bring(a *account, p *process) {
 	r.last, r.fences, r.begun = now, p.stated.fenced, p.stated.begun
 }
 
-// shows has the reference forget what p, which has not just got the key, shows that the file it goes
-// by is short of: it had come to p before, and nobody knew.
+// shows has the reference forget what p, which has not just got the key, shows that the file it
+// goes by is short of: it had come to p before, and nobody knew.
 func (j *carrier) shows(a *account, p *process) {
 	r := &a.reference
 	if st, lost, _ := j.counted.found(a, p, r.unsaved); lost > 0 {

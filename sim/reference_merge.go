@@ -53,9 +53,9 @@ func (r *reference) chargedSince(since time.Duration) (units int64) {
 	return units
 }
 
-// keep notes what the last to decide has, when p goes on. If it has just given that away, the process
-// that took it has it: mostly p, but the half of a pair from which the giver has parted goes on
-// beside that one.
+// keep notes what the last to decide has, when p goes on. If it has just given that away, the
+// process that took it has it: mostly p, but the half of a pair from which the giver has parted
+// goes on beside that one.
 func (j *carrier) keep(a *account, before, p *process) {
 	r, k := &a.reference, j.world.plan.partition(a.hash)
 	if j.world.plan.sky == calm {

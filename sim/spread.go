@@ -65,7 +65,8 @@ func (j *spreadJudge) sends(h *hearing, calls []cluster.Call) {
 }
 
 // setsAside notes what the node of h has others set aside for a take, and whether it tries again:
-// then it has refused, and released, what it asks for now under the complement of the number before.
+// then it has refused, and released, what it asks for now under the complement of the number
+// before.
 func (h *hearing) setsAside(items []cluster.AskItem) {
 	for i := range items {
 		if it := &items[i]; it.Op == cluster.OpReserve && it.Hold.Charge {

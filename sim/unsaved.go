@@ -102,8 +102,8 @@ func (j *common) goesByFile(p *process, a *account) bool {
 }
 
 // hidesLoss reports whether a may be short of a charge that no sum shows yet: what was given back
-// counts again in its place, by a file from before that, until it runs out. And of the window before
-// a sliding window counts a part, in whole units.
+// counts again in its place, by a file from before that, until it runs out. And of the window
+// before a sliding window counts a part, in whole units.
 func (a *account) hidesLoss() bool {
 	switch a.spec.Algorithm {
 	case limiter.SlidingWindow:

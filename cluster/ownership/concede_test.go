@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Promise: of two lineages that meet the loser alone gives way. A member of the winner that has just
-// given its right up, since it leaves, was stopped or has lost its lines, does not give way as well:
-// then both would be lost. Once it has had no right for Mass it does, for then the loser may be the
-// only one that decides.
+// Promise: of two lineages that meet the loser alone gives way. A member of the winner that has
+// just given its right up, since it leaves, was stopped or has lost its lines, does not give way as
+// well: then both would be lost. Once it has had no right for Mass it does, for then the loser may
+// be the only one that decides.
 func TestWinnerDoesNotGiveWay(t *testing.T) {
 	loser := &Configuration{
 		Epoch: Epoch{Founded(9), 7}, Members: []Member{{ID: "z", Boot: 9}}, Voters: []Boot{9},

@@ -119,8 +119,8 @@ func (s *State) hello(now Instant, from Boot, m Hello) {
 
 // meet compares two founded lineages (R1). The loser gives way, to one that decides: two that have
 // both lost their majority would else both be lost. The winner gives way if this member has had no
-// right for Mass. One that has just given its right up, since it leaves or has lost its lines, is of
-// a lineage that may well decide, and to which the loser gives way meanwhile.
+// right for Mass. One that has just given its right up, since it leaves or has lost its lines, is
+// of a lineage that may well decide, and to which the loser gives way meanwhile.
 func (s *State) meet(now Instant, from Boot, m Hello) {
 	theirs, own := m.Config.Epoch.Lineage, s.config.Epoch.Lineage
 	switch {
