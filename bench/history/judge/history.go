@@ -197,8 +197,12 @@ func (f *Fault) forgivable(l *Limit, ops []*Op) (units int64) {
 	}
 	for _, o := range ops {
 		mine := o.Owner == "" || slices.Contains(f.Nodes, o.Owner)
-		if mine && o.Mark != Marked && o.overlaps(since, f.Struck+f.After) {
+		switch {
+		case !mine || !o.overlaps(since, f.Struck+f.After):
+		case o.Mark != Marked:
 			units += o.charged()
+		case o.Source == "fallback" && o.Kind == Take && o.Failed == "":
+			units += o.Cost // its owner may have charged it, and its answer got lost
 		}
 	}
 	return units

@@ -308,6 +308,14 @@ func TestHistories(t *testing.T) {
 			at(0, 1, 5, cost(5)), at(1100, 1101, 9, marked(10)),
 			at(1200, 1201, 8),
 		}, killed(), "nothing is lost", ""},
+		{"what was charged for an answer that got lost is forgotten", []*Op{
+			at(0, 1, 9), at(990, 1500, 3, cost(2), marked(10)), at(995, 996, 6),
+			at(1600, 1601, 8),
+		}, killed(), "", ""},
+		{"… and no more than that", []*Op{
+			at(0, 1, 8, cost(2)), at(990, 1500, 3, cost(2), marked(10)), at(995, 996, 5),
+			at(1600, 1601, 9),
+		}, killed(), "nothing is lost", ""},
 		{"Redis cannot say that it is a share", []*Op{
 			at(0, 1, 9), at(1100, 1101, 4, redis),
 			at(1200, 1201, 7),
