@@ -42,8 +42,8 @@ func TestOneWorldIsNoSample(t *testing.T) {
 			}
 		}
 		if often := len(sum.beyond()) > 0; often != c.often {
-			t.Errorf("%d of %d worlds use nothing else: used too often %t, want %t", c.odd, c.worlds,
-				often, c.often)
+			t.Errorf("%d of %d worlds use nothing else: used too often %t, want %t", c.odd,
+				c.worlds, often, c.often)
 		}
 	}
 	var many allowed
