@@ -112,7 +112,8 @@ type traffic struct {
 	open    sync.WaitGroup
 	ids     uint64
 	origin  uint64
-	asked   map[string]*judge.Op // a request of each key that an Exact limit has
+	asked   map[string]bool // keys that were asked for, of Exact limits
+	known   []*judge.Op     // a request of each of them
 }
 
 // knowing is a client of the one node that it knows, or of all members.
@@ -124,7 +125,7 @@ type knowing struct {
 func newTraffic(r *recorder, c *cluster, seed uint64) *traffic {
 	t := &traffic{
 		recorder: r, cluster: c, dice: rand.New(rand.NewPCG(seed, 1)), origin: rand.Uint64()>>1 | 1,
-		asked: map[string]*judge.Op{},
+		asked: map[string]bool{},
 	}
 	for _, l := range limits {
 		for range slotsOf[l.Name] {
@@ -175,7 +176,9 @@ func (t *traffic) run(ctx context.Context, rate int) {
 		due := int(time.Since(began).Seconds() * float64(rate))
 		sent = max(sent, due-rate) // after a stall not all at once
 		for ; sent < due; sent++ {
-			t.one()
+			if t.one(); sent%rate == 0 {
+				t.lookAtSome()
+			}
 		}
 	}
 	t.open.Wait()
@@ -229,8 +232,8 @@ func (t *traffic) node() *node {
 func (t *traffic) op(s *slot, kind judge.Kind, cost int64) *judge.Op {
 	o := &judge.Op{Kind: kind, Limit: s.limit, Key: s.key, Cost: cost, Mark: judge.Unmarked}
 	if s.limit != "leased" && s.limit != "rate" && s.limit != "permits" {
-		if name := s.limit + "/" + s.key; t.asked[name] == nil {
-			t.asked[name] = o
+		if name := s.limit + "/" + s.key; !t.asked[name] {
+			t.asked[name], t.known = true, append(t.known, o)
 		}
 	}
 	return o
@@ -471,14 +474,29 @@ func (t *traffic) lookAtAll() {
 		}
 		ops = nil
 	}
-	for _, o := range t.asked {
-		ops = append(
-			ops,
-			&judge.Op{Kind: judge.Peek, Limit: o.Limit, Key: o.Key, Mark: judge.Unmarked},
-		)
-		if len(ops) == 200 {
+	for _, o := range t.known {
+		if ops = append(ops, peekOf(o)); len(ops) == 200 {
 			flush()
 		}
 	}
 	flush()
+}
+
+func peekOf(o *judge.Op) *judge.Op {
+	return &judge.Op{Kind: judge.Peek, Limit: o.Limit, Key: o.Key, Mark: judge.Unmarked}
+}
+
+// lookAtSome reads some counters that nobody may ask for any more, once a second: so it is known
+// between which faults one has lost something.
+func (t *traffic) lookAtSome() {
+	const some = 30
+	n := t.anyUp()
+	if n == nil || len(t.known) == 0 {
+		return
+	}
+	var ops []*judge.Op
+	for range some {
+		ops = append(ops, peekOf(t.known[rand.IntN(len(t.known))]))
+	}
+	t.send("peek", n, ops, func(ctx context.Context) error { return n.look(ctx, ops) })
 }
