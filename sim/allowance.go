@@ -91,13 +91,7 @@ var allowanceWords = [allowances]struct {
 type allowed struct {
 	used [allowances]uint64
 	of   [judgedKinds]uint64
-	// by the world that has used it most, and of how many events that has
-	most [allowances][2]uint64
 }
-
-// aSample is how many worlds say how often an allowance is used. Worlds are not alike: one may have
-// fifteen times as many counters as the next, and most events of a kind in a few hundred.
-const aSample = 10_000
 
 // AllowanceReport is how often something was let pass.
 type AllowanceReport struct {
@@ -122,29 +116,20 @@ func (a *allowed) reports() (list []AllowanceReport) {
 	return list
 }
 
-// beyond are the allowances that were used too often to be any. Among few worlds the one that has
-// used it most is left out.
+// beyond are the allowances that were used too often to be any.
 func (a *allowed) beyond() (names []string) {
 	for i := range a.used {
 		w := &allowanceWords[i]
-		used, of := a.used[i], a.of[w.of]
-		if a.of[anyWorld] < aSample {
-			used, of = used-a.most[i][0], of-a.most[i][1]
-		}
-		if 100*float64(used) > max(mostAllowed, w.open)*float64(of) {
+		if most := max(mostAllowed, w.open); 100*float64(a.used[i]) > most*float64(a.of[w.of]) {
 			names = append(names, w.name)
 		}
 	}
 	return names
 }
 
-// add adds what one world has used.
 func (a *allowed) add(o *allowed) {
 	for i := range a.used {
 		a.used[i] += o.used[i]
-		if o.used[i] > a.most[i][0] {
-			a.most[i] = [2]uint64{o.used[i], o.of[allowanceWords[i].of]}
-		}
 	}
 	for i := range a.of {
 		a.of[i] += o.of[i]
