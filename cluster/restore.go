@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"penstock/limiter"
@@ -21,6 +22,9 @@ import (
 // known to the node that has decided meanwhile, for limiter.HoldRemembered. If the file is older
 // than that, and another member has been up since before it was written, then the cluster was never
 // down, and whatever was open is known there or has ended: the file's holds are dropped.
+//
+// Nor is such a file the whole of what is known: others have decided since it was written. A copy
+// from it counts what it has, and who goes on with nothing else says so.
 
 // restorer has what a file said be taken by the members that should hold it. Guarded by
 // partitions.mu.
@@ -36,6 +40,9 @@ type restorer struct {
 	// when the holds were written that this node has from a file, if that is long ago; 0: it has
 	// none such
 	storedAt limiter.Instant
+	// when the file was written; 0: there is none
+	writtenAt limiter.Instant
+	outdated  atomic.Bool // others have decided since then: the cluster was never down
 }
 
 // Restore is Node.Restore.
@@ -44,6 +51,9 @@ func (rs *restorer) Restore(
 ) (taken int) {
 	now := rs.clock.Now()
 	then := now.Add(-max(0, age))
+	if age > 0 {
+		rs.writtenAt = then
+	}
 	for i := range entries {
 		e := &entries[i]
 		if !rs.holder.table.Import(then, e, false) {
@@ -78,6 +88,15 @@ func (rs *restorer) outlived(p *peer, began limiter.Instant) {
 	if rs.storedAt != 0 && began < rs.storedAt {
 		rs.holder.book.Unrestore()
 	}
+	if began < rs.writtenAt && !rs.outdated.Swap(true) {
+		rs.parts.mu.Lock()
+		defer rs.parts.mu.Unlock()
+		for i := range rs.parts.list {
+			if pt := &rs.parts.list[i]; pt.restored && pt.state < partHeld {
+				pt.whole = false
+			}
+		}
+	}
 }
 
 // adoptLocked makes copies of what was restored, when this node learns that it is a member; others
@@ -91,7 +110,7 @@ func (rs *restorer) adoptLocked(role Role) {
 		switch {
 		case !rs.parts.kept[p].Load():
 		case role == RoleMember:
-			rs.adoptOneLocked(p, true)
+			rs.adoptOneLocked(p, !rs.outdated.Load())
 		default:
 			rs.parts.kept[p].Store(false)
 		}

@@ -84,11 +84,46 @@ func TestRestartOfAllKeepsEveryCount(t *testing.T) {
 	if d := w.check("n1", Item{
 		Limit: "five", Key: "k7",
 		Op: OpPeek,
-	})[0]; d.ResetAfter > 39*time.Second || d.ResetAfter < 37*time.Second {
-		t.Errorf("of a window of a minute %v are left after 22 s", d.ResetAfter)
+	})[0]; d.Degraded || d.ResetAfter > 39*time.Second || d.ResetAfter < 37*time.Second {
+		t.Errorf("of a window of a minute %v are left after 22 s: %+v", d.ResetAfter, d)
 	}
 	w.pass(40 * time.Second)
 	w.wantRemaining("when the windows are over", keys, 5, "n1", "n2", "n3")
+}
+
+// Promise: what is forgotten is said. A node that comes back with a file, while another one has been
+// up since before the file was written, goes on with that alone when the other one dies: it lacks
+// what was charged meanwhile.
+func TestWhatAFileSaysOfBeforeIsMarked(t *testing.T) {
+	w := newWorld(t, 2, five)
+	key, ms := w.key("n2", 0), w.members(2)
+	w.take("n2", "five", key)
+	w.pass(time.Second)
+	d := w.save("n2")
+	w.pass(time.Second)
+	w.kill("n2")
+	w.pass(3 * time.Second)
+	w.take("n1", "five", key)
+
+	ms[1].Boot += 10
+	w.restart("n2", ms[1].Boot, w.limits, d)
+	gone := w.meet
+	w.meet = func(c *Call, deliver func() *Answer) {
+		if m := c.Ask.Move; m != nil && m.Sequence != 0 {
+			c.Err = errSilent // the copies of n1 do not come
+			return
+		}
+		gone(c, deliver)
+	}
+	w.show(ms, 0, "n1", "n2")
+	w.nodes["n2"].Start()
+	w.pass(time.Second)
+	w.kill("n1")
+	w.show(ms[1:], 0, "n2")
+	w.pass(3 * time.Second)
+	if d := w.take("n2", "five", key); !d.Degraded || d.Bound != 5 || d.Source != SourceOwner {
+		t.Errorf("with a file of 5 s ago: %+v", d)
+	}
 }
 
 // Promise: … also if one disk alone knows all: it stays with it until somebody decides.

@@ -88,3 +88,12 @@ func (j *countedJudge) coldOf(a *account) time.Duration {
 	}
 	return j.cold
 }
+
+// coldFor is from when on nobody can know of a, for a decision on it. A member that comes back with
+// an earlier file must say that it lacks what is gone; only in the end nobody is asked any more.
+func (j *countedJudge) coldFor(a *account) time.Duration {
+	if j.atEnd {
+		return j.coldOf(a)
+	}
+	return j.cold
+}

@@ -31,6 +31,7 @@ type countedJudge struct {
 	bare     map[int]time.Duration
 	linesNew bool          // what was cut or mended is still to be looked at
 	linesAt  time.Duration // when that was
+	atEnd    bool          // what tables hold in the end is counted
 }
 
 // LossReport says what was forgotten when keys changed hands.
@@ -227,7 +228,7 @@ func (j *countedJudge) firm(a *account, before, p *process) bool {
 		(c.looked < w.now || c.lost == 0) && (w.now >= c.blind || len(a.reference.owed) == 0) &&
 		!j.atOnce(before.machine) && !j.apartTogether(before) &&
 		!slices.ContainsFunc(c.charges, func(x perishable) bool {
-			return x.cost > 0 && (x.at <= j.coldOf(a) || x.tied || x.fades())
+			return x.cost > 0 && (x.at <= j.cold || x.tied || x.fades())
 		})
 }
 
@@ -300,7 +301,7 @@ func (j *countedJudge) forgotten(p, before *process, it *asked, c *keyCount, ove
 	if it.doubt && !j.copiesHold(before) {
 		j.loss.Marked += over
 	} else {
-		allowed := c.allow(p, over, j.coldOf(it.account))
+		allowed := c.allow(p, over, j.coldFor(it.account))
 		if j.loss.Units += over; allowed > 0 {
 			j.allowed.used[lastCharges]++
 		}

@@ -35,6 +35,7 @@ func (j *keptJudge) audit(p *process) {
 		// no node that may have forgotten is asked any more, so none can say so
 		if a.replica == nil && a.count != nil {
 			look := asked{account: a, op: cluster.OpPeek, doubt: w.plan.failsTwice()}
+			j.counted.atEnd = true
 			j.counted.counts(p, &look, got)
 		}
 		j.carrier.bring(a, p)
