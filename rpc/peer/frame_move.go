@@ -44,8 +44,8 @@ const (
 // fewer than this at once, by the bounds of copies, memories and holds in cluster.
 const maxRecords = 1 << 15
 
-// mostExpected is for how many entries room is made before they are read: a member sends no more at
-// once.
+// mostExpected is for how many entries room is made when the first one was read. Copies in order
+// have no more.
 const mostExpected = 256
 
 // maxMemory is the most items that an ask may have, and so the most answers that one memory has.
@@ -157,13 +157,14 @@ func (r *frameReader) readRecord(m *cluster.Move, f *wire.Fields) (err error) {
 	r.records++
 	switch b := f.Bytes; f.Num {
 	case moveEntries:
+		var e limiter.Entry
+		if e, err = r.readEntry(b); e.Limit == nil {
+			break
+		}
 		if m.Entries == nil { // mostly they are alike, and nothing follows
 			m.Entries = make([]limiter.Entry, 0, min(1+len(f.Rest)/(len(b)+2), mostExpected))
 		}
-		var e limiter.Entry
-		if e, err = r.readEntry(b); e.Limit != nil {
-			m.Entries = append(m.Entries, e)
-		}
+		m.Entries = append(m.Entries, e)
 	case moveTaken:
 		var x cluster.Memory
 		x, err = readMemory(b)
