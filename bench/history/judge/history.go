@@ -201,7 +201,7 @@ func (f *Fault) forgivable(l *Limit, ops []*Op) (units int64) {
 		case !mine || !o.overlaps(since, f.Struck+f.After):
 		case o.Mark != Marked:
 			units += o.charged()
-		case o.Source == "fallback" && o.Kind == Take && o.Failed == "":
+		case o.Source == "fallback" && o.Kind == Take && o.Failed == "" && o.Start <= f.Struck:
 			units += o.Cost // its owner may have charged it, and its answer got lost
 		}
 	}

@@ -331,6 +331,15 @@ func TestHistories(t *testing.T) {
 			at(4100, 4101, 4, redis), at(4200, 4201, 8),
 		}, killed(), "one counter", ""},
 
+		{
+			"… and not if it was asked for when its owner was cut off",
+			[]*Op{
+				at(0, 1, 8, cost(2)), at(1005, 1006, 7), at(1011, 1500, 3, cost(2), marked(10)),
+				at(1600, 1601, 9),
+			},
+			cut(), "nothing is lost", "",
+		},
+
 		{"… but at a node that was cut off, for as long as others would have a mark", []*Op{
 			at(7990, 7991, 4, redis, by("n2")), at(8100, 8101, 8),
 		}, cutFor(2000), "", ""},
