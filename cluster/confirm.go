@@ -171,7 +171,7 @@ func (cf *confirmer) copiesOf(
 	for k, p := range heirs {
 		m := calls[k].Ask.Move
 		back, decisions := cf.copier.unheardLocked(now, p, &copied)
-		cf.copier.addEndsLocked(now, p, m)
+		cf.copier.addEndsLocked(now, p, &copied, m)
 		if m.Taken = append(m.Taken, back...); decisions > takenAtOnce ||
 			len(m.Holds) > holdsBeside {
 			// More than travels well at once: the copies in order bring it, and nothing is
@@ -189,7 +189,9 @@ const holdsBeside = 2 * MaxItems
 // addEndsLocked adds to copies for p the ends of holds of which their entries have the charges. p
 // has not heard of them: they wait in its outbox, or for the next tick. If p decided next without
 // them, it would charge these holds again when they run out.
-func (cp *copier) addEndsLocked(now limiter.Instant, p *peer, m *Move) {
+func (cp *copier) addEndsLocked(
+	now limiter.Instant, p *peer, copied *[ring.Partitions]bool, m *Move,
+) {
 	var entries map[counter]*limiter.Entry // made for the first end: mostly there is none
 	end := func(h limiter.Hold) (entry *limiter.Entry) {
 		if h.State == limiter.HoldOpen {
@@ -212,7 +214,8 @@ func (cp *copier) addEndsLocked(now limiter.Instant, p *peer, m *Move) {
 	for _, h := range o.settled {
 		end(h)
 	}
-	cp.holder.book.Untold(func() {}, func(hash uint64, h limiter.Hold) {
+	wanted := func(hash uint64) bool { return copied[cp.partition(hash)] }
+	cp.holder.book.UntoldEnds(func() {}, wanted, func(hash uint64, h limiter.Hold) {
 		if e := end(h); e != nil { // it may have ended after the entry was read
 			*e = cp.holder.table.Entry(now, e.Limit, e.Key, hash)
 		}

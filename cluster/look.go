@@ -70,18 +70,14 @@ func (cp *copier) readLocked(
 		return wanted(hash)
 	}
 	before := len(o.pending)
-	cp.holder.book.Untold(func() {
+	cp.holder.book.UntoldEnds(func() {
 		for ; o.part < table.Parts() && goesOn(); parts++ {
 			table.Scan(now, o.part, seen, func(_ uint64, e limiter.Entry) {
 				o.pending = append(o.pending, waitingEntry{e, now})
 			})
 			o.part++
 		}
-	}, func(hash uint64, h limiter.Hold) {
-		if h.State != limiter.HoldOpen && wanted(hash) {
-			ended = append(ended, h)
-		}
-	})
+	}, wanted, func(_ uint64, h limiter.Hold) { ended = append(ended, h) })
 	o.addEndsOf(o.pending[before:], ended)
 	return goesOn()
 }

@@ -35,14 +35,18 @@ func (b *Ledger) Changed(entries func(), fn func(hash uint64, h Hold)) {
 	b.changed = b.changed[:0]
 }
 
-// Untold calls entries, and then fn with a copy of each hold that Changed has still to tell of. No
-// hold is opened or ended meanwhile.
-func (b *Ledger) Untold(entries func(), fn func(hash uint64, h Hold)) {
+// UntoldEnds calls entries, and then fn with a copy of each hold on a key that is wanted that has
+// ended, and of which Changed has still to tell. No hold is opened or ended meanwhile.
+func (b *Ledger) UntoldEnds(
+	entries func(), wanted func(hash uint64) bool, fn func(hash uint64, h Hold),
+) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	entries()
 	for _, h := range b.changed {
-		fn(h.hash, *h)
+		if h.State != HoldOpen && wanted(h.hash) {
+			fn(h.hash, *h)
+		}
 	}
 }
 
