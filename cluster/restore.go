@@ -24,7 +24,7 @@ import (
 // down, and whatever was open is known there or has ended: the file's holds are dropped.
 //
 // Nor is such a file the whole of what is known: others have decided since it was written. A copy
-// from it counts what it has, and who goes on with nothing else says so.
+// from it counts what it has, and a node that goes on with nothing else says so.
 
 // restorer has what a file said be taken by the members that should hold it. Guarded by
 // partitions.mu.

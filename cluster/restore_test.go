@@ -91,9 +91,9 @@ func TestRestartOfAllKeepsEveryCount(t *testing.T) {
 	w.wantRemaining("when the windows are over", keys, 5, "n1", "n2", "n3")
 }
 
-// Promise: what is forgotten is said. A node that comes back with a file, while another one has been
-// up since before the file was written, goes on with that alone when the other one dies: it lacks
-// what was charged meanwhile.
+// Promise: what is forgotten is said. A node comes back with a file, while another one has been up
+// since before the file was written. If that one dies, the file is all there is: it lacks what was
+// charged meanwhile.
 func TestWhatAFileSaysOfBeforeIsMarked(t *testing.T) {
 	w := newWorld(t, 2, five)
 	key, ms := w.key("n2", 0), w.members(2)
