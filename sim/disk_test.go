@@ -28,7 +28,7 @@ func diskFaults() []planted {
 			[]promise{exact, bounded},
 			func(p *process) {
 				if p.machine.disk != nil {
-					p.machine.disk.others = nil
+					p.machine.disk.head.Others = nil
 				}
 			},
 		},
@@ -120,8 +120,9 @@ func TestWhatAFileIsShortOfMayShowLater(t *testing.T) {
 			if f := w.judge.failure; f != nil {
 				t.Fatal(f.Detail)
 			}
-			if got := w.judge.counted.loss.Units; w.faults.Restored != 1 || got != 1 {
-				t.Errorf("%d starts with a file, %d units forgotten; want one of each",
+			if got := w.judge.counted.loss; w.faults.Restored != 1 || got.Units != 0 ||
+				got.Marked != 1 {
+				t.Errorf("%d starts with a file, forgotten: %+v; want one of each, marked",
 					w.faults.Restored, got)
 			}
 		})
