@@ -40,7 +40,7 @@ type awaits struct {
 // awaitLasts is how long after its start a node waits for those that its file names.
 const awaitLasts = 10 * time.Second
 
-// Await is Node.Await.
+// Await has this node wait for the members that a file names, which was written so long ago.
 func (aw *awaits) Await(age time.Duration, ids []string) {
 	aw.parts.mu.Lock()
 	defer aw.parts.mu.Unlock()
@@ -50,7 +50,7 @@ func (aw *awaits) Await(age time.Duration, ids []string) {
 	aw.awaited = slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return id == aw.id })
 }
 
-// Others is Node.Others.
+// Others are those of a FileHead.
 func (aw *awaits) Others() []string {
 	aw.parts.mu.Lock()
 	defer aw.parts.mu.Unlock()
@@ -97,8 +97,11 @@ func (aw *awaits) awaitLocked(now limiter.Instant, r *route) {
 		began := limiter.Instant(p.began.Load())
 		return began != 0 && began < aw.writtenAt && !p.gone()
 	}
-	if now >= aw.began.Add(awaitLasts) || r.Me().Role != RoleMember ||
-		slices.ContainsFunc(r.members, outlived) {
+	switch late := now >= aw.began.Add(awaitLasts); {
+	case r.Me().Role != RoleMember, slices.ContainsFunc(r.members, outlived):
+		aw.awaited = nil
+	case late:
+		aw.parts.gone = aw.parts.gone || aw.lacksLocked(r) // with what it knew
 		aw.awaited = nil
 	}
 	lacking := aw.lacksLocked(r)

@@ -15,8 +15,10 @@ import (
 // whole. Without one nothing is forgotten only where no node has decided before: as long as no
 // member has gone. That one has, members see from two configurations in a row; a newcomer hears it
 // in the answers to its claim (StandingBereft), or knows it by itself if gossip called a process
-// ACTIVE that is not a member of its first configuration. The mark belongs to the counters: it goes
-// with their copies, and so with a gift (Move.Lack).
+// ACTIVE that is not a member of its first configuration. So it does if it comes back with a file
+// that is not the last of a node that was stopped in order, or awaits the file of a member in vain:
+// that one may have known more. The mark belongs to the counters: it goes with their copies, and so
+// with a gift (Move.Lack), and into a file (FileHead).
 
 // bereave notes whether a member has gone when next followed last.
 func (h *holdings) bereave(last, next *ownership.Configuration) {

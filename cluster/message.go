@@ -99,6 +99,7 @@ type Move struct {
 	From, To uint64 // boots of the sender and of the receiver
 	ID       string // of the sender
 	Secret   Secret // that the sender, or the cluster of a file, places keys under (placedBy)
+	Partial  bool   // of a file: see FileHead
 	Addr     string // of a claim and a sign of life: its peer address, if the receiver lacks that
 	Term     uint64 // of the claim or the gift, or the highest that the sender has heard of
 
@@ -135,7 +136,7 @@ type Copying struct {
 	// Lent are partitions that the receiver claims and that have lost their holder: it has got all
 	// copies that the sender has. Without a Sequence: those of Entries and Holds, from a file.
 	Lent []uint16
-	Lack Lack // of Begin and Lent
+	Lack Lack // of Begin and Lent, or in a file
 
 	Pass     uint64 // of the sender over its table: the copies were found in that one, or before
 	Complete bool   // the receiver has all that is copied to it and was found until that pass

@@ -31,13 +31,18 @@ func (rs *restorer) moveLocked(r *route) {
 	}
 	rs.view.Store(r)
 	found := rs.foundLocked()
+	whole, lacked := rs.parts.copiedLocked()
 	if rs.parts.list == nil { // adoptLocked follows
+		same := r.Secret == rs.secret
+		rs.parts.gone = rs.parts.gone || lacked != 0 && !same
 		for p := range found {
-			rs.parts.kept[p].Store(found[p])
+			if !same {
+				rs.parts.bereftAt[p].Store(0)
+			}
+			rs.parts.kept[p].Store(found[p] || rs.parts.bereftAt[p].Load() != 0)
 		}
 		return
 	}
-	whole, lacked := rs.parts.copiedLocked()
 	for p := range found {
 		pt := &rs.parts.list[p]
 		*pt = part{term: pt.term, state: pt.state}
@@ -71,10 +76,11 @@ func (rs *restorer) foundLocked() (found [ring.Partitions]bool) {
 func (ps *partitions) copiedLocked() (whole bool, lacked limiter.Instant) {
 	whole = true
 	for p := range ps.list {
-		if pt := &ps.list[p]; pt.state != partNone {
-			whole = whole && pt.whole
-			lacked = max(lacked, limiter.Instant(ps.bereftAt[p].Load()))
-		}
+		pt := &ps.list[p]
+		whole = whole && (pt.whole || pt.state == partNone)
+	}
+	for p := range ps.bereftAt {
+		lacked = max(lacked, limiter.Instant(ps.bereftAt[p].Load()))
 	}
 	return whole, lacked
 }

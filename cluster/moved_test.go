@@ -89,8 +89,10 @@ func TestRestartUnderAnotherSecret(t *testing.T) {
 		disks, limits := w.stopAll()
 		ms := w.able(3)
 		for i := range ms {
-			ms[i].Boot += 10
-			w.restartUnder(Secret(100+i), ms[i].ID, ms[i].Boot, limits, disks[ms[i].ID])
+			ms[i].Boot, ms[i].State = ms[i].Boot+10, StateJoining
+			d := disks[ms[i].ID]
+			d.head.Secret = 0
+			w.restartUnder(Secret(100+i), ms[i].ID, ms[i].Boot, limits, d)
 		}
 		w.show(ms, 0, "n1", "n2", "n3")
 		for _, n := range w.nodes {

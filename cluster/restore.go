@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"penstock/limiter"
@@ -23,8 +22,9 @@ import (
 // than that, and another member has been up since before it was written, then the cluster was never
 // down, and whatever was open is known there or has ended: the file's holds are dropped.
 //
-// Nor is such a file the whole of what is known: others have decided since it was written. A copy
-// from it counts what it has, and a node that goes on with nothing else says so.
+// A file is no whole copy: others may have decided since it was written. All files together have
+// all that was charged if each was the last of a node that was stopped in order, and none is
+// missing. Else, and where counters had been forgotten before, decisions are marked (bereft.go).
 
 // restorer has what a file said be taken by the members that should hold it. Guarded by
 // partitions.mu.
@@ -40,9 +40,7 @@ type restorer struct {
 	// when the holds were written that this node has from a file, if that is long ago; 0: it has
 	// none such
 	storedAt limiter.Instant
-	// when the file was written; 0: there is none
-	writtenAt limiter.Instant
-	outdated  atomic.Bool // others have decided since then: the cluster was never down
+	secret   Secret // that the file names partitions by
 }
 
 // Restore is Node.Restore.
@@ -51,9 +49,6 @@ func (rs *restorer) Restore(
 ) (taken int) {
 	now := rs.clock.Now()
 	then := now.Add(-max(0, age))
-	if age > 0 {
-		rs.writtenAt = then
-	}
 	for i := range entries {
 		e := &entries[i]
 		if !rs.holder.table.Import(then, e, false) {
@@ -79,6 +74,23 @@ func (rs *restorer) Restore(
 	return taken
 }
 
+// resume notes what a file that was written then says of itself.
+func (rs *restorer) resume(then limiter.Instant, h *FileHead) {
+	rs.parts.mu.Lock()
+	defer rs.parts.mu.Unlock()
+	rs.secret = h.Secret
+	rs.parts.gone = rs.parts.gone || h.Partial
+	for _, l := range h.Lack {
+		for _, p := range l.Of {
+			if int(p) < len(rs.parts.kept) {
+				rs.parts.lack(int(p), then.Add(-max(0, l.Age)))
+				rs.parts.kept[p].Store(true) // so it is lent, and its taker hears of that
+				rs.restored = true
+			}
+		}
+	}
+}
+
 // restoreLate is how long it may take until the node that has decided meanwhile has been met.
 const restoreLate = 10 * time.Second
 
@@ -87,15 +99,6 @@ func (rs *restorer) outlived(p *peer, began limiter.Instant) {
 	p.began.Store(int64(began))
 	if rs.storedAt != 0 && began < rs.storedAt {
 		rs.holder.book.Unrestore()
-	}
-	if began < rs.writtenAt && !rs.outdated.Swap(true) {
-		rs.parts.mu.Lock()
-		defer rs.parts.mu.Unlock()
-		for i := range rs.parts.list {
-			if pt := &rs.parts.list[i]; pt.restored && pt.state < partHeld {
-				pt.whole = false
-			}
-		}
 	}
 }
 
@@ -110,7 +113,7 @@ func (rs *restorer) adoptLocked(role Role) {
 		switch {
 		case !rs.parts.kept[p].Load():
 		case role == RoleMember:
-			rs.adoptOneLocked(p, !rs.outdated.Load())
+			rs.adoptOneLocked(p, false)
 		default:
 			rs.parts.kept[p].Store(false)
 		}

@@ -72,18 +72,6 @@ func (n *Node) Restore(age time.Duration, entries []limiter.Entry, holds []HoldC
 	return n.restorer.Restore(age, entries, holds)
 }
 
-// Await has the node wait for the members that a file names, which was written so long ago. It must
-// be called before the first SetView.
-func (n *Node) Await(age time.Duration, ids []string) {
-	n.awaits.Await(age, ids)
-}
-
-// Others are the members besides this node that there should be, for a file of what it knows. Of a
-// node that is leaving they are those of before: all may be leaving, and be gone by now.
-func (n *Node) Others() []string {
-	return n.awaits.Others()
-}
-
 // MustNotify reports whether some node has to be told of what a has given back before answer is
 // sent: Confirm does that, and waits.
 func (n *Node) MustNotify(a *Ask, answer *Answer) bool {

@@ -17,8 +17,8 @@ import (
 type file struct {
 	entries []limiter.Entry
 	holds   []cluster.HoldCopy
-	others  []string        // the other members, for a process that starts with the file
-	named   []string        // the same, for the judge: tests may change others
+	head    cluster.FileHead
+	named   []string        // the others of it, for the judge: tests may change the head
 	shown   limiter.Instant // by the machine's clock when it was written
 	written time.Duration   // since the world began
 	of      map[*account]bool
@@ -32,24 +32,24 @@ func (p *process) keepSaving() {
 			return
 		}
 		p.do(func() {
-			p.save()
+			p.save(false)
 			p.keepSaving()
 		})
 	})
 }
 
-// save writes p's file, unless nothing has changed since the last time.
-func (p *process) save() {
-	others := p.node.Others()
-	if changes := p.node.Stats().Changes(); p.machine.disk == nil || changes != p.saved ||
-		!slices.Equal(others, p.machine.disk.named) {
-		p.saved = changes
-	} else {
+// save writes p's file, unless nothing has changed since the last time. It is the last one if p has
+// stopped.
+func (p *process) save(last bool) {
+	changes, head := p.node.Stats().Changes(), p.node.FileHead()
+	head.Partial = !last
+	if f := p.machine.disk; f != nil && changes == p.saved && head.Same(&f.head) {
 		return
 	}
+	p.saved = changes
 	w, now := p.machine.world, p.now()
 	f := &file{
-		others: others, named: others, shown: p.machine.clock.at(w.now), written: w.now,
+		head: head, named: head.Others, shown: p.machine.clock.at(w.now), written: w.now,
 		of: w.judge.carrier.disk.decidedBy(p),
 	}
 	p.node.Book().Each(func(uint64) bool { return true }, func(_ uint64, h limiter.Hold) {
@@ -80,7 +80,7 @@ func (p *process) restore() {
 	w := m.world
 	p.restored = f
 	age := time.Duration(m.clock.at(w.now) - f.shown)
-	p.node.Await(age, f.others)
+	p.node.Resume(age, f.head)
 	if p.node.Restore(age, entries, holds) > 0 {
 		w.faults.Restored++
 		w.judge.carrier.disk.comesBack(f)

@@ -129,7 +129,7 @@ func (m *machine) depart(p *process) {
 		p.node.Stop()
 		p.states()
 		if w.plan.machines[m.index].disk {
-			p.save()
+			p.save(true)
 		}
 		m.process = nil
 		w.goesDown()

@@ -10,8 +10,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -45,12 +43,11 @@ type dataDir struct {
 
 	failed atomic.Uint64 // times that save could not
 
-	mu      sync.Mutex     // guards below, and makes files one at a time
-	saved   uint64         // changes of the node when the file was begun
-	others  []string       // the other nodes that it names
-	secret  cluster.Secret // of the cluster, as the file has it
-	damaged bool           // the file is to be written again, even without changes
-	worked  time.Duration  // on the file that was written last
+	mu      sync.Mutex       // guards below, and makes files one at a time
+	saved   uint64           // changes of the node when the file was begun
+	head    cluster.FileHead // of the file
+	damaged bool             // the file is to be written again, even without changes
+	worked  time.Duration    // on the file that was written last
 }
 
 // openDataDir makes the directory if need be, and takes it for a node of a cluster.
@@ -114,22 +111,20 @@ func (d *dataDir) restore(node *cluster.Node) error {
 	defer f.Close()
 	began, entries, broken := time.Now(), 0, 0
 	var age time.Duration
-	var others []string
+	head := &d.head
 	err = peer.ReadSnapshot(f, func(written time.Time, m *cluster.Move) {
 		age = time.Since(written)
-		if m.ID != "" {
-			others = append(others, strings.Clone(m.ID))
-		}
-		d.secret = cmp.Or(m.Secret, d.secret)
-		node.Membership().Keep(m.Secret)
+		peer.AddToHead(head, m)
 		taken := node.Restore(age, m.Entries, m.Holds)
 		entries, broken = entries+taken, broken+len(m.Entries)+len(m.Holds)-taken
 	})
-	node.Await(age, others)
 	if errors.Is(err, peer.ErrForeign) {
 		return fmt.Errorf("--data-dir: %s: %w; move it away, or give another directory", name, err)
 	}
-	if d.damaged = err != nil || broken > 0; d.damaged {
+	d.damaged = err != nil || broken > 0
+	head.Partial = head.Partial || d.damaged
+	node.Resume(age, *head)
+	if d.damaged {
 		d.log.Warn("counters on the disk are damaged; what is in order is used", "file", name,
 			"entries", entries, "broken", broken, "err", err)
 	}
@@ -137,14 +132,15 @@ func (d *dataDir) restore(node *cluster.Node) error {
 		d.log.Warn("counters on the disk are from the future: the clock was set back; they last "+
 			"longer by that much", "by", -age)
 	}
-	d.log.Info("counters restored", "entries", entries, "others", others, "age",
-		age.Round(time.Millisecond), "took", time.Since(began).Round(time.Millisecond))
+	d.log.Info("counters restored", "entries", entries, "others", head.Others, "partial",
+		head.Partial, "age", age.Round(time.Millisecond), "took",
+		time.Since(began).Round(time.Millisecond))
 	return nil
 }
 
-// save writes the file, unless nothing has changed since the last time. A reader sees the old file
-// or the new one.
-func (d *dataDir) save(node *cluster.Node, clock *clock.Clock) (err error) {
+// save writes the file, unless nothing has changed since the last time. It is the last one if node
+// has stopped. A reader sees the old file or the new one.
+func (d *dataDir) save(node *cluster.Node, clock *clock.Clock, last bool) (err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	defer func() {
@@ -152,12 +148,10 @@ func (d *dataDir) save(node *cluster.Node, clock *clock.Clock) (err error) {
 			d.failed.Add(1)
 		}
 	}()
-	changes, others := node.Stats().Changes(), node.Others()
-	secret := d.secret
-	if v := node.View(); v != nil && v.Secret != 0 { // else the cluster is not found yet
-		secret = v.Secret
-	}
-	if changes == d.saved && slices.Equal(others, d.others) && secret == d.secret && !d.damaged {
+	changes, head := node.Stats().Changes(), node.FileHead()
+	head.Partial = !last
+	head.Secret = cmp.Or(head.Secret, d.head.Secret) // 0: the cluster is not found yet
+	if changes == d.saved && head.Same(&d.head) && !d.damaged {
 		return nil
 	}
 	name := filepath.Join(d.path, countersFile)
@@ -166,7 +160,7 @@ func (d *dataDir) save(node *cluster.Node, clock *clock.Clock) (err error) {
 		return err
 	}
 	began := time.Now()
-	entries, err := d.write(f, others, secret, node.Table(), node.Book(), clock)
+	entries, err := d.write(f, &head, node.Table(), node.Book(), clock)
 	if err == nil {
 		err = f.Sync()
 	}
@@ -176,7 +170,7 @@ func (d *dataDir) save(node *cluster.Node, clock *clock.Clock) (err error) {
 	if err = os.Rename(f.Name(), name); err != nil {
 		return err
 	}
-	d.saved, d.others, d.secret, d.damaged = changes, others, secret, false
+	d.saved, d.head, d.damaged = changes, head, false
 	d.log.Debug("counters saved", "entries", entries, "took", time.Since(began))
 	return syncDir(d.path)
 }
@@ -184,11 +178,11 @@ func (d *dataDir) save(node *cluster.Node, clock *clock.Clock) (err error) {
 // write writes a file, and notes for how long this process has worked on it: the time of the disk
 // does not postpone the next file.
 func (d *dataDir) write(
-	f io.Writer, others []string, secret cluster.Secret, table *limiter.Table,
-	book *limiter.Ledger, clock *clock.Clock,
+	f io.Writer, head *cluster.FileHead, table *limiter.Table, book *limiter.Ledger,
+	clock *clock.Clock,
 ) (entries int, err error) {
 	began, disk := time.Now(), slowWriter{Writer: f}
-	entries, err = peer.WriteSnapshot(&disk, others, secret, table, book, clock)
+	entries, err = peer.WriteSnapshot(&disk, head, table, book, clock)
 	d.worked = time.Since(began) - disk.took
 	return entries, err
 }
@@ -231,7 +225,7 @@ func (d *dataDir) keepSaving(leaving context.Context, node *cluster.Node, clock 
 		if leaving.Err() != nil {
 			return
 		}
-		if err := d.save(node, clock); err != nil {
+		if err := d.save(node, clock, false); err != nil {
 			d.log.Error("counters are not saved; the file from before stays", "data-dir",
 				d.path, "err", err)
 		}

@@ -12,6 +12,7 @@ import (
 // Field numbers of peer.proto for what tells the newer one of two copies, and of a secret.
 const (
 	movePass, moveComplete, moveKnown, moveSecret, moveHeard = 24, 25, 26, 27, 28
+	movePartial                                              = 29
 
 	knownOf, knownPass, knownWhole = 1, 2, 3
 )
@@ -26,7 +27,8 @@ func appendMarks(b []byte, m *cluster.Move) []byte {
 		b = wire.AppendUint(wire.AppendFixed(b, knownOf, k.Of), knownPass, k.Pass)
 		b = wire.Close(appendPartitions(b, knownWhole, k.Whole), end)
 	}
-	return wire.AppendUint(wire.AppendFixed(b, moveSecret, uint64(m.Secret)), moveHeard, m.Heard)
+	b = wire.AppendUint(wire.AppendFixed(b, moveSecret, uint64(m.Secret)), moveHeard, m.Heard)
+	return wire.AppendBool(b, movePartial, m.Partial)
 }
 
 // readMark reads one of the fields that appendMarks writes besides Known, and passes over others.
@@ -40,6 +42,8 @@ func readMark(m *cluster.Move, num protowire.Number, f *wire.Fields) {
 		m.Secret = cluster.Secret(f.Value)
 	case moveHeard:
 		m.Heard = f.Value
+	case movePartial:
+		m.Partial = f.Value != 0
 	}
 }
 

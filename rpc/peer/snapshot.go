@@ -3,6 +3,7 @@ package peer
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -27,8 +28,9 @@ import (
 // Integers are little endian. A frame is one of proto/penstock/peer/v1/peer.proto, and its only ask
 // carries copies of entries or holds, as nodes send them to each other; their instants are relative
 // to that wall clock. So what a release reads from another node it reads from a file, and what it
-// does not know it skips. The first records have neither: each names a member, by its sign of life,
-// and one has the secret of the cluster.
+// does not know it skips. The first records have neither, they are the head: each names a member,
+// by its sign of life, or has the secret of the cluster, or says that the file is partial, or of
+// which partitions counters were forgotten.
 // The last record's frame is empty: without it the file is cut off.
 const (
 	snapshotTitle  = "penstock counters 1\n"
@@ -50,10 +52,10 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 var ErrForeign = errors.New("this is not a file of counters that this release can read")
 
 // WriteSnapshot writes all that table and book know and that outlives a process to w, part by part:
-// nobody waits for w, which may take its time. Others are named in it: nodes that know something as
-// well, and may have been stopped too. Holds come before entries: of one that is settled meanwhile
-// the charge may be in the file too, but never neither. It returns the number of entries and holds.
-func WriteSnapshot(w io.Writer, others []string, secret cluster.Secret, table *limiter.Table,
+// nobody waits for w, which may take its time. Holds come before entries: of one that is settled
+// meanwhile the charge may be in the file too, but never neither. It returns the number of entries
+// and holds.
+func WriteSnapshot(w io.Writer, head *cluster.FileHead, table *limiter.Table,
 	book *limiter.Ledger, clock *clock.Clock,
 ) (entries int, err error) {
 	out := bufio.NewWriterSize(w, 1<<16)
@@ -61,23 +63,23 @@ func WriteSnapshot(w io.Writer, others []string, secret cluster.Secret, table *l
 		return 0, err
 	}
 	var frame frameWriter
-	var head [recordHead + recordStamp]byte
+	var beginning [recordHead + recordStamp]byte
 	record := func(wall time.Time, m *cluster.Move) error {
 		frame.reset()
 		if m != nil {
 			frame.add(0, &cluster.Ask{Move: m}, 0)
 		}
-		stamp := binary.LittleEndian.AppendUint64(head[:recordHead],
+		stamp := binary.LittleEndian.AppendUint64(beginning[:recordHead],
 			uint64(wall.UnixNano()))[recordHead:]
-		binary.LittleEndian.PutUint32(head[:], uint32(recordStamp+len(frame.buf)))
-		binary.LittleEndian.PutUint32(head[4:], crc32.Update(crc32.Checksum(stamp, castagnoli),
-			castagnoli, frame.buf))
-		_, err1 := out.Write(head[:])
+		binary.LittleEndian.PutUint32(beginning[:], uint32(recordStamp+len(frame.buf)))
+		binary.LittleEndian.PutUint32(beginning[4:],
+			crc32.Update(crc32.Checksum(stamp, castagnoli), castagnoli, frame.buf))
+		_, err1 := out.Write(beginning[:])
 		_, err2 := out.Write(frame.buf)
 		return errors.Join(err1, err2)
 	}
 	wall, now := time.Now(), clock.Now()
-	for _, m := range aboutCluster(others, secret) {
+	for _, m := range headRecords(head) {
 		if err := record(wall, &m); err != nil {
 			return 0, err
 		}
@@ -111,22 +113,39 @@ func WriteSnapshot(w io.Writer, others []string, secret cluster.Secret, table *l
 	return entries, errors.Join(record(time.Now(), nil), out.Flush())
 }
 
-// aboutCluster are the first records.
-func aboutCluster(others []string, secret cluster.Secret) (records []cluster.Move) {
-	for _, id := range others {
+// headRecords are the first records.
+func headRecords(h *cluster.FileHead) (records []cluster.Move) {
+	for _, id := range h.Others {
 		records = append(records, cluster.Move{ID: id})
 	}
-	if secret != 0 {
-		records = append(records, cluster.Move{Secret: secret})
+	if h.Secret != 0 {
+		records = append(records, cluster.Move{Secret: h.Secret})
+	}
+	if h.Partial {
+		records = append(records, cluster.Move{Partial: true})
+	}
+	for _, l := range h.Lack {
+		records = append(records, cluster.Move{Copying: cluster.Copying{Lack: l}})
 	}
 	return records
 }
 
+// AddToHead adds what a record of a snapshot says to the head that is read.
+func AddToHead(h *cluster.FileHead, m *cluster.Move) {
+	if m.ID != "" {
+		h.Others = append(h.Others, strings.Clone(m.ID))
+	}
+	h.Secret = cmp.Or(m.Secret, h.Secret)
+	h.Partial = h.Partial || m.Partial
+	if len(m.Lack.Of) > 0 {
+		h.Lack = append(h.Lack, cluster.Lack{Of: slices.Clone(m.Lack.Of), Age: m.Lack.Age})
+	}
+}
+
 // ReadSnapshot hands what r has to take, record by record, with the wall clock's time at which it
-// was so: Entries, Holds, the ID of a member, or the Secret. What take gets is good until it
-// returns. An error
-// says from where on r cannot be read; what was handed over before that is in order. It wraps
-// ErrForeign if nothing of r is for this program.
+// was so: Entries, Holds, or a part of the head (AddToHead). What take gets is good until it
+// returns. An error says from where on r cannot be read; what was handed over before that is in
+// order. It wraps ErrForeign if nothing of r is for this program.
 func ReadSnapshot(r io.Reader, take func(written time.Time, m *cluster.Move)) error {
 	in := bufio.NewReaderSize(r, 1<<16)
 	title := make([]byte, len(snapshotTitle))
