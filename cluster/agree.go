@@ -310,7 +310,7 @@ func (a *agreement) boreEnd(why ownership.Ending) {
 	switch why {
 	case ownership.Evicted, ownership.Conceded, ownership.Outdated:
 		for p := range a.parts.list { // others have decided for what this node held
-			a.parts.list[p].whole = false
+			a.parts.list[p].whole, a.parts.list[p].gave = false, false
 		}
 	}
 	a.parts.mu.Unlock()

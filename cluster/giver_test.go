@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"penstock/cluster/ownership"
 	"penstock/limiter"
 	"penstock/ring"
 )
@@ -138,10 +139,12 @@ func TestChargesBeforeTheGiverAnswers(t *testing.T) {
 }
 
 // Promise: what may be forgotten is marked. A copy of a gift counts as whole once the member that
-// has got it begins to copy it back, but not if that member has claimed the partition since: it may
-// have decided on it while it did not tell the giver.
-func TestGiftIsNoWholeCopyAfterAClaim(t *testing.T) {
-	for _, claimed := range []bool{false, true} {
+// has got it begins to copy it back, but not if that member has claimed the partition since, or the
+// giver was evicted: it may have decided on it while it did not tell the giver.
+func TestGiftIsNoWholeCopyForEver(t *testing.T) {
+	for _, c := range []struct{ claimed, evicted, whole bool }{
+		{whole: true}, {claimed: true}, {evicted: true},
+	} {
 		w := founded(t, 3, copiesOf(1), five)
 		n := w.nodes["n1"]
 		r := n.view.Load()
@@ -151,20 +154,25 @@ func TestGiftIsNoWholeCopyAfterAClaim(t *testing.T) {
 		taker := r.peers[r.Find("n2")].boot
 		pt.copyOf, pt.pure, pt.whole, pt.gave = taker, true, true, true
 		n.parts.enterLocked(p, partCopied)
-		if claimed {
-			c := claim{
+		if c.evicted {
+			n.parts.mu.Unlock()
+			n.agreed.boreEnd(ownership.Evicted)
+			n.parts.mu.Lock()
+		}
+		if c.claimed {
+			claim := claim{
 				Move: &Move{From: taker, Term: pt.term + 1}, view: r,
 				lives: func(uint64) bool { return true },
 			}
-			if s := n.claims.standOneLocked(&c, uint16(p)); s != StandingFree {
+			if s := n.claims.standOneLocked(&claim, uint16(p)); s != StandingFree {
 				t.Errorf("the claim is answered with %d, want %d", s, StandingFree)
 			}
 		}
 		n.intake.beginLocked(&inbox{}, &Move{
 			From: taker, ID: "n2", Copying: Copying{Begin: []uint16{uint16(p)}},
 		})
-		if pt.whole == claimed {
-			t.Errorf("claimed %t: the copy is whole %t", claimed, pt.whole)
+		if pt.whole != c.whole {
+			t.Errorf("%+v: the copy is whole %t", c, pt.whole)
 		}
 		n.parts.mu.Unlock()
 	}
