@@ -231,9 +231,10 @@ func (ps *partitions) heardLocked(term uint64) bool {
 }
 
 // holdOwnLocked has a node that is given its View hold what it owns: no other node could.
-func (ps *partitions) holdOwnLocked(r *route) {
+func (ps *partitions) holdOwnLocked(now limiter.Instant, r *route) {
 	for p := range ps.list {
 		if r.Ring != nil && r.owner(p) == r.Self && !ps.held[p].Load() {
+			ps.beginLocked(now, p, ps.gone)
 			ps.holdLocked(p, ps.nextTermLocked())
 		}
 	}

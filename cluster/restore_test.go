@@ -147,6 +147,25 @@ func TestRestartAfterACrashIsMarked(t *testing.T) {
 	}
 }
 
+// Promise: … also by a node that is alone.
+func TestAloneAfterACrashIsMarked(t *testing.T) {
+	for _, partial := range []bool{false, true} {
+		w := newAlone(t, five)
+		w.take("n1", "five", "k")
+		d := w.save("n1")
+		d.head.Partial = partial
+		w.nodes["n1"].Stop()
+		n := w.create("n1", 11)
+		n.Restore(0, d.entries, nil)
+		n.Resume(0, d.head)
+		n.SetView(w.view("n1", []Member{{ID: "n1", Boot: 11, State: StateActive}}))
+		n.Start()
+		if d := w.take("n1", "five", "k"); d.Remaining != 3 || d.Degraded != partial {
+			t.Errorf("partial %t: %+v", partial, d)
+		}
+	}
+}
+
 // Promise: … also if all nodes are stopped in order before that.
 func TestMarksOutliveARestart(t *testing.T) {
 	w := newWorld(t, 3, five)

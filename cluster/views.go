@@ -190,7 +190,7 @@ func (n *Node) setViewLocked(now limiter.Instant, v *View) {
 	}
 	n.copier.keepers.retargetLocked(now, r)
 	if !n.right.on {
-		n.parts.holdOwnLocked(r)
+		n.parts.holdOwnLocked(now, r)
 		return
 	}
 	n.contacts.countSilentLocked(now, r) // a member that has come may not be reached
