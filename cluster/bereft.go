@@ -120,18 +120,5 @@ func (ps *partitions) forgetful(now limiter.Instant, it *flight) bool {
 		return false
 	}
 	began := ps.bereftAt[ps.partition(it.hash)].Load()
-	return began != 0 && now < limiter.Instant(began).Add(remembers(it.Limit))
-}
-
-// remembers is how long what a limit has admitted counts: its period, or as long as its bucket
-// takes to be full.
-func remembers(l *limiter.Limit) time.Duration {
-	refill := l.Limit
-	if l.Refill > 0 {
-		refill = l.Refill
-	}
-	if full := l.Capacity(); full > refill && refill > 0 {
-		return time.Duration(float64(l.Per) * float64(full) / float64(refill))
-	}
-	return l.Per
+	return began != 0 && now < limiter.Instant(began).Add(it.Limit.CountsFor())
 }

@@ -1,10 +1,12 @@
 package limiter
 
-// An algorithm is a file with a pure function on a few words of state, and three facts about them:
-// when a state is as good as never seen, how two states merge, and how many words there are. Its
-// methods belong to a type of its own, like gcraLimit. Such a type is a Limit under another name,
-// so the conversion between them costs nothing. This file is the list of algorithms. A new one
-// needs a line in each switch; nothing else distinguishes them.
+import "time"
+
+// An algorithm is a file with a pure function on a few words of state, and four facts about them:
+// when a state is as good as never seen, how two states merge, how many words there are, and for
+// how long what was admitted counts. Its methods belong to a type of its own, like gcraLimit. Such
+// a type is a Limit under another name, so the conversion between them costs nothing. This file is
+// the list of algorithms. A new one needs a line in each switch; nothing else distinguishes them.
 
 // words is the length of a state of l.
 func (l *Limit) words() int { return l.stateWords }
@@ -70,6 +72,34 @@ func (l *Limit) fresh(w []int64, now Instant) bool {
 		return (*slidingWindowLimit)(l).fresh(w, now)
 	}
 }
+
+// CountsFor is how long what a limit has admitted counts at most: after that, a key that nobody has
+// asked for since is treated as if it had never been seen. By clocks that go back, and by those of
+// clients (Spec.ClientTime), it may count for longer.
+func (l *Limit) CountsFor() time.Duration {
+	switch l.Algorithm {
+	case FixedWindow:
+		if l.Calendar != 0 {
+			return l.Per + clockChange
+		}
+	case SlidingLog, StatedWindow:
+	case SlidingCounter, Concurrency:
+		return l.Per + l.Per/time.Duration(l.Buckets)
+	case TokenBucket:
+		marks := (l.Limit+l.MaxDebt+l.Refill-1)/l.Refill + 1
+		return time.Duration(marks)*l.Per + l.MaxDelay
+	case GCRA, LeakyBucket, StatedBucket:
+		fill := float64(l.Per) * float64(l.Capacity()+l.MaxDebt) / float64(l.Limit)
+		return time.Duration(fill) + l.MaxDelay + time.Microsecond // float64 is short of some ns
+	default:
+		return 2 * l.Per
+	}
+	return l.Per
+}
+
+// clockChange is by how much a window of a calendar may last longer than it is called, on days on
+// which clocks are set back, and a little more.
+const clockChange = 3 * time.Hour
 
 // merge makes w the state of a key of which both w and other are true: more consumed wins. At one
 // now it is commutative, associative and idempotent, and admits nothing that w or other would have

@@ -106,6 +106,27 @@ func merged(l *Limit, now Instant, states ...[]int64) []int64 {
 	return w
 }
 
+// Promise: what a limit has admitted counts for no longer than it says, whatever was asked for.
+func TestCountsFor(t *testing.T) {
+	forEveryShape(t, func(t *rapid.T, l *Limit) {
+		if l.ClientTime || l.stated() {
+			return // they go by what clients say
+		}
+		now := Instant(rapid.Int64Range(1, 1<<60).Draw(t, "now"))
+		w, d := make([]int64, l.words()), Decision{}
+		for range rapid.IntRange(1, 12).Draw(t, "requests") {
+			l.answer(w, now, drawRequest(t, l, now, "request"), &d)
+			now += Instant(rapid.Int64Range(0, int64(l.Per)/3).Draw(t, "step"))
+		}
+		l.answer(w, now, &Request{Cost: l.Capacity(), Drain: true}, &d)
+		l.answer(w, now, &Request{Cost: 3, Report: true}, &d)
+		l.decide(w, now.Add(l.CountsFor()), 0, &d)
+		if d.Remaining != l.Capacity() {
+			t.Errorf("%v later %d of %d are left", l.CountsFor(), d.Remaining, l.Capacity())
+		}
+	})
+}
+
 // TestMergeLaws: states arrive in any order, any number of times, and the result is the same.
 func TestMergeLaws(t *testing.T) {
 	const now = Instant(1_700_000_123_456_789_012)
