@@ -18,7 +18,8 @@ import (
 // Until then they are missing like members that have vanished: what is admitted comes from shares,
 // by on_partition if too few are there, and is charged when a holder decides (debts.go).
 //
-// The wait ends after awaitLasts: a member that has not come back by then may never do so. And it
+// The wait ends after awaitLasts: a member that has not come back by then may never do so. One that
+// has come back without a file knows no more: in both cases counters may be forgotten. And the wait
 // ends when the node meets one that has been up since before the file was written: then the cluster
 // was not down, and others have gone on with what the file knows. A member that has entered since
 // then goes on from those that were there, so it says the same as they do (goOnFrom): all members
@@ -71,12 +72,21 @@ func (aw *awaits) othersLocked(r *route) (ids []string) {
 	return slices.Compact(ids)
 }
 
-// lacksLocked reports whether a member that this node waits for is not there.
+// lacksLocked reports whether a member that this node waits for is not there, or has not said yet
+// whether it has a file.
 func (aw *awaits) lacksLocked(r *route) bool {
 	return slices.ContainsFunc(aw.awaited, func(id string) bool {
 		i := r.Find(id)
-		return i < 0 || r.peers[i].gone() || !aw.right.roll.Load().has(id, r.peers[i].boot)
+		return i < 0 || r.peers[i].gone() || !aw.right.roll.Load().has(id, r.peers[i].boot) ||
+			r.peers[i].began.Load() == 0
 	})
+}
+
+// blank notes that p has no file. If it is awaited, what it knew is gone.
+func (aw *awaits) blank(p *peer) {
+	aw.parts.mu.Lock()
+	defer aw.parts.mu.Unlock()
+	aw.parts.gone = aw.parts.gone || slices.Contains(aw.awaited, p.id)
 }
 
 // goOnFrom notes since when p knows of members without a break: if it is one of those with which

@@ -139,6 +139,9 @@ func (ct *contacts) note(sent, now limiter.Instant, p *peer, c *Call) {
 		p.Succeed()
 		ct.noteLeaving(p, c.Answer.Leaving)
 		if m := c.Answer.Move; m != nil && m.Up > 0 {
+			if m.Blank && p.began.Load() == 0 {
+				ct.claims.awaits.blank(p)
+			}
 			ct.restorer.outlived(p, now.Add(-m.Up))
 			ct.parts.goOnFrom(p, now.Add(-m.Up))
 		}

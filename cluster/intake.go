@@ -50,6 +50,7 @@ func (ik *intake) hear(now limiter.Instant, r *route, m *Move) *MoveAnswer {
 		ik.mergeLocked(now, m, a)
 	}
 	a.Term, a.Up = ik.parts.term, time.Duration(now-limiter.Instant(ik.parts.since.Load()))
+	a.Blank = !ik.claims.restorer.resumed
 	return a
 }
 
@@ -100,26 +101,6 @@ func (ik *intake) claimedLocked(
 	if r != nil && ik.parts.list != nil {
 		ik.copier.startPushesLocked()
 	}
-}
-
-// mergeLocked takes in copies that come beside those in order, but for partitions that are lent
-// with them and that this node does not hold.
-func (ik *intake) mergeLocked(now limiter.Instant, m *Move, a *MoveAnswer) {
-	a.Refused = ik.parts.unheldLocked(m.Lent)
-	ik.holder.recent.Learn(now, m.Taken) // first: entries may be freer for what was given back
-	ik.importHolds(now, m, true)
-	for i := range m.Entries {
-		e := &m.Entries[i]
-		if len(a.Refused) == 0 ||
-			!slices.Contains(a.Refused, uint16(ik.partition(limiter.Hash(e.Key)))) {
-			ik.importLocked(now, m, e, nil)
-		}
-	}
-	ik.importHolds(now, m, false)
-	ik.holdsPassed(m)
-	ik.copier.keepers.copyLentLocked(m.Lent)
-	ik.stats.Copied.Add(uint64(len(m.Entries)))
-	a.Applied = true
 }
 
 // senderLocked is the peer that m comes from, as the View names it now, and as one that it named

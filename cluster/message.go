@@ -187,7 +187,8 @@ type MoveAnswer struct {
 	Applied bool // the copies and the gift were taken in, but for what is refused
 	// for how long members have been there without a break, as far as the answerer knows: since it
 	// was started at least
-	Up time.Duration
+	Up    time.Duration
+	Blank bool // it was started without a file
 }
 
 // Standing is how a node stands to a partition that another one claims.

@@ -41,6 +41,7 @@ type restorer struct {
 	// none such
 	storedAt limiter.Instant
 	secret   Secret // that the file names partitions by
+	resumed  bool   // there was a file
 }
 
 // Restore is Node.Restore.
@@ -78,7 +79,7 @@ func (rs *restorer) Restore(
 func (rs *restorer) resume(then limiter.Instant, h *FileHead) {
 	rs.parts.mu.Lock()
 	defer rs.parts.mu.Unlock()
-	rs.secret = h.Secret
+	rs.secret, rs.resumed = h.Secret, true
 	rs.parts.gone = rs.parts.gone || h.Partial
 	for _, l := range h.Lack {
 		for _, p := range l.Of {

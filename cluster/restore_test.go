@@ -199,12 +199,64 @@ func TestMarksOutliveARestart(t *testing.T) {
 	w.wantBound("a window later", 300, 5, 0)
 }
 
-// comeBack starts three nodes with what their disks have.
+// Promise: … also if one of them comes back without its disk: it may have known more than others.
+func TestALostDiskIsMarked(t *testing.T) {
+	for _, lost := range []string{"", "n1", "n3"} {
+		w := newWorld(t, 3, five)
+		w.spend(300, "n1", "n2", "n3")
+		w.pass(time.Second)
+		disks, limits := w.stopAll()
+		delete(disks, lost)
+		w.pass(5 * time.Second)
+		w.comeBack(disks, limits)
+		bound := int64(5)
+		if lost == "" {
+			bound = 0
+		}
+		w.wantBound("without the disk of "+lost, 300, 3, bound)
+	}
+}
+
+// Promise: owner crashes: nothing is forgotten but what its last tick would have copied, with any
+// number of copies left. What a node brings along from its file, and all know already, has no copy
+// begin anew.
+func TestAFileThatSaysNothingNewCostsNoCopy(t *testing.T) {
+	w := founded(t, 5, copiesOf(2), five)
+	w.spend(3000, "n1", "n2", "n3", "n4", "n5")
+	w.pass(time.Second)
+	d, ms := w.save("n2"), w.members(5)
+	w.kill("n2")
+	w.show([]Member{ms[0], ms[2], ms[3], ms[4]}, 0, "n1", "n3", "n4", "n5")
+	w.pass(3 * time.Second)
+	ms[1].Boot += 10
+	w.restart("n2", ms[1].Boot, w.limits, d)
+	w.show(ms, 0, "n1", "n2", "n3", "n4", "n5")
+	w.nodes["n2"].Start()
+	for back := w.now; w.now < back.Add(time.Second); w.pass(2 * time.Millisecond) {
+		for id, n := range w.nodes {
+			if c := n.Copies(); c.Unreplicated > 0 {
+				t.Fatalf("%v after n2 is back %s holds %d partitions of which nobody has a copy",
+					time.Duration(w.now-back), id, c.Unreplicated)
+			}
+		}
+	}
+	if w.nodes["n2"].parts.Held() == 0 {
+		t.Error("n2 has got nothing back")
+	}
+}
+
+// comeBack starts three nodes with what their disks have, if they have one.
 func (w *world) comeBack(disks map[string]disk, limits Limits) {
 	ms := w.members(3)
 	for i := range ms {
 		ms[i].Boot, ms[i].State = ms[i].Boot+10, StateJoining
-		w.restart(ms[i].ID, ms[i].Boot, limits, disks[ms[i].ID])
+		if d, has := disks[ms[i].ID]; has {
+			w.restart(ms[i].ID, ms[i].Boot, limits, d)
+		} else {
+			n := w.create(ms[i].ID, ms[i].Boot)
+			n.SetLimits(limits)
+			n.Membership().Agree(Trust{})
+		}
 	}
 	w.show(ms, 0, "n1", "n2", "n3")
 	for _, n := range w.nodes {

@@ -207,7 +207,7 @@ func (t *Table) Entry(now Instant, l *Limit, key string, hash uint64) Entry {
 // newer. It reports false if e is broken.
 func (t *Table) Import(now Instant, e *Entry, replace bool) bool {
 	now = within(now)
-	if len(e.State) > 0 && e.State[0] == wireCell {
+	if e.IsCell() {
 		return t.importCell(now, e)
 	}
 	s, x := t.shard(e.Limit, e.Key, Hash(e.Key))

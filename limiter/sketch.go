@@ -200,6 +200,9 @@ func (s *sketch) shareIn(
 //	                // cells of the group, part, parts
 const wireCell = 3<<3 | 2
 
+// IsCell reports whether e is of a cell.
+func (e *Entry) IsCell() bool { return len(e.State) > 0 && e.State[0] == wireCell }
+
 // copyCells copies the cells of part of parts, without those of shares.
 func (s *sketch) copyCells(now Instant, part, parts int) (cells []Entry) {
 	if s.empty() {

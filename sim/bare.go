@@ -89,21 +89,21 @@ func (j *countedJudge) coldOf(a *account) time.Duration {
 	return j.cold
 }
 
-// coldFor is from when on nobody can know of a, for a decision on it. Members that come back with
-// earlier files must say that they lack what is gone; only in the end nobody is asked any more.
+// coldFor is from when on nobody can know of a, for a decision on it. A member that comes back with
+// a file must say what is lacking in it; only in the end nobody is asked any more.
 func (j *countedJudge) coldFor(a *account) time.Duration {
 	switch {
 	case j.atEnd:
 		return j.coldOf(a)
-	case j.allFiled():
+	case j.someFile():
 		return -warmUp
 	}
 	return j.cold
 }
 
-// allFiled reports whether all members that are there began with a file.
-func (j *countedJudge) allFiled() bool {
-	return !slices.ContainsFunc(j.world.machines, func(m *machine) bool {
-		return m.process != nil && m.role == cluster.RoleMember && m.process.restored == nil
+// someFile reports whether a member that is there began with a file.
+func (j *countedJudge) someFile() bool {
+	return slices.ContainsFunc(j.world.machines, func(m *machine) bool {
+		return m.process != nil && m.role == cluster.RoleMember && m.process.restored != nil
 	})
 }

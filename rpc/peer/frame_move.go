@@ -29,7 +29,7 @@ const (
 	memoryGivesBack                                                           = 6
 
 	movedTerm, movedStandings, movedRefused, movedApplied, movedUp, movedEpoch = 1, 2, 3, 4, 6, 7
-	movedWhole                                                                 = 8
+	movedWhole, movedBlank                                                     = 8, 9
 )
 
 // Field numbers of a copy of a hold.

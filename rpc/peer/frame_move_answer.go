@@ -24,7 +24,8 @@ func appendMoveAnswer(b []byte, m *cluster.MoveAnswer) []byte {
 	b = wire.AppendBool(b, movedApplied, m.Applied)
 	b = wire.AppendUint(b, movedUp, uint64(max(0, m.Up)))
 	b = appendEpoch(b, movedEpoch, m.Epoch)
-	return wire.Close(appendPartitions(b, movedWhole, m.Whole), begin)
+	b = appendPartitions(b, movedWhole, m.Whole)
+	return wire.Close(wire.AppendBool(b, movedBlank, m.Blank), begin)
 }
 
 // appendBoots writes a packed list.
@@ -58,6 +59,8 @@ func readMoveAnswer(b []byte, memo *lineageMemo) (*cluster.MoveAnswer, error) {
 			m.Applied = f.Value != 0
 		case movedUp:
 			m.Up = time.Duration(f.Value)
+		case movedBlank:
+			m.Blank = f.Value != 0
 		case movedWhole:
 			m.Whole, err = readPartitions(m.Whole, &f)
 		case movedEpoch:

@@ -564,8 +564,8 @@ func drawAnswer(t *rapid.T) *cluster.Answer {
 		want.Move = &cluster.MoveAnswer{
 			Term: rapid.Uint64().Draw(t, "term"), Refused: drawPartitions(t, "refused"),
 			Whole:   drawPartitions(t, "whole"),
-			Applied: rapid.Bool().Draw(t, "applied"),
-			Up:      time.Duration(rapid.Int64Min(0).Draw(t, "up")), Epoch: drawEpoch(t),
+			Applied: rapid.Bool().Draw(t, "applied"), Blank: rapid.Bool().Draw(t, "blank"),
+			Up: time.Duration(rapid.Int64Min(0).Draw(t, "up")), Epoch: drawEpoch(t),
 		}
 		for range rapid.IntRange(0, 4).Draw(t, "standings") {
 			want.Move.Standings = append(want.Move.Standings,

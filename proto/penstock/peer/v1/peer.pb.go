@@ -2361,7 +2361,9 @@ type MoveAnswer struct {
 	// Of the answerer.
 	Epoch *Epoch `protobuf:"bytes,7,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// Partitions that the move begins to copy, and of which the answerer has all: it has given them to the asker.
-	Whole         []uint32 `protobuf:"varint,8,rep,packed,name=whole,proto3" json:"whole,omitempty"`
+	Whole []uint32 `protobuf:"varint,8,rep,packed,name=whole,proto3" json:"whole,omitempty"`
+	// The answerer was started without a file.
+	Blank         bool `protobuf:"varint,9,opt,name=blank,proto3" json:"blank,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2443,6 +2445,13 @@ func (x *MoveAnswer) GetWhole() []uint32 {
 		return x.Whole
 	}
 	return nil
+}
+
+func (x *MoveAnswer) GetBlank() bool {
+	if x != nil {
+		return x.Blank
+	}
+	return false
 }
 
 // Outcome says what became of one item.
@@ -2827,7 +2836,7 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x12\n" +
 	"\x04boot\x18\x02 \x01(\x06R\x04boot\x12\x1b\n" +
 	"\tpeer_addr\x18\x03 \x01(\tR\bpeerAddr\x12\x1a\n" +
-	"\bfeatures\x18\x04 \x01(\x04R\bfeatures\"\xd2\x01\n" +
+	"\bfeatures\x18\x04 \x01(\x04R\bfeatures\"\xe8\x01\n" +
 	"\n" +
 	"MoveAnswer\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x1c\n" +
@@ -2836,7 +2845,8 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\aapplied\x18\x04 \x01(\bR\aapplied\x12\x13\n" +
 	"\x05up_ns\x18\x06 \x01(\x03R\x04upNs\x12-\n" +
 	"\x05epoch\x18\a \x01(\v2\x17.penstock.peer.v1.EpochR\x05epoch\x12\x14\n" +
-	"\x05whole\x18\b \x03(\rR\x05wholeJ\x04\b\x05\x10\x06\"\x9d\x03\n" +
+	"\x05whole\x18\b \x03(\rR\x05whole\x12\x14\n" +
+	"\x05blank\x18\t \x01(\bR\x05blankJ\x04\b\x05\x10\x06\"\x9d\x03\n" +
 	"\aOutcome\x12\x16\n" +
 	"\x06status\x18\x01 \x01(\rR\x06status\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\fR\x05owner\x12\x18\n" +
