@@ -215,7 +215,7 @@ func (e *explanation) doubt(o *Op) *step {
 	case o.Kind == Peek:
 	case o.Refused:
 		s.owe, s.release = o.Cost, o.Cost
-	case o.Failed != "" || o.Allowed:
+	case o.Failed != "" || o.Allowed || e.key.answerLost(o):
 		s.owe = o.Cost
 	}
 	// A deciding node that says that it may have forgotten says how much. A share forgets nothing.
@@ -226,6 +226,14 @@ func (e *explanation) doubt(o *Op) *step {
 		}
 	}
 	return s
+}
+
+// answerLost reports whether a share may have refused what the owner had let in: it was asked for
+// before a fault struck, by which the owner's answer may have got lost.
+func (k *key) answerLost(o *Op) bool {
+	return o.Source == "fallback" && slices.ContainsFunc(k.faults, func(f *Fault) bool {
+		return f.Marks && o.Start <= f.Struck && o.End >= f.Start
+	})
 }
 
 // inDoubt: there is a fault in which a node may have decided from its share, and a cached denial

@@ -300,6 +300,12 @@ func TestHistories(t *testing.T) {
 		{"… nor once more later", []*Op{
 			at(0, 1, 9), at(1100, 1101, 2, marked(10)), at(1200, 1201, 7), at(1300, 1301, 5),
 		}, killed(), "charged once", ""},
+		{"what a share refuses may be charged, if the owner's answer got lost", []*Op{
+			at(0, 1, 9), at(990, 1500, 0, denied, marked(0)), at(1600, 1601, 7),
+		}, killed(), "", ""},
+		{"… and not if it was asked for later", []*Op{
+			at(0, 1, 9), at(1100, 1500, 0, denied, marked(0)), at(1600, 1601, 7),
+		}, killed(), "charged once", ""},
 		{"an unsure owner forgets what it says", []*Op{
 			at(0, 1, 5, cost(5)),
 			at(1100, 1101, 9, unsure(10)), at(1200, 1201, 8),
