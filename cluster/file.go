@@ -15,8 +15,8 @@ type FileHead struct {
 	Others []string
 	Secret Secret // of the cluster; 0: it is not known
 	// Partial says that the node went on after the file was written, or that it is damaged. It has
-	// to be true of all files but the last one of a node that was stopped in order: they lack what
-	// was charged later.
+	// to be true of all files but the last one of a node that was stopped in order, also if that is
+	// started again and then killed: they lack what was charged later.
 	Partial bool
 	// Lack says of which partitions counters had been forgotten before.
 	Lack []Lack
@@ -24,14 +24,13 @@ type FileHead struct {
 
 // Same reports whether h and o say the same, whatever the time.
 func (h *FileHead) Same(o *FileHead) bool {
-	return slices.Equal(h.Others, o.Others) && h.Secret == o.Secret && h.Partial == o.Partial &&
+	return slices.Equal(h.Others, o.Others) && h.Secret == o.Secret &&
 		slices.EqualFunc(h.Lack, o.Lack, func(x, y Lack) bool { return slices.Equal(x.Of, y.Of) })
 }
 
-// FileHead is the head of a file that is written now, and is not the last one. Without a View its
-// Secret is 0.
+// FileHead is the head of a file that is written now. Without a View its Secret is 0.
 func (n *Node) FileHead() FileHead {
-	h := FileHead{Others: n.awaits.Others(), Partial: true, Lack: n.parts.lacks(n.clock.Now())}
+	h := FileHead{Others: n.awaits.Others(), Lack: n.parts.lacks(n.clock.Now())}
 	if r := n.view.Load(); r != nil {
 		h.Secret = r.Secret
 	}

@@ -99,7 +99,6 @@ type Move struct {
 	From, To uint64 // boots of the sender and of the receiver
 	ID       string // of the sender
 	Secret   Secret // that the sender, or the cluster of a file, places keys under (placedBy)
-	Partial  bool   // of a file: see FileHead
 	Addr     string // of a claim and a sign of life: its peer address, if the receiver lacks that
 	Term     uint64 // of the claim or the gift, or the highest that the sender has heard of
 

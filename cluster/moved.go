@@ -31,18 +31,13 @@ func (rs *restorer) moveLocked(r *route) {
 	}
 	rs.view.Store(r)
 	found := rs.foundLocked()
-	whole, lacked := rs.parts.copiedLocked()
 	if rs.parts.list == nil { // adoptLocked follows
-		same := r.Secret == rs.secret
-		rs.parts.gone = rs.parts.gone || lacked != 0 && !same
 		for p := range found {
-			if !same {
-				rs.parts.bereftAt[p].Store(0)
-			}
-			rs.parts.kept[p].Store(found[p] || rs.parts.bereftAt[p].Load() != 0)
+			rs.parts.kept[p].Store(found[p])
 		}
 		return
 	}
+	whole, lacked := rs.parts.copiedLocked()
 	for p := range found {
 		pt := &rs.parts.list[p]
 		*pt = part{term: pt.term, state: pt.state}
@@ -76,11 +71,10 @@ func (rs *restorer) foundLocked() (found [ring.Partitions]bool) {
 func (ps *partitions) copiedLocked() (whole bool, lacked limiter.Instant) {
 	whole = true
 	for p := range ps.list {
-		pt := &ps.list[p]
-		whole = whole && (pt.whole || pt.state == partNone)
-	}
-	for p := range ps.bereftAt {
-		lacked = max(lacked, limiter.Instant(ps.bereftAt[p].Load()))
+		if pt := &ps.list[p]; pt.state != partNone {
+			whole = whole && pt.whole
+			lacked = max(lacked, limiter.Instant(ps.bereftAt[p].Load()))
+		}
 	}
 	return whole, lacked
 }

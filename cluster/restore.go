@@ -40,8 +40,11 @@ type restorer struct {
 	// when the holds were written that this node has from a file, if that is long ago; 0: it has
 	// none such
 	storedAt limiter.Instant
-	secret   Secret // that the file names partitions by
-	resumed  bool   // there was a file
+
+	resumed bool            // there was a file
+	written limiter.Instant // when that was
+	secret  Secret          // that it names partitions by
+	lack    []Lack          // that it has and that are not marked yet
 }
 
 // Restore is Node.Restore.
@@ -79,17 +82,31 @@ func (rs *restorer) Restore(
 func (rs *restorer) resume(then limiter.Instant, h *FileHead) {
 	rs.parts.mu.Lock()
 	defer rs.parts.mu.Unlock()
-	rs.secret, rs.resumed = h.Secret, true
+	rs.secret, rs.resumed, rs.lack, rs.written = h.Secret, true, h.Lack, then
 	rs.parts.gone = rs.parts.gone || h.Partial
-	for _, l := range h.Lack {
+}
+
+// lackLocked marks what the file says was forgotten, once it is known which keys that is: a node
+// learns the secret of its cluster with the first configuration.
+func (rs *restorer) lackLocked(r *route) {
+	if rs.lack == nil || rs.parts.list == nil || r.Secret == 0 && rs.secret != 0 {
+		return
+	}
+	if r.Secret != rs.secret { // another cluster, in which partitions have other keys
+		rs.parts.gone = true
+	}
+	for _, l := range rs.lack {
 		for _, p := range l.Of {
-			if int(p) < len(rs.parts.kept) {
-				rs.parts.lack(int(p), then.Add(-max(0, l.Age)))
-				rs.parts.kept[p].Store(true) // so it is lent, and its taker hears of that
-				rs.restored = true
+			if r.Secret != rs.secret || int(p) >= len(rs.parts.list) {
+				continue
+			}
+			rs.parts.lack(int(p), rs.written.Add(-max(0, l.Age)))
+			if rs.parts.list[p].state == partNone { // so it is lent, and its taker hears of that
+				rs.adoptOneLocked(int(p), false)
 			}
 		}
 	}
+	rs.lack = nil
 }
 
 // restoreLate is how long it may take until the node that has decided meanwhile has been met.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"penstock/limiter"
+	"penstock/ring"
 )
 
 // disk is what a node has written, and when.
@@ -197,6 +198,30 @@ func TestMarksOutliveARestart(t *testing.T) {
 	}
 	w.pass(time.Minute)
 	w.wantBound("a window later", 300, 5, 0)
+}
+
+// Promise: … also if the node hears only later where its cluster places keys. Under another secret
+// partitions have other keys, so all are marked.
+func TestMarksAwaitTheSecret(t *testing.T) {
+	for _, secret := range []Secret{7, 8} {
+		w := emptyWorld(t, limiter.TableConfig{Bytes: 4 << 20}, five)
+		n := w.create("n1", 1)
+		n.Membership().Agree(Trust{})
+		n.Resume(time.Second, FileHead{Secret: 7, Lack: []Lack{{Of: []uint16{5, 9}}}})
+		view := w.view("n1", w.members(1))
+		n.SetView(view)
+		n.views.secret = secret
+		n.SetView(view)
+		for p := range ring.Partitions {
+			lacks := n.parts.bereftAt[p].Load() != 0 && n.parts.list[p].state == partCopied
+			if lacks != (secret == 7 && (p == 5 || p == 9)) {
+				t.Fatalf("under the secret %d partition %d lacks counters: %t", secret, p, lacks)
+			}
+		}
+		if n.parts.gone != (secret == 8) {
+			t.Errorf("under the secret %d what begins is marked: %t", secret, n.parts.gone)
+		}
+	}
 }
 
 // Promise: … also if one of them comes back without its disk: it may have known more than others.

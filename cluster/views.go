@@ -183,6 +183,7 @@ func (n *Node) setViewLocked(now limiter.Instant, v *View) {
 	if old == nil {
 		n.restorer.adoptLocked(v.Me().Role)
 	}
+	n.restorer.lackLocked(r)
 	n.awaits.awaitLocked(now, r)
 	if n.parts.list == nil {
 		n.contacts.askPlacesLocked(now, r, old)

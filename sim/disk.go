@@ -32,17 +32,15 @@ func (p *process) keepSaving() {
 			return
 		}
 		p.do(func() {
-			p.save(false)
+			p.save()
 			p.keepSaving()
 		})
 	})
 }
 
-// save writes p's file, unless nothing has changed since the last time. It is the last one if p has
-// stopped.
-func (p *process) save(last bool) {
+// save writes p's file, unless nothing has changed since the last time.
+func (p *process) save() {
 	changes, head := p.node.Stats().Changes(), p.node.FileHead()
-	head.Partial = !last
 	if f := p.machine.disk; f != nil && changes == p.saved && head.Same(&f.head) {
 		return
 	}
@@ -66,8 +64,12 @@ func (p *process) save(last bool) {
 // restore has p know what its machine's file says.
 func (p *process) restore() {
 	m := p.machine
-	f := m.disk
+	f, killed := m.disk, m.running
+	m.running = true
 	if f == nil {
+		if killed {
+			p.node.Resume(0, cluster.FileHead{Partial: true})
+		}
 		return
 	}
 	entries, holds := slices.Clone(f.entries), slices.Clone(f.holds)
@@ -79,8 +81,10 @@ func (p *process) restore() {
 	}
 	w := m.world
 	p.restored = f
+	head := f.head
+	head.Partial = killed
 	age := time.Duration(m.clock.at(w.now) - f.shown)
-	p.node.Resume(age, f.head)
+	p.node.Resume(age, head)
 	if p.node.Restore(age, entries, holds) > 0 {
 		w.faults.Restored++
 		w.judge.carrier.disk.comesBack(f)

@@ -26,6 +26,7 @@ type machine struct {
 	version uint64 // of the last fact that it has told
 	returns bool   // it will start again when it has left
 	disk    *file  // nil: there is none, or nothing was written yet
+	running bool   // the disk says that a node was not stopped in order
 	rolling bool   // the next machine restarts when it has
 }
 

@@ -129,7 +129,8 @@ func (m *machine) depart(p *process) {
 		p.node.Stop()
 		p.states()
 		if w.plan.machines[m.index].disk {
-			p.save(true)
+			p.save()
+			m.running = false
 		}
 		m.process = nil
 		w.goesDown()

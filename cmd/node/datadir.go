@@ -27,6 +27,9 @@ const (
 	countersFile = "counters"
 	lockFile     = "lock"   // in it is the name of the cluster
 	catalogFile  = "limits" // that were put: see package catalog
+	// runningFile is there while a node may decide. If it is there when one starts, the node before
+	// was not stopped in order, and what was charged since its file was written is not in that.
+	runningFile = "running"
 	// saveEvery is how long after a file was written the next one is begun, if anything has
 	// changed. Of what changed since, kill -9 on all nodes at once forgets.
 	saveEvery = 5 * time.Second
@@ -42,6 +45,7 @@ type dataDir struct {
 	lock *os.File
 
 	failed atomic.Uint64 // times that save could not
+	begun  sync.Once
 
 	mu      sync.Mutex       // guards below, and makes files one at a time
 	saved   uint64           // changes of the node when the file was begun
@@ -99,9 +103,14 @@ func (d *dataDir) close() { d.lock.Close() }
 // is in order; one that is not of this program is an error, so that nothing of somebody else's is
 // written over.
 func (d *dataDir) restore(node *cluster.Node) error {
-	name := filepath.Join(d.path, countersFile)
+	name, head := filepath.Join(d.path, countersFile), &d.head
+	_, err := os.Stat(filepath.Join(d.path, runningFile))
+	head.Partial = !errors.Is(err, fs.ErrNotExist)
 	f, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
+		if head.Partial {
+			node.Resume(0, *head)
+		}
 		d.log.Info("no counters on the disk yet", "data-dir", d.path)
 		return nil
 	}
@@ -111,7 +120,6 @@ func (d *dataDir) restore(node *cluster.Node) error {
 	defer f.Close()
 	began, entries, broken := time.Now(), 0, 0
 	var age time.Duration
-	head := &d.head
 	err = peer.ReadSnapshot(f, func(written time.Time, m *cluster.Move) {
 		age = time.Since(written)
 		peer.AddToHead(head, m)
@@ -138,9 +146,34 @@ func (d *dataDir) restore(node *cluster.Node) error {
 	return nil
 }
 
-// save writes the file, unless nothing has changed since the last time. It is the last one if node
-// has stopped. A reader sees the old file or the new one.
-func (d *dataDir) save(node *cluster.Node, clock *clock.Clock, last bool) (err error) {
+// begin notes that the node may decide from now on.
+func (d *dataDir) begin() {
+	d.begun.Do(func() {
+		f, err := os.OpenFile(filepath.Join(d.path, runningFile), os.O_CREATE|os.O_WRONLY, 0o600)
+		if err == nil {
+			err = errors.Join(f.Close(), syncDir(d.path))
+		}
+		if err != nil {
+			d.log.Error("it is not noted that this node runs: if it is killed, the next one may "+
+				"not mark what its counters lack", "data-dir", d.path, "err", err)
+		}
+	})
+}
+
+// end saves the counters of a node that has stopped in order.
+func (d *dataDir) end(node *cluster.Node, clock *clock.Clock) error {
+	if err := d.save(node, clock); err != nil {
+		return err
+	}
+	if err := os.Remove(filepath.Join(d.path, runningFile)); !errors.Is(err, fs.ErrNotExist) {
+		return errors.Join(err, syncDir(d.path))
+	}
+	return nil
+}
+
+// save writes the file, unless nothing has changed since the last time. A reader sees the old file
+// or the new one.
+func (d *dataDir) save(node *cluster.Node, clock *clock.Clock) (err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	defer func() {
@@ -149,7 +182,6 @@ func (d *dataDir) save(node *cluster.Node, clock *clock.Clock, last bool) (err e
 		}
 	}()
 	changes, head := node.Stats().Changes(), node.FileHead()
-	head.Partial = !last
 	head.Secret = cmp.Or(head.Secret, d.head.Secret) // 0: the cluster is not found yet
 	if changes == d.saved && head.Same(&d.head) && !d.damaged {
 		return nil
@@ -225,7 +257,7 @@ func (d *dataDir) keepSaving(leaving context.Context, node *cluster.Node, clock 
 		if leaving.Err() != nil {
 			return
 		}
-		if err := d.save(node, clock, false); err != nil {
+		if err := d.save(node, clock); err != nil {
 			d.log.Error("counters are not saved; the file from before stays", "data-dir",
 				d.path, "err", err)
 		}

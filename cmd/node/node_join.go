@@ -20,6 +20,7 @@ func (r *running) join(ctx context.Context, d doors) error {
 		if err != nil {
 			return err
 		}
+		r.mayDecide()
 		r.node.SetView(view)
 		r.announce()
 		return nil
@@ -58,6 +59,13 @@ func (r *running) join(ctx context.Context, d doors) error {
 	return nil
 }
 
+// mayDecide notes that the node may decide from now on.
+func (r *running) mayDecide() {
+	if r.data != nil {
+		r.data.begin()
+	}
+}
+
 // gossipError names the flag that gossip could not start with.
 func (s *settings) gossipError(err error) error {
 	words := strings.TrimPrefix(err.Error(), "gossip: ")
@@ -84,6 +92,7 @@ func (r *running) see(v *cluster.View) {
 	r.log.Info("members", "members", names, "ring", fmt.Sprintf("%016x", v.RingHash()))
 	logFailures(r.log, r.roster.failures.see(r.roster.failures.now(), v))
 	r.peers.Keep(v.Members)
+	r.mayDecide()
 	r.node.SetView(v)
 	r.roster.failures.struckOff(r.roster.failures.now(), r.node.View())
 	r.catalog.Seen()

@@ -55,7 +55,7 @@ func (r *running) stop(ctx context.Context, grace time.Duration) {
 	_ = r.files.audit.Close()
 	if r.data != nil {
 		if grace > 0 {
-			if err := r.data.save(r.node, r.clock, true); err != nil {
+			if err := r.data.end(r.node, r.clock); err != nil {
 				r.log.Error("the last counters are not saved; the file from before stays",
 					"data-dir", r.data.path, "err", err)
 			}

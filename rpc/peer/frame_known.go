@@ -12,7 +12,6 @@ import (
 // Field numbers of peer.proto for what tells the newer one of two copies, and of a secret.
 const (
 	movePass, moveComplete, moveKnown, moveSecret, moveHeard = 24, 25, 26, 27, 28
-	movePartial                                              = 29
 
 	knownOf, knownPass, knownWhole = 1, 2, 3
 )
@@ -27,8 +26,7 @@ func appendMarks(b []byte, m *cluster.Move) []byte {
 		b = wire.AppendUint(wire.AppendFixed(b, knownOf, k.Of), knownPass, k.Pass)
 		b = wire.Close(appendPartitions(b, knownWhole, k.Whole), end)
 	}
-	b = wire.AppendUint(wire.AppendFixed(b, moveSecret, uint64(m.Secret)), moveHeard, m.Heard)
-	return wire.AppendBool(b, movePartial, m.Partial)
+	return wire.AppendUint(wire.AppendFixed(b, moveSecret, uint64(m.Secret)), moveHeard, m.Heard)
 }
 
 // readMark reads one of the fields that appendMarks writes besides Known, and passes over others.
@@ -42,8 +40,6 @@ func readMark(m *cluster.Move, num protowire.Number, f *wire.Fields) {
 		m.Secret = cluster.Secret(f.Value)
 	case moveHeard:
 		m.Heard = f.Value
-	case movePartial:
-		m.Partial = f.Value != 0
 	}
 }
 

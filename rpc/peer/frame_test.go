@@ -223,7 +223,6 @@ func drawMove(t *rapid.T, limits []*limiter.Limit) *cluster.Move {
 		Giving: cluster.Giving{Gift: drawPartitions(t, "gift")},
 	}
 	m.Heard = rapid.Uint64().Draw(t, "heard")
-	m.Partial = rapid.Bool().Draw(t, "partial")
 	for range rapid.IntRange(0, 3).Draw(t, "known") {
 		m.Known = append(m.Known, cluster.Known{
 			Of: rapid.Uint64().Draw(t, "of boot"), Pass: rapid.Uint64().Draw(t, "until"),
@@ -475,7 +474,6 @@ func compareAsk(t *rapid.T, now limiter.Instant, want *readAsk, frame *peerv1.Fr
 			t.Fatalf("generated code reads the move %v, want %+v", m, w)
 		}
 		if m.Pass != w.Pass || m.Complete != w.Complete || m.Heard != w.Heard ||
-			m.Partial != w.Partial ||
 			!slices.EqualFunc(m.Known, w.Known, func(a *peerv1.Known, b cluster.Known) bool {
 				return a.Of == b.Of && a.Pass == b.Pass && samePartitions(a.Whole, b.Whole)
 			}) {

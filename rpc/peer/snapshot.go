@@ -29,8 +29,8 @@ import (
 // carries copies of entries or holds, as nodes send them to each other; their instants are relative
 // to that wall clock. So what a release reads from another node it reads from a file, and what it
 // does not know it skips. The first records have neither, they are the head: each names a member,
-// by its sign of life, or has the secret of the cluster, or says that the file is partial, or of
-// which partitions counters were forgotten.
+// by its sign of life, or has the secret of the cluster, or says of which partitions counters were
+// forgotten. Whether the file is partial shows elsewhere: a process that ends could not say so.
 // The last record's frame is empty: without it the file is cut off.
 const (
 	snapshotTitle  = "penstock counters 1\n"
@@ -121,9 +121,6 @@ func headRecords(h *cluster.FileHead) (records []cluster.Move) {
 	if h.Secret != 0 {
 		records = append(records, cluster.Move{Secret: h.Secret})
 	}
-	if h.Partial {
-		records = append(records, cluster.Move{Partial: true})
-	}
 	for _, l := range h.Lack {
 		records = append(records, cluster.Move{Copying: cluster.Copying{Lack: l}})
 	}
@@ -136,7 +133,6 @@ func AddToHead(h *cluster.FileHead, m *cluster.Move) {
 		h.Others = append(h.Others, strings.Clone(m.ID))
 	}
 	h.Secret = cmp.Or(m.Secret, h.Secret)
-	h.Partial = h.Partial || m.Partial
 	if len(m.Lack.Of) > 0 {
 		h.Lack = append(h.Lack, cluster.Lack{Of: slices.Clone(m.Lack.Of), Age: m.Lack.Age})
 	}

@@ -120,7 +120,7 @@ func TestSnapshotOfHolds(t *testing.T) {
 	book.Settle(now, limiter.HoldID{Origin: 1, Sequence: 7}, hash, "", 2)
 	var b bytes.Buffer
 	head := cluster.FileHead{
-		Others: []string{"n2", "n3"}, Secret: 77, Partial: true,
+		Others: []string{"n2", "n3"}, Secret: 77,
 		Lack: []cluster.Lack{{Of: []uint16{1, 4092}, Age: 3}, {Of: []uint16{7}, Age: 2}},
 	}
 	if n, err := WriteSnapshot(&b, &head, table, book, clock); err != nil || n != holds+1 {

@@ -600,9 +600,7 @@ type Move struct {
 	Secret uint64 `protobuf:"fixed64,27,opt,name=secret,proto3" json:"secret,omitempty"`
 	// Of a claim: the sequence of the last move about copies of the receiver that the sender has taken in. What the receiver has lent the sender
 	// with it, or before, the sender has.
-	Heard uint64 `protobuf:"varint,28,opt,name=heard,proto3" json:"heard,omitempty"`
-	// Of a file: its node went on after it was written, so it lacks what was charged later.
-	Partial       bool `protobuf:"varint,29,opt,name=partial,proto3" json:"partial,omitempty"`
+	Heard         uint64 `protobuf:"varint,28,opt,name=heard,proto3" json:"heard,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -810,13 +808,6 @@ func (x *Move) GetHeard() uint64 {
 		return x.Heard
 	}
 	return 0
-}
-
-func (x *Move) GetPartial() bool {
-	if x != nil {
-		return x.Partial
-	}
-	return false
 }
 
 // Known says what a claimer has of partitions that another boot held: a member that knows no more of them need not lend its copies. Or it says
@@ -2672,7 +2663,7 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	" \x03(\x06R\x06forget\x12-\n" +
 	"\x05words\x18\v \x01(\v2\x17.penstock.peer.v1.WordsR\x05words\x12\x14\n" +
 	"\x05trace\x18\f \x01(\fR\x05trace\x12\x10\n" +
-	"\x03for\x18\r \x01(\x06R\x03for\"\xf8\x05\n" +
+	"\x03for\x18\r \x01(\x06R\x03for\"\xde\x05\n" +
 	"\x04Move\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\x06R\x04from\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\x06R\x02to\x12\x0e\n" +
@@ -2699,8 +2690,7 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\bcomplete\x18\x19 \x01(\bR\bcomplete\x12-\n" +
 	"\x05known\x18\x1a \x03(\v2\x17.penstock.peer.v1.KnownR\x05known\x12\x16\n" +
 	"\x06secret\x18\x1b \x01(\x06R\x06secret\x12\x14\n" +
-	"\x05heard\x18\x1c \x01(\x04R\x05heard\x12\x18\n" +
-	"\apartial\x18\x1d \x01(\bR\apartialJ\x04\b\x0f\x10\x10J\x04\b\x10\x10\x11J\x04\b\x11\x10\x12\"A\n" +
+	"\x05heard\x18\x1c \x01(\x04R\x05heardJ\x04\b\x0f\x10\x10J\x04\b\x10\x10\x11J\x04\b\x11\x10\x12\"A\n" +
 	"\x05Known\x12\x0e\n" +
 	"\x02of\x18\x01 \x01(\x06R\x02of\x12\x12\n" +
 	"\x04pass\x18\x02 \x01(\x04R\x04pass\x12\x14\n" +
