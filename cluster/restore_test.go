@@ -398,8 +398,8 @@ func TestRestoredCopyIsMerged(t *testing.T) {
 	w.wantRemaining("when n2 is back", keys, 1, "n1", "n2", "n3")
 }
 
-// Promise: nobody is denied for longer than the limit says. What is returned from a file in many
-// messages is as old as it is when the last one comes.
+// Promise: nobody is denied for longer than the limit says. Entries of a file that are returned in
+// many messages are as old as they are when the last one comes.
 func TestWhatIsReturnedIsAsOldAsItIs(t *testing.T) {
 	w := newWorld(t, 2, five)
 	const keys = 1000

@@ -75,8 +75,11 @@ func (l *Limit) fresh(w []int64, now Instant) bool {
 
 // CountsFor is how long what a limit has admitted counts at most: after that, a key that nobody has
 // asked for since is treated as if it had never been seen. By clocks that go back, and by those of
-// clients (Spec.ClientTime), it may count for longer.
+// clients (Spec.ClientTime), it may count for longer. It is 0 if nothing is counted.
 func (l *Limit) CountsFor() time.Duration {
+	if l.Unlimited {
+		return 0
+	}
 	switch l.Algorithm {
 	case FixedWindow:
 		if l.Calendar != 0 {

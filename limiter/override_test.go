@@ -248,6 +248,9 @@ func TestOverrideWhole(t *testing.T) {
 func TestUnlimited(t *testing.T) {
 	forEveryKind(t, func(t *testing.T, spec limiter.Spec, _ *limiter.Limit) {
 		l := mustOverride(t, spec, limiter.Override{Key: "boss", Unlimited: true})
+		if d := l.For("boss").CountsFor(); d != 0 {
+			t.Errorf("what is not counted counts for %v", d)
+		}
 		table := limiter.NewTable(limiter.TableConfig{Bytes: 1})
 		boss, worker := l.For("boss"), l.For("worker")
 		free := limiter.Decision{

@@ -24,8 +24,8 @@ type count struct {
 	forgiven int64
 	// free may be released: of settlements without an answer and of sets that were refused.
 	free int64
-	// again may be charged, of settlements that no node knows but one that is away. What was
-	// charged so waits, and may be released when that node is back.
+	// again may be charged, of settlements that no node knows but one that is away. Units
+	// that are charged so wait, and may be released when that node is back.
 	again, waits int64
 }
 
