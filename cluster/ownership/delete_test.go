@@ -299,17 +299,14 @@ var deletions = []deletion{
 		faults: 2,
 	}},
 	{name: "R13 undecided", rule: ruleUndecided, tries: 120, play: func(w *world, try int) string {
-		w.lossy = true
-		w.start("a")
-		w.run(second)
-		w.start("b", "a", "b")
-		w.run(second)
-		w.start("c", "a", "c")
-		w.run(50*time.Millisecond + time.Duration(try)*time.Millisecond/2)
-		w.sever("b", "a c", true)
+		w.trio("a", "b")
+		w.step(w.node("b"), Leave{})
+		w.run(time.Duration(try) * time.Millisecond / 2)
+		w.sever("a", "b", true)
 		w.run(3 * second)
 		return ""
 	}},
+	{name: "R13 half", rule: ruleHalf, tries: 80, play: halvesAndAThird},
 	{name: "R13 grow", rule: ruleGrow, play: func(w *world, _ int) string {
 		w.pairAndCut() // c joins b's half, b dies, and only then a hears of b again
 		w.sever("a", "c", true)
@@ -436,6 +433,33 @@ func asleep(p *Params) *model {
 		m.do(v)
 	}
 	return m
+}
+
+// halvesAndAThird: a pair parts while c joins, which hears both. Only one half goes on, unless c was
+// no member yet, and when they meet all is well.
+func halvesAndAThird(w *world, try int) string {
+	w.lossy = true
+	w.start("a")
+	w.run(second)
+	w.start("b", "a", "b")
+	w.run(second)
+	w.start("c", "a", "b", "c")
+	w.run(time.Duration(try) * 2 * time.Millisecond)
+	w.sever("a", "b", true)
+	decides := func(id string) bool { n := w.node(id); return n.s.Deciding(n.clock(w.now)) }
+	for range 60 {
+		w.run(50 * time.Millisecond)
+		if decides("a") && decides("b") && w.node("c").s.stage == StageJoined &&
+			w.node("a").s.config.Epoch.Lineage != w.node("b").s.config.Epoch.Lineage {
+			return "both halves of the pair go on, though c hears both"
+		}
+	}
+	if !decides("a") && !decides("b") && w.node("a").s.voter.accepted == 0 {
+		return "neither half of the pair goes on"
+	}
+	clear(w.cut)
+	w.run(3 * second)
+	return w.agreed()
 }
 
 // giftFromTheDead: b and c admit a while d cannot be heard, give it a partition, and are killed. d

@@ -114,7 +114,8 @@ func (s *State) leaveEpoch(now Instant, kind forkKind, of Boot) {
 }
 
 // secede answers a boot that begins a child: this one gives up its right, and will follow. It
-// refuses while it hears enough voters, and keeps to the smallest boot that has asked.
+// refuses while it hears enough voters, and keeps to the smallest boot that has asked; but of the
+// halves of a pair to the first one, for the other one may go on as soon as it has heard the answer.
 func (s *State) secede(now Instant, from Boot, m Secede) {
 	if !m.Recover && s.Deciding(now) {
 		gone := 0
@@ -127,13 +128,43 @@ func (s *State) secede(now Instant, from Boot, m Secede) {
 			return
 		}
 	}
-	if s.fork.on() && s.fork.of < from && s.entry(s.fork.of).sign != SignGone {
+	if of := s.fork.of; s.fork.on() && of != from && s.entry(of).sign != SignGone &&
+		(of < from || !m.Recover && s.between(of, from)) {
 		return
 	}
 	if s.fork.of != from {
 		s.leaveEpoch(now, forkFollows, from)
 	}
 	s.send(from, Seceded{m.Epoch})
+}
+
+// between reports whether this boot is neither half of a pair that a and b are.
+func (s *sight) between(a, b Boot) bool {
+	return s.p.keeps(ruleHalf) && len(s.config.Voters) == 2 && !s.config.Votes(s.me.Boot) &&
+		s.config.Votes(a) && s.config.Votes(b)
+}
+
+// followed reports whether this half of a pair is the one that goes on (R13): of a cluster of two
+// both do, of a larger one the half that most of the others follow. There are others without a vote
+// while a cluster grows or shrinks.
+func (s *State) followed() bool {
+	others, follow, half := 0, 0, Boot(0)
+	for _, m := range s.config.Members {
+		answered := slices.Contains(s.fork.answered, m.Boot)
+		there := answered || s.entry(m.Boot).sign < SignGone
+		switch {
+		case m.Boot == s.me.Boot:
+		case s.config.Votes(m.Boot):
+			if half = m.Boot; answered || !there {
+				return true
+			}
+		case answered:
+			others, follow = others+1, follow+1
+		case there:
+			others++
+		}
+	}
+	return 2*follow > others || 2*follow == others && (others == 0 || s.me.Boot < half)
 }
 
 // advanceFork asks those that have not answered, and installs the child when it may: every member
@@ -154,6 +185,9 @@ func (s *State) advanceFork(now Instant) {
 			complete = complete && (f.kind != forkChild || !s.p.keeps(ruleSecede))
 		}
 		s.send(m.Boot, Secede{s.config.Epoch, f.kind == forkRecovery})
+	}
+	if f.kind == forkPair && s.p.keeps(ruleHalf) {
+		complete = s.followed()
 	}
 	if complete && (s.waited(now) || f.kind == forkPair && sure) {
 		s.installChild(now)

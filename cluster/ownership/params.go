@@ -132,6 +132,7 @@ const (
 	ruleFoundedWins // R12: nobody founds where somebody answers as founded
 	ruleRival       // R13: a fork names its rival
 	ruleUndecided   // R13: a half that has accepted a successor does not fork
+	ruleHalf        // R13: of a pair with others that hear both one half goes on
 	ruleGrow        // R13: the losing half admits nobody
 	ruleName        // property 7: a name in use is refused
 )

@@ -39,7 +39,7 @@ func (s *State) partsWays(now Instant) {
 	var may bool
 	switch f.kind {
 	case forkPair: // all that its voters acknowledge, they acknowledge together
-		may = !acknowledged || waitsFor == 0
+		may = waitsFor == 0 || !acknowledged && s.mostAreWithIt()
 	case forkChild:
 		may = waitsFor == 0 && (now < s.right.lost || f.since <= quiet)
 	case forkRecovery:
@@ -59,6 +59,30 @@ func (s *State) partsWays(now Instant) {
 		s.puts(b, Decided{child})
 	}
 	s.install(now, child)
+}
+
+// mostAreWithIt: of those that are there beside a pair more follow this half than can follow the
+// other one, or as many, and this half is the smaller boot. Where nobody else is there, and where
+// the other half follows or is gone, it is the only one that anybody asks about.
+func (s *State) mostAreWithIt() bool {
+	balance, alone, other := 0, true, Boot(0)
+	for _, m := range s.config.Members {
+		follows := slices.Contains(s.fork.answered, m.Boot)
+		if m.Boot == s.me.Boot || !follows && s.hasGone(m.Boot) {
+			continue
+		}
+		if s.config.Votes(m.Boot) {
+			if other = m.Boot; follows {
+				return true
+			}
+			continue
+		}
+		alone = false
+		if balance--; follows {
+			balance += 2
+		}
+	}
+	return alone || other == 0 || balance > 0 || balance == 0 && s.me.Boot < other
 }
 
 // parted begins a child if that is due: of a pair, if the other voter is not there, and did not
