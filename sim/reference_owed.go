@@ -86,11 +86,11 @@ func (r *reference) owing() int64 {
 // paid notes that p, which decides, has heard of what a process owes, and charged it as far as
 // there was room. A second report of it is not charged.
 func (r *reference) paid(a *account, p, by *process, id cluster.ID, cost int64) {
-	x := owing{by, id}
-	now := p.machine.world.now
+	x, now := owing{by, id}, p.machine.world.now
+	cost = min(max(0, cost), capacityOf(a.spec)) // on_error: allow admits any cost
 	if _, known := r.owed[x]; known {
 		r.debts = append(r.debts[max(0, len(r.debts)-mostDebts):],
-			charged{at: now, own: p.now(), cost: max(0, cost)})
+			charged{at: now, own: p.now(), cost: cost})
 	}
 	d := r.owed[x]
 	if d.until <= now || p != r.by {
@@ -100,12 +100,11 @@ func (r *reference) paid(a *account, p, by *process, id cluster.ID, cost int64) 
 		strict := r.loose
 		r.strict = &strict
 	}
-	// on_error: allow admits any cost
-	r.strict.charge(p.now(), a.spec, min(cost, capacityOf(a.spec)))
+	r.strict.charge(p.now(), a.spec, cost)
 	r.owed[x] = promissory{until: now}
 	r.unpaid--
 	if !timed(a.spec) {
-		r.debt = max(0, r.debt-min(cost, capacityOf(a.spec)))
+		r.debt = max(0, r.debt-cost)
 	} else if r.unseen <= now && r.isOwed(now) == 0 {
 		r.blind = now + forgets(a.spec)
 	}

@@ -240,6 +240,6 @@ func TestWhoIsFollowed(t *testing.T) {
 		}
 	}
 	if !testing.Short() && bound < 10 {
-		t.Errorf("%d follow one half of a pair and are asked by the other one; that proves little", bound)
+		t.Errorf("%d follow half of a pair and are asked by the other; that proves little", bound)
 	}
 }

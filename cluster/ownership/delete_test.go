@@ -435,8 +435,8 @@ func asleep(p *Params) *model {
 	return m
 }
 
-// halvesAndAThird: a pair parts while c joins, which hears both. Only one half goes on, unless c was
-// no member yet, and when they meet all is well.
+// halvesAndAThird: a pair parts while c joins, which hears both. Only one half goes on, unless c
+// was no member yet, and when they meet all is well.
 func halvesAndAThird(w *world, try int) string {
 	w.lossy = true
 	w.start("a")

@@ -115,7 +115,7 @@ func (s *State) leaveEpoch(now Instant, kind forkKind, of Boot) {
 
 // secede answers a boot that begins a child: this one gives up its right, and will follow. It
 // refuses while it hears enough voters, and keeps to the smallest boot that has asked; but of the
-// halves of a pair to the first one, for the other one may go on as soon as it has heard the answer.
+// halves of a pair to the first one, which may go on as soon as it has heard the answer.
 func (s *State) secede(now Instant, from Boot, m Secede) {
 	if !m.Recover && s.Deciding(now) {
 		gone := 0
@@ -140,8 +140,9 @@ func (s *State) secede(now Instant, from Boot, m Secede) {
 
 // between reports whether this boot is neither half of a pair that a and b are.
 func (s *sight) between(a, b Boot) bool {
-	return s.p.keeps(ruleHalf) && len(s.config.Voters) == 2 && !s.config.Votes(s.me.Boot) &&
-		s.config.Votes(a) && s.config.Votes(b)
+	c := s.config
+	return s.p.keeps(ruleHalf) && len(c.Voters) == 2 && !c.Votes(s.me.Boot) && c.Votes(a) &&
+		c.Votes(b)
 }
 
 // followed reports whether this half of a pair is the one that goes on (R13): of a cluster of two
