@@ -220,11 +220,13 @@ func (j *markedJudge) holderIsUnheardOf(h *hearing, a *account) bool {
 }
 
 // hurried reports whether no node could wait for the one that decides on a: its partition went from
-// one node to another during the visit, and the client had left less time than a check waits for
-// that and then needs to ask, all of which but the eighth for the way back is over.
+// one node to another during the visit, or the node that answers h learned only then which one that
+// is, and the client had left less time than a check waits for that and then needs to ask, all of
+// which but the eighth for the way back is over.
 func (j *markedJudge) hurried(h *hearing, a *account) bool {
 	k, p := j.world.plan.partition(a.hash), h.process
 	moving := j.gifts[k] >= h.began || j.claims[k] >= h.began || !j.ownerHolds(p, a, k) ||
+		j.ownerIn(h.view, a) != j.ownerIn(p.stated.view, a) ||
 		!slices.ContainsFunc(j.world.machines, func(m *machine) bool {
 			return m.process != nil && m.process.stated.decidesFor(k)
 		})
