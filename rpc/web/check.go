@@ -242,12 +242,12 @@ func readItem(
 func readQueryTerms(q map[string]string) (none cluster.Terms, err error) {
 	flags := [3]bool{}
 	for i, name := range []string{"report", "drain", "strict"} {
-		switch q[name] {
-		case "", "false":
-		case "true":
+		switch said, given := q[name]; {
+		case !given, said == "false":
+		case said == "true":
 			flags[i] = true
 		default:
-			return none, queryFault(name, "%.40q is neither true nor false", q[name])
+			return none, queryFault(name, "%.40q is neither true nor false", said)
 		}
 	}
 	at, err := readNumber(q, "at_ms")
