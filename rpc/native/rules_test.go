@@ -251,6 +251,8 @@ func TestForwardAuthByRules(t *testing.T) {
 		status      int
 	}{
 		{"?key=k", "key: is given without a limit", nil, 400},
+		{"?limit=", "limit: is empty", nil, 400},
+		{"?limit=&key=", "limit: is empty", nil, 400},
 		{"", "attributes.header:X-User: is missing", post[:4], 400},
 		{
 			"", "X-Forwarded-Uri and X-Original-URI differ",

@@ -57,7 +57,12 @@ func (c *checks) authItem(r *http.Request) (item cluster.Item, style answerStyle
 		}
 	}
 	style.text = q["deny_body"]
+	_, limited := q["limit"]
 	switch _, keyed := q["key"]; {
+	case item.Limit == "" && limited:
+		// not the rules: of a proxy with an empty variable, they might say that all may pass
+		return item, style, queryFault("limit", "is empty; name a limit, or leave it and the key "+
+			"out to have the rules say what the request falls under")
 	case item.Limit == "" && keyed:
 		err = errors.New("is given without a limit; give both, or neither to have the rules say " +
 			"what the request falls under")
