@@ -535,7 +535,7 @@ const (
 	Source_SOURCE_REPLICA Source = 4
 	// The node that was asked, of a leased limit: from units that the owner has set aside for it.
 	Source_SOURCE_LEASE Source = 5
-	// The node that was asked, of a leased limit: the owner has just said no.
+	// The node that was asked: the owner has just said no to this cost.
 	Source_SOURCE_DENIED_CACHE Source = 6
 )
 
