@@ -1,6 +1,10 @@
 package cluster
 
-import "penstock/limiter"
+import (
+	"time"
+
+	"penstock/limiter"
+)
 
 // tell makes of a refusal, at now, of the key with this hash, what its limit wants the caller to
 // hear. This is the one place through which the denials of all doors pass, those from memory
@@ -22,6 +26,15 @@ func (d *Decision) tell(now limiter.Instant, hash uint64) {
 
 // overruled reports whether the limit refuses, and the caller is told yes.
 func (d *Decision) overruled() bool { return d.Shadow || d.Over }
+
+// Retry is the wait that the caller hears: none of an answer that admits. RetryAfter is then the
+// wait of the refusal that the caller was not told of, if there was one.
+func (d *Decision) Retry() time.Duration {
+	if d.Allowed {
+		return limiter.Never
+	}
+	return d.RetryAfter
+}
 
 // Tag is the mark of an answer that was admitted beyond its limit (on_deny: tag); else empty.
 func (d *Decision) Tag() string {

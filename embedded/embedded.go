@@ -285,7 +285,7 @@ func (n *Node) check(ctx context.Context, item *cluster.Item) (cluster.Decision,
 
 func answer(d *cluster.Decision) client.Decision {
 	answer := client.Decision{
-		Allowed: d.Allowed, Limit: d.Limit, Remaining: d.Remaining, RetryAfter: d.RetryAfter,
+		Allowed: d.Allowed, Limit: d.Limit, Remaining: d.Remaining, RetryAfter: d.Retry(),
 		ResetAfter: d.ResetAfter, Delay: d.Delay,
 		LimitName: d.Rule.Name, Owner: d.Owner, Source: d.Source.String(), Degraded: d.Degraded,
 		Bound: d.Bound, Shadow: d.Shadow,

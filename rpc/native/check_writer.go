@@ -41,7 +41,7 @@ func (w *checkWriter) decision(d *cluster.Decision) {
 	w.Bool(1, d.Allowed)
 	w.Number(2, d.Limit)
 	w.Number(3, d.Remaining)
-	w.Number(4, door.Millis(d.RetryAfter))
+	w.Number(4, door.Millis(d.Retry()))
 	w.Number(5, door.Millis(d.ResetAfter))
 	w.Number(6, door.Millis(d.Delay))
 	if d.Rule != w.rule || d.Owner != w.owner {

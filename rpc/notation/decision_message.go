@@ -13,7 +13,7 @@ func Decisions(out []cluster.Decision) []*penstockv1.Decision {
 		d := &out[i]
 		all[i] = &penstockv1.Decision{
 			Allowed: d.Allowed, Limit: d.Limit, Remaining: d.Remaining,
-			RetryAfterMs: door.Millis(d.RetryAfter), ResetAfterMs: door.Millis(d.ResetAfter),
+			RetryAfterMs: door.Millis(d.Retry()), ResetAfterMs: door.Millis(d.ResetAfter),
 			DelayMs:   door.Millis(d.Delay),
 			LimitName: d.Rule.Name, Owner: d.Owner, Source: Source(d.Source),
 			Degraded: d.Degraded, Bound: d.Bound, Shadow: d.Shadow,

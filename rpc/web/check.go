@@ -70,7 +70,7 @@ func newDenialJSON(d *cluster.Decision) *denialJSON {
 func newDecisionJSON(d *cluster.Decision) DecisionJSON {
 	return DecisionJSON{
 		Allowed: d.Allowed, Limit: d.Limit, Remaining: d.Remaining,
-		RetryAfterMs: door.Millis(d.RetryAfter), ResetAfterMs: door.Millis(d.ResetAfter),
+		RetryAfterMs: door.Millis(d.Retry()), ResetAfterMs: door.Millis(d.ResetAfter),
 		DelayMs: door.Millis(d.Delay),
 		Name:    d.Rule.Name, Owner: d.Owner, Source: d.Source.String(),
 		Degraded: d.Degraded, Bound: d.Bound, Shadow: d.Shadow,

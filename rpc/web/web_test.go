@@ -110,10 +110,11 @@ func TestHTTPRateLimitOfABucket(t *testing.T) {
 func TestHTTPShadow(t *testing.T) {
 	h := New(Config{Node: rpctest.Alone(t, rpctest.Specs...)})
 	for i, want := range []string{"", "1"} {
-		answer, _ := rpctest.Page(h, "GET", "/v1/check?limit=shadow&key=k", "")
-		if answer.StatusCode != 200 || answer.Header.Get("Penstock-Shadow") != want {
-			t.Errorf("check %d: %d, Penstock-Shadow %q, want %q", i+1, answer.StatusCode,
-				answer.Header.Get("Penstock-Shadow"), want)
+		answer, body := rpctest.Page(h, "GET", "/v1/check?limit=shadow&key=k", "")
+		if answer.StatusCode != 200 || answer.Header.Get("Penstock-Shadow") != want ||
+			!strings.Contains(body, `"retry_after_ms":-1,`) {
+			t.Errorf("check %d: %d, Penstock-Shadow %q, want %q: %s", i+1, answer.StatusCode,
+				answer.Header.Get("Penstock-Shadow"), want, body)
 		}
 	}
 }
