@@ -59,8 +59,8 @@ func setRateLimit(h http.Header, d *cluster.Decision, forms headerForms) {
 }
 
 // setRateLimits is setRateLimit for several limits at once: the draft lists them all, with commas
-// between. The older forms are of the one that leaves least; Retry-After and the delay are the
-// largest.
+// between. The older forms are of the one that leaves least; Retry-After, the delay and the
+// bound of what is degraded are the largest.
 func setRateLimits(h http.Header, out []cluster.Decision, forms headerForms) {
 	if len(out) == 0 {
 		return
@@ -78,9 +78,6 @@ func setRateLimits(h http.Header, out []cluster.Decision, forms headerForms) {
 		if d.Allowed {
 			delay = max(delay, d.Delay)
 		}
-		if d.Degraded {
-			h.Set("Penstock-Degraded", strconv.FormatInt(d.Bound, 10))
-		}
 		if d.Shadow {
 			h.Set("Penstock-Shadow", "1")
 		}
@@ -90,6 +87,9 @@ func setRateLimits(h http.Header, out []cluster.Decision, forms headerForms) {
 		if tier = max(tier, d.Tier()); tier > 0 {
 			h.Set("Penstock-Tier", strconv.Itoa(tier))
 		}
+	}
+	if bound, degraded := largestBound(out); degraded {
+		h.Set("Penstock-Degraded", strconv.FormatInt(bound, 10))
 	}
 	// Not by Set, which would write them as Ratelimit: case has no meaning, but people look for
 	// what the drafts write.
@@ -113,6 +113,21 @@ func setRateLimits(h http.Header, out []cluster.Decision, forms headerForms) {
 	if delay > 0 {
 		h.Set("Penstock-Delay-Ms", strconv.FormatInt(door.Millis(delay), 10))
 	}
+}
+
+// largestBound is the largest bound of the decisions that are degraded, if there are any. One below
+// 0 is none, and larger than all.
+func largestBound(out []cluster.Decision) (bound int64, degraded bool) {
+	for i := range out {
+		switch d := &out[i]; {
+		case !d.Degraded:
+		case !degraded, d.Bound < 0:
+			bound, degraded = d.Bound, true
+		case bound >= 0:
+			bound = max(bound, d.Bound)
+		}
+	}
+	return bound, degraded
 }
 
 // policyOf is a limit in RateLimit-Policy: the units that it grants, and the time in which it does.

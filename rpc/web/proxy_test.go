@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"penstock/cluster"
 	"penstock/limiter"
 	"penstock/rpc/rpctest"
 )
@@ -158,6 +159,28 @@ func TestHTTPHeaderForms(t *testing.T) {
 }
 
 // Promise: what a limit says besides yes and no is told to proxies too, by headers.
+// TestDegradedTogether: of several limits the header has the largest bound, and of one without any
+// that there is none.
+func TestDegradedTogether(t *testing.T) {
+	rule, err := limiter.New(rpctest.Specs[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, bounds := range map[string][]int64{
+		"": {}, "0": {0}, "10": {10, 3, 0}, "-1": {10, -1, 3},
+	} {
+		out := []cluster.Decision{{Rule: rule}} // not degraded
+		for _, bound := range bounds {
+			out = append(out, cluster.Decision{Rule: rule, Degraded: true, Bound: bound})
+		}
+		h := http.Header{}
+		setRateLimits(h, out, formIETF)
+		if got := h.Get("Penstock-Degraded"); got != want {
+			t.Errorf("%v: got %q, want %q", bounds, got, want)
+		}
+	}
+}
+
 func TestHTTPDelayAndShadow(t *testing.T) {
 	queue := limiter.Spec{
 		Name: "queue", Algorithm: limiter.LeakyBucket, Limit: 1, Per: time.Hour,
