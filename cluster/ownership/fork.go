@@ -37,6 +37,9 @@ func (f *fork) answer(from Boot) {
 // considerFork begins a child if voters that are lost for good, or the silent half of a pair, make
 // a decision impossible. While a rival is named there are no children: a rival's lineage has to end
 // with its boots.
+//
+// A half of a pair that has accepted a successor begins none, for that may be decided, and others
+// go on in it. When the other half is gone nothing else can be decided any more, so it is.
 func (s *State) considerFork(now Instant) {
 	if !s.mayFork() {
 		return
@@ -45,8 +48,11 @@ func (s *State) considerFork(now Instant) {
 	switch {
 	case s.config.Marked() && s.p.keeps(ruleGrow):
 	case len(s.config.Voters) == 2 && s.config.Votes(s.me.Boot) && alive == 1:
-		if s.voter.accepted == 0 || silent == 0 || !s.p.keeps(ruleUndecided) {
+		switch follows := s.fork.on(); {
+		case s.voter.accepted == 0 || silent == 0 && follows || !s.p.keeps(ruleUndecided):
 			s.beginFork(now, forkPair)
+		case silent == 0:
+			s.decide(s.voter.value)
 		}
 	case alive+silent < s.config.Quorum() && (now < max(s.right.until, s.right.lost) ||
 		s.fork.on()):

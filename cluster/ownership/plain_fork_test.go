@@ -88,7 +88,7 @@ func (s *State) mostAreWithIt() bool {
 // parted begins a child if that is due: of a pair, if the other voter is not there, and did not
 // bind this one before it fell silent; else if too few voters are left, while this boot had its
 // right. There is no child of a configuration with a rival, and none while another boot is
-// followed that is there.
+// followed that is there. What half of a pair was bound by is decided when the other half is gone.
 func (s *State) parted(now Instant) {
 	f := s.fork
 	if s.stage != StageJoined || f.kind > forkFollows || len(s.config.Rivals) > 0 ||
@@ -107,7 +107,11 @@ func (s *State) parted(now Instant) {
 	kind := forkNone
 	switch pair := n == 2 && s.config.Votes(s.me.Boot); {
 	case pair && gone+silent == 1:
-		if gone == 1 || s.voter.accepted == 0 {
+		bound := s.voter.accepted != 0
+		if gone == 1 && bound && f.kind == forkNone {
+			s.decides(s.voter.value)
+			return
+		} else if gone == 1 || !bound {
 			kind = forkPair
 		}
 	case 2*(n-gone) <= n && (now < s.right.until || now < s.right.lost || f.kind != forkNone):

@@ -1,0 +1,93 @@
+package ownership
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// half begins in a configuration with a pair of voters and others beside it. Boots are numbered in
+// the order of ids.
+func (w *world) half(voters string, ids ...string) {
+	w.lossy = true
+	c := &Configuration{Epoch: Epoch{Founded(99), 1}}
+	for i, id := range ids {
+		m := Member{ID: id, Boot: Boot(i + 1)}
+		n := &node{id: id, rate: 1000, offset: Instant(i) * 1000 * ms, electors: ids}
+		w.nodes, w.next = append(w.nodes, n), m.Boot
+		w.boot(n, New(&w.p, m, Of(ids...), 0))
+		if c.Members = append(c.Members, m); strings.Contains(voters, id) {
+			c.Voters = append(c.Voters, m.Boot)
+		}
+	}
+	slices.SortFunc(c.Members, func(a, b Member) int { return strings.Compare(a.ID, b.ID) })
+	for _, n := range w.nodes {
+		n.s.install(n.clock(w.now), c)
+	}
+}
+
+// heals ends all cuts, and demands that everybody agrees.
+func (w *world) heals(t *testing.T) {
+	t.Helper()
+	clear(w.cut)
+	w.run(8 * second)
+	if w.wrong == "" {
+		w.wrong = w.agreed()
+	}
+	if w.wrong != "" {
+		t.Error(w.wrong)
+		t.Log(strings.Join(w.log, "\n"))
+	}
+}
+
+// Promise: two nodes never decide for one key unmarked. A half of a pair that has accepted a
+// successor does not hear that it was decided, and is evicted. When the other half dies, those that
+// are left of that successor go on, and not this one beside them.
+func TestHalfThatHasAcceptedFollows(t *testing.T) {
+	for _, healed := range []bool{false, true} {
+		w := newWorld(1, 3)
+		w.half("bc", "c", "b", "a")
+		b, c := w.node("b"), w.node("c")
+		w.drop = func(_, to string, m Message) bool {
+			_, decided := m.(Decided)
+			return decided && to == "b"
+		}
+		for c.s.config.Epoch.Number == 1 {
+			w.run(time.Millisecond)
+		}
+		if b.s.voter.accepted == 0 || b.s.config.Epoch.Number != 1 {
+			t.Fatalf("b has accepted %v in %v", b.s.voter.accepted, b.s.config)
+		}
+		w.sever("b", "a c", true)
+		w.drop = nil
+		w.run(3 * second)
+		w.kill("c")
+		w.sever("b", "c", false)
+		w.sever("b", "a", !healed)
+		w.run(3 * second)
+		w.heals(t)
+	}
+}
+
+// Promise: a cluster of two goes on when one of them dies, also while a third one joins. What the
+// dead one had asked this one to accept is as good as decided.
+func TestHalfDecidesWhatItHasAccepted(t *testing.T) {
+	w := newWorld(1, 3)
+	w.half("bc", "c", "b", "a")
+	b := w.node("b")
+	w.drop = func(_, to string, m Message) bool {
+		_, accepted := m.(Accepted)
+		return accepted && to == "c"
+	}
+	for b.s.voter.accepted == 0 {
+		w.run(time.Millisecond)
+	}
+	w.kill("c")
+	w.run(200 * time.Millisecond)
+	if why := w.agreed(); why != "" || len(b.s.config.Epoch.Lineage) != 8 {
+		t.Errorf("%s; b is in %v", why, b.s.config)
+		t.Log(strings.Join(w.log, "\n"))
+	}
+	w.heals(t)
+}
