@@ -338,25 +338,28 @@ func TestPatienceOfProposers(t *testing.T) {
 func TestVotersThatAreLeft(t *testing.T) {
 	for seed := range seeds(1000) {
 		s, now := drawn(rand.New(rand.NewPCG(seed, 1)))
-		alive, silent, gone := 0, 0, 0
+		alive, silent, gone, left := 0, 0, 0, 0
 		for _, v := range s.config.Voters {
 			sign := s.entry(v).sign
 			switch {
-			case v != s.me.Boot && (sign == SignGone || sign == SignLeft):
+			case v != s.me.Boot && (sign == SignGone || sign == SignLeft && s.suspects(now, v)):
 				gone++
 			case s.suspects(now, v):
 				silent++
 			default:
 				alive++
+				if v != s.me.Boot && sign == SignLeft {
+					left++
+				}
 			}
 		}
 		if a, q := s.votersLeft(now); a != alive || q != silent {
 			t.Fatalf("seed %d: %d are heard and %d silent, want %d and %d", seed, a, q, alive,
 				silent)
 		}
-		if lost := 2*(alive+silent) <= len(s.config.Voters); s.lostVoters() != lost {
-			t.Fatalf("seed %d: %d of %d voters are gone, lost: %t", seed, gone,
-				len(s.config.Voters), !lost)
+		if lost := 2*(alive+silent-left) <= len(s.config.Voters); s.lostVoters() != lost {
+			t.Fatalf("seed %d: %d of %d voters are gone and %d have left, lost: %t", seed, gone,
+				len(s.config.Voters), left, !lost)
 		}
 	}
 }

@@ -67,11 +67,12 @@ func (s *State) mayFork() bool {
 }
 
 // votersLeft counts the voters that are not gone: those that are heard, and those that are silent.
+// One that has left votes until its process ends.
 func (s *sight) votersLeft(now Instant) (alive, silent int) {
 	for _, v := range s.config.Voters {
-		switch e := s.entry(v); {
-		case e.sign >= SignGone && v != s.me.Boot:
-		case s.suspects(now, v):
+		switch sign, quiet := s.entry(v).sign, s.suspects(now, v); {
+		case v != s.me.Boot && (sign == SignGone || sign == SignLeft && quiet):
+		case quiet:
 			silent++
 		default:
 			alive++

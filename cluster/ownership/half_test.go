@@ -91,3 +91,21 @@ func TestHalfDecidesWhatItHasAccepted(t *testing.T) {
 	}
 	w.heals(t)
 }
+
+// Promise: two nodes never decide for one key unmarked. Two that leave at once have each said
+// farewell, and vote until one of them is the last.
+func TestPairThatLeavesEndsAsOne(t *testing.T) {
+	for seed := range seeds(100) {
+		w := newWorld(seed, 3)
+		w.skewed = true
+		w.trio("a", "b")
+		for _, n := range w.nodes {
+			w.run(time.Duration(w.random.IntN(40)) * time.Millisecond)
+			w.step(n, Leave{})
+		}
+		w.run(3 * second)
+		if w.wrong != "" {
+			t.Fatalf("seed %d: %s\n%s", seed, w.wrong, strings.Join(w.log, "\n"))
+		}
+	}
+}

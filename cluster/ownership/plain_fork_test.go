@@ -97,9 +97,10 @@ func (s *State) parted(now Instant) {
 	}
 	gone, silent := 0, 0
 	for _, v := range s.config.Voters {
-		if v != s.me.Boot && s.hasGone(v) {
+		sign, quiet := s.entry(v).sign, s.suspects(now, v)
+		if v != s.me.Boot && (sign == SignGone || sign == SignLeft && quiet) {
 			gone++
-		} else if s.suspects(now, v) {
+		} else if quiet {
 			silent++
 		}
 	}
