@@ -224,6 +224,16 @@ func (s *State) waited(now Instant) bool {
 	return true
 }
 
+// outlives reports whether the other half of a pair is gone, and may have gone on with others before
+// that, which decide for a while yet: it may when this one has lost its right.
+func (s *holdings) outlives() bool {
+	return slices.ContainsFunc(s.config.Voters, func(v Boot) bool {
+		e := s.entry(v)
+		return v != s.me.Boot && e.sign >= SignGone && e.signAt >= s.right.lost &&
+			s.p.keeps(ruleHalf)
+	})
+}
+
 // installChild makes the configuration of the child.
 func (s *State) installChild(now Instant) {
 	f, c := &s.fork, s.config
@@ -239,8 +249,8 @@ func (s *State) installChild(now Instant) {
 		switch {
 		case m.Boot == s.me.Boot || slices.Contains(f.answered, m.Boot):
 			child.Members = append(child.Members, m)
-		case f.kind == forkPair && c.Votes(m.Boot) && s.entry(m.Boot).sign < SignGone &&
-			s.p.keeps(ruleRival):
+		case f.kind == forkPair && s.entry(m.Boot).sign < SignGone && s.p.keeps(ruleRival) &&
+			(c.Votes(m.Boot) || s.outlives()):
 			child.Rivals = append(child.Rivals, m)
 		}
 	}

@@ -109,3 +109,23 @@ func TestPairThatLeavesEndsAsOne(t *testing.T) {
 		}
 	}
 }
+
+// Promise: of two that decide for one key both mark it. One half goes on with c, and dies as its
+// cut from the other one ends; c does not see that, and decides until its right is over.
+func TestHalfMarksBesideWhatFollowedTheDead(t *testing.T) {
+	for try := range 20 {
+		w := newWorld(1, 3)
+		w.half("ab", "a", "b", "c")
+		w.run(10 * time.Millisecond)
+		w.sever("a", "b c", true)
+		w.run(3*second + time.Duration(try)*20*time.Millisecond)
+		if c := w.node("c").s; !c.config.Marked() || !c.Deciding(w.node("c").clock(w.now)) {
+			t.Fatalf("c is in %v", c.config)
+		}
+		w.sever("b", "c", true)
+		w.kill("b")
+		w.sever("a", "b", false)
+		w.run(3 * second)
+		w.heals(t)
+	}
+}

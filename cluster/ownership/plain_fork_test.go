@@ -9,7 +9,8 @@ import (
 
 // partsWays: a boot that has begun a child asks each member that has not answered to follow. It
 // installs the child, with those that have answered, when nobody is left to wait for: the others of
-// a child are gone, and all rights that it has acknowledged are over.
+// a child are gone, and all rights that it has acknowledged are over. Rivals are the other half of a
+// pair, or those that may have followed that before it died.
 func (s *State) partsWays(now Instant) {
 	f := &s.fork
 	if f.kind == forkNone || f.kind == forkFollows {
@@ -30,7 +31,7 @@ func (s *State) partsWays(now Instant) {
 			if s.hasGone(m.Boot) {
 				break
 			}
-			if waitsFor++; f.kind == forkPair && s.config.Votes(m.Boot) {
+			if waitsFor++; f.kind == forkPair && (s.config.Votes(m.Boot) || s.mayFollowTheDead()) {
 				rivals = append(rivals, m)
 			}
 		}
@@ -61,6 +62,16 @@ func (s *State) partsWays(now Instant) {
 	s.install(now, child)
 }
 
+// mayFollowTheDead: the other half of a pair was there longer than the right of this one.
+func (s *State) mayFollowTheDead() bool {
+	for _, v := range s.config.Voters {
+		if v != s.me.Boot && s.hasGone(v) && s.right.lost <= s.entry(v).signAt {
+			return true
+		}
+	}
+	return false
+}
+
 // mostAreWithIt: of those that are there beside a pair more follow this half than can follow the
 // other one, or as many, and this half is the smaller boot. Where nobody else is there, and where
 // the other half follows or is gone, it is the only one that anybody asks about.
@@ -68,13 +79,17 @@ func (s *State) mostAreWithIt() bool {
 	balance, alone, other := 0, true, Boot(0)
 	for _, m := range s.config.Members {
 		follows := slices.Contains(s.fork.answered, m.Boot)
-		if m.Boot == s.me.Boot || !follows && s.hasGone(m.Boot) {
+		gone := !follows && s.hasGone(m.Boot)
+		if m.Boot == s.me.Boot {
 			continue
 		}
 		if s.config.Votes(m.Boot) {
-			if other = m.Boot; follows {
+			if other = m.Boot; follows || gone {
 				return true
 			}
+			continue
+		}
+		if gone {
 			continue
 		}
 		alone = false
@@ -82,7 +97,7 @@ func (s *State) mostAreWithIt() bool {
 			balance += 2
 		}
 	}
-	return alone || other == 0 || balance > 0 || balance == 0 && s.me.Boot < other
+	return alone || balance > 0 || balance == 0 && s.me.Boot < other
 }
 
 // parted begins a child if that is due: of a pair, if the other voter is not there, and did not
@@ -141,7 +156,7 @@ func TestForksInPlainWords(t *testing.T) {
 		}
 		for _, m := range s.config.Members {
 			if e := s.entry(m.Boot); draw.IntN(2) == 0 {
-				e.sign = pick(draw, SignGone, SignLeft)
+				e.sign, e.signAt = pick(draw, SignGone, SignLeft), pick(draw, never, now)
 			} else if draw.IntN(2) == 0 {
 				e.renewed = now.Add(-pick(draw, s.p.Suspect, s.p.quiet()-1, s.p.quiet()))
 			}
