@@ -35,8 +35,8 @@ func (f *fork) answer(from Boot) {
 }
 
 // considerFork begins a child if voters that are lost for good, or the silent half of a pair, make
-// a decision impossible. While a rival is named there are no children: a rival's lineage has to end
-// with its boots.
+// a decision impossible. While a rival is named there is no child: a rival's lineage has to end with
+// its boots. One is begun if the half is gone, and waits until the rival is gone as well.
 //
 // A half of a pair that has accepted a successor begins none, for that may be decided, and others
 // go on in it. When the other half is gone nothing else can be decided any more, so it is.
@@ -45,9 +45,8 @@ func (s *State) considerFork(now Instant) {
 		return
 	}
 	alive, silent := s.votersLeft(now)
-	switch {
-	case s.config.Marked() && s.p.keeps(ruleGrow):
-	case len(s.config.Voters) == 2 && s.config.Votes(s.me.Boot) && alive == 1:
+	switch pair := len(s.config.Voters) == 2 && s.config.Votes(s.me.Boot); {
+	case pair && alive == 1 && !(s.config.Marked() && s.p.keeps(ruleGrow)):
 		switch follows := s.fork.on(); {
 		case s.voter.accepted == 0 || silent == 0 && follows || !s.p.keeps(ruleUndecided):
 			s.beginFork(now, forkPair)
@@ -197,6 +196,9 @@ func (s *State) advanceFork(now Instant) {
 	if f.kind == forkPair && s.p.keeps(ruleHalf) {
 		complete = s.followed()
 	}
+	if f.kind == forkChild && s.config.Marked() && s.p.keeps(ruleGrow) {
+		complete = complete && s.unrivalled()
+	}
 	if complete && (s.waited(now) || f.kind == forkPair && sure) {
 		s.installChild(now)
 	}
@@ -222,6 +224,29 @@ func (s *State) waited(now Instant) bool {
 		}
 	}
 	return true
+}
+
+// leftOut are the members that did not go on with this half of a pair, while it marks. Some of them
+// may go on with the rival.
+func (s *sight) leftOut() []Member {
+	if !s.config.Marked() {
+		return nil
+	}
+	for i := len(s.chain) - 1; i > 0; i-- {
+		if whole, half := s.chain[i-1], s.chain[i]; !whole.Marked() {
+			return slices.DeleteFunc(slices.Clone(whole.Members), func(m Member) bool {
+				return half.Has(m.Boot)
+			})
+		}
+	}
+	return s.config.Rivals
+}
+
+// unrivalled reports whether all that were left out are gone, so nobody goes on beside this half.
+func (s *sight) unrivalled() bool {
+	return !slices.ContainsFunc(s.leftOut(), func(m Member) bool {
+		return s.entry(m.Boot).sign != SignGone
+	})
 }
 
 // outlives reports whether the other half of a pair is gone, and may have gone on with others before

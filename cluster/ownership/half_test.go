@@ -129,3 +129,27 @@ func TestHalfMarksBesideWhatFollowedTheDead(t *testing.T) {
 		w.heals(t)
 	}
 }
+
+// Promise: most voters die at once, and the rest goes on by itself. One half has gone on with c, and
+// dies: the other one has met c, and is gone as a boot. Where it has not, c waits for it.
+func TestWhoFollowedAHalfOutlivesIt(t *testing.T) {
+	for _, c := range []struct{ cut, back, goesOn bool }{
+		{false, false, true}, {false, true, true}, {true, false, false}, {true, true, false},
+	} {
+		w := newWorld(1, 3)
+		w.half("ab", "b", "a", "c")
+		w.run(10 * time.Millisecond)
+		w.sever("a", "b", true)
+		w.sever("a", "c", c.cut)
+		w.run(3 * second)
+		w.kill("b")
+		if w.run(second); c.back {
+			w.start("b", "a", "b", "c")
+			w.run(second)
+		}
+		if n := w.node("c"); n.s.Deciding(n.clock(w.now)) != c.goesOn {
+			t.Errorf("%+v: c goes on %t", c, !c.goesOn)
+		}
+		w.heals(t)
+	}
+}

@@ -41,8 +41,11 @@ func (s *State) partsWays(now Instant) {
 	switch f.kind {
 	case forkPair: // all that its voters acknowledge, they acknowledge together
 		may = waitsFor == 0 || !acknowledged && s.mostAreWithIt()
-	case forkChild:
+	case forkChild: // nobody has gone another way, or all that have are gone
 		may = waitsFor == 0 && (now < s.right.lost || f.since <= quiet)
+		for _, m := range s.wentAnotherWay() {
+			may = may && s.entry(m.Boot).sign == SignGone
+		}
 	case forkRecovery:
 		may = f.since <= quiet
 	}
@@ -60,6 +63,27 @@ func (s *State) partsWays(now Instant) {
 		s.puts(b, Decided{child})
 	}
 	s.install(now, child)
+}
+
+// wentAnotherWay: those that were members before there was a rival, and not when there was one.
+func (s *State) wentAnotherWay() []Member {
+	out := s.config.Rivals
+	for i, c := range s.chain[1:] {
+		before := s.chain[i]
+		if len(c.Rivals) == 0 || len(before.Rivals) > 0 {
+			continue
+		}
+		out = nil
+		for _, m := range before.Members {
+			if !c.Has(m.Boot) {
+				out = append(out, m)
+			}
+		}
+	}
+	if len(s.config.Rivals) == 0 {
+		return nil
+	}
+	return out
 }
 
 // mayFollowTheDead: the other half of a pair was there longer than the right of this one.
@@ -102,11 +126,11 @@ func (s *State) mostAreWithIt() bool {
 
 // parted begins a child if that is due: of a pair, if the other voter is not there, and did not
 // bind this one before it fell silent; else if too few voters are left, while this boot had its
-// right. There is no child of a configuration with a rival, and none while another boot is
-// followed that is there. What half of a pair was bound by is decided when the other half is gone.
+// right. There is no pair where there is a rival, and no child while another boot is followed
+// that is there. What half of a pair was bound by is decided when the other half is gone.
 func (s *State) parted(now Instant) {
 	f := s.fork
-	if s.stage != StageJoined || f.kind > forkFollows || len(s.config.Rivals) > 0 ||
+	if s.stage != StageJoined || f.kind > forkFollows ||
 		f.kind == forkFollows && s.entry(f.of).sign != SignGone {
 		return
 	}
@@ -121,7 +145,8 @@ func (s *State) parted(now Instant) {
 	}
 	n := len(s.config.Voters)
 	kind := forkNone
-	switch pair := n == 2 && s.config.Votes(s.me.Boot); {
+	pair := n == 2 && s.config.Votes(s.me.Boot) && len(s.config.Rivals) == 0
+	switch {
 	case pair && gone+silent == 1:
 		bound := s.voter.accepted != 0
 		if gone == 1 && bound && f.kind == forkNone {

@@ -77,7 +77,8 @@ func (s *State) installs(now Instant, c *Configuration) {
 	}
 	var known []entry
 	for _, e := range s.roster {
-		rival := slices.ContainsFunc(c.Rivals, func(m Member) bool { return m.Boot == e.boot })
+		rival := slices.ContainsFunc(slices.Concat(c.Rivals, s.wentAnotherWay()),
+			func(m Member) bool { return m.Boot == e.boot })
 		if c.Has(e.boot) || rival || e.asked {
 			known = append(known, e)
 		}

@@ -56,6 +56,9 @@ func anything(draw *rand.Rand) (s *State, now Instant) {
 	if draw.IntN(4) == 0 {
 		s.config.Rivals = []Member{{ID: "r", Boot: 80}}
 		s.entry(80).sign = pick(draw, SignUp, SignGone)
+		s.chain[1].Members = append(slices.Clone(s.config.Members), s.config.Rivals[0],
+			Member{ID: "q", Boot: 81})
+		s.entry(81).sign = pick(draw, SignUp, SignGone, SignGone)
 	}
 	successor := func() *Configuration {
 		c := *s.config

@@ -172,11 +172,9 @@ func (s *State) closing() {
 
 // forget drops entries that say nothing any more, after a configuration was installed.
 func (s *sight) forget() {
+	rivals := slices.Concat(s.config.Rivals, s.leftOut())
 	s.roster = slices.DeleteFunc(s.roster, func(e entry) bool {
-		return e.boot != s.me.Boot && !s.config.Has(e.boot) && !e.asked && !s.isRival(e.boot)
+		return e.boot != s.me.Boot && !s.config.Has(e.boot) && !e.asked &&
+			!slices.ContainsFunc(rivals, func(m Member) bool { return m.Boot == e.boot })
 	})
-}
-
-func (s *sight) isRival(b Boot) bool {
-	return slices.ContainsFunc(s.config.Rivals, func(m Member) bool { return m.Boot == b })
 }
