@@ -128,7 +128,7 @@ func following(s *State, now Instant, silent bool) *Configuration {
 		}
 		return 1
 	})
-	known := len(c.Rivals) == 0
+	known := len(next.Rivals) == 0
 	for _, m := range c.Members {
 		known = known && (s.entry(m.Boot).seen || s.evictable(now, m.Boot))
 	}

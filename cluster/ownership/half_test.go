@@ -27,6 +27,16 @@ func (w *world) half(voters string, ids ...string) {
 	}
 }
 
+// bGoesOn cuts a off until b has gone on with c.
+func (w *world) bGoesOn(t *testing.T) {
+	t.Helper()
+	w.sever("a", "b c", true)
+	w.run(3 * second)
+	if c := w.node("c").s.config; !c.Marked() || !c.Has(w.node("b").s.me.Boot) {
+		t.Fatalf("c is in %v", c)
+	}
+}
+
 // heals ends all cuts, and demands that everybody agrees.
 func (w *world) heals(t *testing.T) {
 	t.Helper()
@@ -139,9 +149,9 @@ func TestWhoFollowedAHalfOutlivesIt(t *testing.T) {
 		w := newWorld(1, 3)
 		w.half("ab", "b", "a", "c")
 		w.run(10 * time.Millisecond)
-		w.sever("a", "b", true)
+		w.bGoesOn(t)
 		w.sever("a", "c", c.cut)
-		w.run(3 * second)
+		w.run(second)
 		w.kill("b")
 		if w.run(second); c.back {
 			w.start("b", "a", "b", "c")
@@ -151,5 +161,22 @@ func TestWhoFollowedAHalfOutlivesIt(t *testing.T) {
 			t.Errorf("%+v: c goes on %t", c, !c.goesOn)
 		}
 		w.heals(t)
+	}
+}
+
+// Promise: after graceful changes all goes on. The half that goes on leaves while the other one is
+// cut off, and gives all to c; when the cut ends, c goes on with the other one.
+func TestHalfThatGoesOnLeaves(t *testing.T) {
+	w := newWorld(1, 3)
+	w.half("ab", "b", "a", "c")
+	w.run(10 * time.Millisecond)
+	w.bGoesOn(t)
+	w.sever("a", "c", false)
+	w.run(second)
+	w.step(w.node("b"), Leave{})
+	w.run(3 * second)
+	w.heals(t)
+	if w.node("b").up {
+		t.Error("b does not leave")
 	}
 }

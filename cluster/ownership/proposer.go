@@ -285,7 +285,7 @@ func (s *sight) want(now Instant, silent bool) *Configuration {
 	}
 	s.admit(now, next)
 	slices.SortFunc(next.Members, func(a, b Member) int { return strings.Compare(a.ID, b.ID) })
-	next.Voters = chooseVoters(c.Voters, next.Members, s.ready(now))
+	next.Voters = chooseVoters(c.Voters, next.Members, s.ready(now, next))
 	if len(next.Voters) == 0 || next.same(c) {
 		return nil // without voters nothing could be decided ever again
 	}
@@ -293,8 +293,9 @@ func (s *sight) want(now Instant, silent bool) *Configuration {
 }
 
 // ready says which owners may become voters (R7): members of this configuration, if all members
-// have renewed in it; and none while a rival's boots may be counted on to end with the rival (R13).
-func (s *sight) ready(now Instant) func(Boot) bool {
+// have renewed in it; and none while a rival's boots may be counted on to end with the rival (R13),
+// but as soon as next names none: the only voter may be leaving.
+func (s *sight) ready(now Instant, next *Configuration) func(Boot) bool {
 	all := true
 	for _, m := range s.config.Members {
 		all = all && (s.entry(m.Boot).seen || s.evictable(now, m.Boot))
@@ -302,7 +303,7 @@ func (s *sight) ready(now Instant) func(Boot) bool {
 	switch {
 	case !s.p.keeps(ruleReady):
 		return func(Boot) bool { return true }
-	case s.config.Marked() && s.p.keeps(ruleGrow):
+	case next.Marked() && s.p.keeps(ruleGrow):
 		return func(Boot) bool { return false }
 	}
 	return func(b Boot) bool { return all && s.config.Has(b) && s.entry(b).seen }
