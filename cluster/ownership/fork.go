@@ -35,8 +35,8 @@ func (f *fork) answer(from Boot) {
 }
 
 // considerFork begins a child if voters that are lost for good, or the silent half of a pair, make
-// a decision impossible. While a rival is named there is no child: a rival's lineage has to end with
-// its boots. One is begun if the half is gone, and waits until the rival is gone as well.
+// a decision impossible. While a rival is named there is no child: a rival's lineage has to end
+// with its boots. One is begun if the half is gone, and waits until the rival is gone as well.
 //
 // A half of a pair that has accepted a successor begins none, for that may be decided, and others
 // go on in it. When the other half is gone nothing else can be decided any more, so it is.
@@ -249,8 +249,8 @@ func (s *sight) unrivalled() bool {
 	})
 }
 
-// outlives reports whether the other half of a pair is gone, and may have gone on with others before
-// that, which decide for a while yet: it may when this one has lost its right.
+// outlives reports whether the other half of a pair is gone, and may have gone on with others
+// before that, which decide for a while yet: it may when this one has lost its right.
 func (s *holdings) outlives() bool {
 	return slices.ContainsFunc(s.config.Voters, func(v Boot) bool {
 		e := s.entry(v)

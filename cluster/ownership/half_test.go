@@ -140,8 +140,8 @@ func TestHalfMarksBesideWhatFollowedTheDead(t *testing.T) {
 	}
 }
 
-// Promise: most voters die at once, and the rest goes on by itself. One half has gone on with c, and
-// dies: the other one has met c, and is gone as a boot. Where it has not, c waits for it.
+// Promise: most voters die at once, and the rest goes on by itself. One half has gone on with c,
+// and dies: the other one has met c, and is gone as a boot. Where it has not, c waits for it.
 func TestWhoFollowedAHalfOutlivesIt(t *testing.T) {
 	for _, c := range []struct{ cut, back, goesOn bool }{
 		{false, false, true}, {false, true, true}, {true, false, false}, {true, true, false},

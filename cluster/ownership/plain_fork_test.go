@@ -9,8 +9,8 @@ import (
 
 // partsWays: a boot that has begun a child asks each member that has not answered to follow. It
 // installs the child, with those that have answered, when nobody is left to wait for: the others of
-// a child are gone, and all rights that it has acknowledged are over. Rivals are the other half of a
-// pair, or those that may have followed that before it died.
+// a child are gone, and all rights that it has acknowledged are over. Rivals are the other half of
+// a pair, or those that may have followed that before it died.
 func (s *State) partsWays(now Instant) {
 	f := &s.fork
 	if f.kind == forkNone || f.kind == forkFollows {
