@@ -39,7 +39,8 @@ func (f *fork) answer(from Boot) {
 // with its boots. One is begun if the half is gone, and waits until the rival is gone as well.
 //
 // A half of a pair that has accepted a successor begins none, for that may be decided, and others
-// go on in it. When the other half is gone nothing else can be decided any more, so it is.
+// go on in it. When the other half is gone nothing else can be decided any more, so it is, as soon
+// as the others have said that they have not gone on.
 func (s *State) considerFork(now Instant) {
 	if !s.mayFork() {
 		return
@@ -47,11 +48,8 @@ func (s *State) considerFork(now Instant) {
 	alive, silent := s.votersLeft(now)
 	switch pair := len(s.config.Voters) == 2 && s.config.Votes(s.me.Boot); {
 	case pair && alive == 1 && !(s.config.Marked() && s.p.keeps(ruleGrow)):
-		switch follows := s.fork.on(); {
-		case s.voter.accepted == 0 || silent == 0 && follows || !s.p.keeps(ruleUndecided):
+		if s.voter.accepted == 0 || silent == 0 || !s.p.keeps(ruleUndecided) {
 			s.beginFork(now, forkPair)
-		case silent == 0:
-			s.decide(s.voter.value)
 		}
 	case alive+silent < s.config.Quorum() && (now < max(s.right.until, s.right.lost) ||
 		s.fork.on()):
@@ -192,6 +190,13 @@ func (s *State) advanceFork(now Instant) {
 			complete = complete && (f.kind != forkChild || !s.p.keeps(ruleSecede))
 		}
 		s.send(m.Boot, Secede{s.config.Epoch, f.kind == forkRecovery})
+	}
+	if f.kind == forkPair && s.voter.accepted != 0 && s.p.keeps(ruleUndecided) {
+		if sure {
+			s.decide(s.voter.value)
+			s.fork = fork{}
+		}
+		return
 	}
 	if f.kind == forkPair && s.p.keeps(ruleHalf) {
 		complete = s.followed()

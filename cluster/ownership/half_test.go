@@ -180,3 +180,30 @@ func TestHalfThatGoesOnLeaves(t *testing.T) {
 		t.Error("b does not leave")
 	}
 }
+
+// Promise: nobody is stuck for ever. A half has accepted what it has proposed itself, and is cut
+// off. The other one has not heard of that, goes on with c, and dies.
+func TestHalfThatIsBoundIsNotStuck(t *testing.T) {
+	for _, cut := range []string{"a", "a c"} {
+		w := newWorld(1, 3)
+		w.half("ab", "b", "a", "c")
+		w.drop = func(_, to string, m Message) bool {
+			a, accept := m.(Accept)
+			return accept && to == "a" && a.Value.Epoch.Number == 2
+		}
+		b := w.node("b")
+		for b.s.voter.accepted == 0 {
+			w.run(time.Millisecond)
+		}
+		w.sever("b", cut, true)
+		w.drop = nil
+		w.run(3 * second)
+		if c := w.node("c").s.config; len(c.Epoch.Lineage) != 16 {
+			t.Fatalf("c is in %v", c)
+		}
+		w.kill("a")
+		w.sever("b", "a", false)
+		w.run(3 * second)
+		w.heals(t)
+	}
+}

@@ -37,6 +37,13 @@ func (s *State) partsWays(now Instant) {
 		}
 		acknowledged = acknowledged || s.entry(m.Boot).renewed > quiet
 	}
+	if f.kind == forkPair && s.voter.accepted != 0 { // that may be decided, and nothing else
+		if waitsFor == 0 {
+			s.decides(s.voter.value)
+			s.fork = fork{}
+		}
+		return
+	}
 	var may bool
 	switch f.kind {
 	case forkPair: // all that its voters acknowledge, they acknowledge together
@@ -127,7 +134,7 @@ func (s *State) mostAreWithIt() bool {
 // parted begins a child if that is due: of a pair, if the other voter is not there, and did not
 // bind this one before it fell silent; else if too few voters are left, while this boot had its
 // right. There is no pair where there is a rival, and no child while another boot is followed
-// that is there. What half of a pair was bound by is decided when the other half is gone.
+// that is there.
 func (s *State) parted(now Instant) {
 	f := s.fork
 	if s.stage != StageJoined || f.kind > forkFollows ||
@@ -148,11 +155,7 @@ func (s *State) parted(now Instant) {
 	pair := n == 2 && s.config.Votes(s.me.Boot) && len(s.config.Rivals) == 0
 	switch {
 	case pair && gone+silent == 1:
-		bound := s.voter.accepted != 0
-		if gone == 1 && bound && f.kind == forkNone {
-			s.decides(s.voter.value)
-			return
-		} else if gone == 1 || !bound {
+		if gone == 1 || s.voter.accepted == 0 {
 			kind = forkPair
 		}
 	case 2*(n-gone) <= n && (now < s.right.until || now < s.right.lost || f.kind != forkNone):
