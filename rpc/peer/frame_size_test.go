@@ -54,8 +54,9 @@ func TestEveryFieldIsWeighed(t *testing.T) {
 			if weight < size {
 				t.Fatalf("%s: weighs %d and is written in %d bytes", name, weight, size)
 			}
-			if slack := 16 + 6*many; weight > size+slack {
-				// no limit has index 0 when it is weighed
+			if slack := 16 + 7*many; weight > size+slack {
+				// no limit has index 0 when it is weighed, and the length of an item may need a
+				// byte more for that
 				t.Fatalf("%s: weighs %d, and %d bytes are written", name, weight, size)
 			}
 		}
