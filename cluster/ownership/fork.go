@@ -180,33 +180,41 @@ func (s *State) advanceFork(now Instant) {
 	if f.kind <= forkFollows {
 		return
 	}
-	sure, complete := true, true
-	for _, m := range s.config.Members {
-		if m.Boot == s.me.Boot || slices.Contains(f.answered, m.Boot) {
-			continue
-		}
-		if s.entry(m.Boot).sign < SignGone {
-			sure = false
-			complete = complete && (f.kind != forkChild || !s.p.keeps(ruleSecede))
-		}
-		s.send(m.Boot, Secede{s.config.Epoch, f.kind == forkRecovery})
-	}
-	if f.kind == forkPair && s.voter.accepted != 0 && s.p.keeps(ruleUndecided) {
-		if sure {
+	all := s.askToFollow()
+	switch {
+	case f.kind == forkPair && s.voter.accepted != 0 && s.p.keeps(ruleUndecided):
+		if all {
 			s.decide(s.voter.value)
 			s.fork = fork{}
 		}
-		return
-	}
-	if f.kind == forkPair && s.p.keeps(ruleHalf) {
-		complete = s.followed()
-	}
-	if f.kind == forkChild && s.config.Marked() && s.p.keeps(ruleGrow) {
-		complete = complete && s.unrivalled()
-	}
-	if complete && (s.waited(now) || f.kind == forkPair && sure) {
+	case s.complete(all) && (s.waited(now) || f.kind == forkPair && all):
 		s.installChild(now)
 	}
+}
+
+// askToFollow asks the members that have not answered, and reports whether all of these are gone.
+func (s *State) askToFollow() (all bool) {
+	f := &s.fork
+	all = true
+	for _, m := range s.config.Members {
+		if m.Boot != s.me.Boot && !slices.Contains(f.answered, m.Boot) {
+			all = all && s.entry(m.Boot).sign >= SignGone
+			s.send(m.Boot, Secede{s.config.Epoch, f.kind == forkRecovery})
+		}
+	}
+	return all
+}
+
+// complete reports whether nobody has to be waited for any more that may still follow.
+func (s *State) complete(all bool) bool {
+	switch s.fork.kind {
+	case forkPair:
+		return s.followed() || !s.p.keeps(ruleHalf)
+	case forkChild:
+		return (all || !s.p.keeps(ruleSecede)) &&
+			(!s.config.Marked() || !s.p.keeps(ruleGrow) || s.unrivalled())
+	}
+	return true
 }
 
 // waited reports whether all rights are over that this boot may have acknowledged. Without both

@@ -57,27 +57,36 @@ func (c *checks) authItem(r *http.Request) (item cluster.Item, style answerStyle
 		}
 	}
 	style.text = q["deny_body"]
-	_, limited := q["limit"]
-	switch _, keyed := q["key"]; {
-	case item.Limit == "" && limited:
-		// not the rules: of a proxy with an empty variable, they might say that all may pass
-		return item, style, queryFault("limit", "is empty; name a limit, or leave it and the key "+
-			"out to have the rules say what the request falls under")
-	case item.Limit == "" && keyed:
-		err = errors.New("is given without a limit; give both, or neither to have the rules say " +
-			"what the request falls under")
-	case item.Limit == "" && item.Plan != "":
-		return item, style, queryFault("plan", "is given without a limit; "+
-			"where the rules say what the request falls under, they say the plan too")
-	case item.Limit != "":
-		if item.Key, err = c.proxies.fill(item.Key, r); err == nil && item.Plan != "" {
-			item.Plan, err = c.proxies.fill(item.Plan, r)
-		}
+	if err = limitGiven(q, &item); err != nil || item.Limit == "" {
+		return item, style, err
+	}
+	if item.Key, err = c.proxies.fill(item.Key, r); err == nil && item.Plan != "" {
+		item.Plan, err = c.proxies.fill(item.Plan, r)
 	}
 	if err != nil {
 		return item, style, refusal(authStatus(err), "key", "%v", err)
 	}
 	return item, style, nil
+}
+
+// limitGiven is an error if an item without a limit has what only a limit makes sense of.
+func limitGiven(q map[string]string, item *cluster.Item) error {
+	_, limited := q["limit"]
+	_, keyed := q["key"]
+	switch {
+	case item.Limit != "":
+	case limited:
+		// not the rules: of a proxy with an empty variable, they might say that all may pass
+		return queryFault("limit", "is empty; name a limit, or leave it and the key out to have "+
+			"the rules say what the request falls under")
+	case keyed:
+		return queryFault("key", "is given without a limit; give both, or neither to have the "+
+			"rules say what the request falls under")
+	case item.Plan != "":
+		return queryFault("plan", "is given without a limit; where the rules say what the request "+
+			"falls under, they say the plan too")
+	}
+	return nil
 }
 
 // authStatus is the status of a question that cannot be answered. A header that is given twice, or
