@@ -304,7 +304,7 @@ func (j *markedJudge) heardPromise(h *hearing, i int, d *cluster.Decision) {
 	j.checked[marked]++
 	done := d.Hold == limiter.HoldSettled || d.Hold == limiter.HoldOpen
 	if !j.aside.books.alone[promised{p, it.Hold.ID}] || !d.Degraded || d.Allowed != done ||
-		j.world.plan.sky == calm && !j.hurried(h, a) {
+		j.world.plan.sky == calm && !j.hurried(h, a) && !j.holderIsUnheardOf(h, a) {
 		j.fail(marked, "%s answers for hold %s on %s under %s without its owner, in a world that "+
 			"is %s: %s, hold %d",
 			p.machine.id, idText(it.Hold.ID), keyText(it.Key), a.spec.Name, j.world.plan.sky,
