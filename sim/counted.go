@@ -226,7 +226,8 @@ func (j *countedJudge) firm(a *account, before, p *process) bool {
 	return c != nil && w.plan.copies != ownership.NoCopies && p.restored == nil &&
 		w.now >= c.unseen && w.plan.weather.loss == 0 &&
 		(c.looked < w.now || c.lost == 0) && (w.now >= c.blind || len(a.reference.owed) == 0) &&
-		!j.atOnce(before.machine) && !j.apartTogether(before) &&
+		!j.atOnce(before.machine) && !j.severalSince(a.reference.last) &&
+		!j.apartTogether(before) &&
 		!slices.ContainsFunc(c.charges, func(x perishable) bool {
 			return x.cost > 0 && (x.at <= j.cold || x.tied || x.fades())
 		})
@@ -371,6 +372,25 @@ func (j *countedJudge) copiesHold(before *process) bool {
 		}
 	}
 	return len(failed) <= 2 && owners > 2
+}
+
+// severalSince reports whether members have failed at once since then, so that a key of which nobody
+// has asked since may have been lost with its holder and its heir, whichever these were.
+func (j *countedJudge) severalSince(since time.Duration) bool {
+	w := j.world
+	var last *fault
+	for i := range w.plan.faults {
+		f := &w.plan.faults[i]
+		if f.at <= since || f.at > w.now || graceful(f.kind) {
+			continue
+		}
+		if last != nil && f.at-last.at <= w.plan.settlesIn() &&
+			(f.node != last.node || f.kind == cuts) {
+			return true
+		}
+		last = f
+	}
+	return false
 }
 
 // failedLast is when m has stopped last; now, if it never has.
