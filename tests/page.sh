@@ -220,10 +220,10 @@ shows "$dir/killed" 'took over|' "the heirs are named"
 kill "${started[traffic]}"
 
 # The node of the page is killed.
-look "http://${http[n3]}/ui/" "wait=$filled" 'wait=!document.getElementById("leaving").hidden' 'eval=document.getElementById("leaving").textContent' \
+look "http://${http[n3]}/ui/" "wait=$filled" 'eval="is filled"' 'wait=!document.getElementById("leaving").hidden' 'eval=document.getElementById("leaving").textContent' \
 	>"$dir/dead" 2>&1 &
 looking=$!
-sleep 6
+until_true 40 grep -q "is filled" "$dir/dead" || true
 kill -9 "${started[n3]}"
 wait $looking || true
 shows "$dir/dead" "does not answer any more" "the page of a node that is killed says so"
@@ -232,10 +232,10 @@ node n3 --http "${http[n3]}" --gossip "127.0.0.1:$(port)" --peer "127.0.0.1:$(po
 
 # The node of the page leaves.
 if until_true 20 ready "${http[n3]}"; then ok "n3 is ready again"; else not_ok "n3 is not ready again"; fi
-look "http://${http[n2]}/ui/" "wait=$filled" 'wait=!document.getElementById("leaving").hidden' 'eval=document.getElementById("leaving").textContent' \
+look "http://${http[n2]}/ui/" "wait=$filled" 'eval="is filled"' 'wait=!document.getElementById("leaving").hidden' 'eval=document.getElementById("leaving").textContent' \
 	>"$dir/leaving" 2>&1 &
 looking=$!
-sleep 4
+until_true 40 grep -q "is filled" "$dir/leaving" || true
 kill "${started[n2]}"
 wait $looking || true
 shows "$dir/leaving" "${http[n1]}" "the page of a node that leaves says where to go on"
