@@ -226,8 +226,7 @@ func (j *countedJudge) firm(a *account, before, p *process) bool {
 	return c != nil && w.plan.copies != ownership.NoCopies && p.restored == nil &&
 		w.now >= c.unseen && w.plan.weather.loss == 0 &&
 		(c.looked < w.now || c.lost == 0) && (w.now >= c.blind || len(a.reference.owed) == 0) &&
-		!j.atOnce(before.machine) && !j.severalSince(a.reference.last) &&
-		!j.apartTogether(before) &&
+		!j.together(before.machine, a.reference.last) && !j.apartTogether(before) &&
 		!slices.ContainsFunc(c.charges, func(x perishable) bool {
 			return x.cost > 0 && (x.at <= j.cold || x.tied || x.fades())
 		})
@@ -335,17 +334,6 @@ func (j *countedJudge) forgetful(before *process, units int64) promise {
 	return promises
 }
 
-// atOnce reports whether something else than m has failed, or come back, and the members cannot
-// have settled since: so more than one may have failed that had the same key.
-func (j *countedJudge) atOnce(m *machine) bool {
-	w := j.world
-	since := w.failedLast(m) - w.plan.settlesIn()
-	return slices.ContainsFunc(w.plan.faults, func(f fault) bool {
-		return f.at <= w.now && f.at > since && !graceful(f.kind) &&
-			(f.node != m.index || f.kind == cuts || f.kind == mends)
-	})
-}
-
 // copiesHold reports whether what before had decided must be known, though two may have failed at
 // once: there are two copies, and no more than one other machine has failed, with nothing else.
 // A mark is no excuse then.
@@ -372,36 +360,6 @@ func (j *countedJudge) copiesHold(before *process) bool {
 		}
 	}
 	return len(failed) <= 2 && owners > 2
-}
-
-// severalSince reports whether members have failed at once since then, so that a key of which nobody
-// has asked since may have been lost with its holder and its heir, whichever these were.
-func (j *countedJudge) severalSince(since time.Duration) bool {
-	w := j.world
-	var last *fault
-	for i := range w.plan.faults {
-		f := &w.plan.faults[i]
-		if f.at <= since || f.at > w.now || graceful(f.kind) {
-			continue
-		}
-		if last != nil && f.at-last.at <= w.plan.settlesIn() &&
-			(f.node != last.node || f.kind == cuts) {
-			return true
-		}
-		last = f
-	}
-	return false
-}
-
-// failedLast is when m has stopped last; now, if it never has.
-func (w *world) failedLast(m *machine) time.Duration {
-	at := w.now
-	for _, f := range w.plan.faults {
-		if f.at <= w.now && f.node == m.index && stops(f.kind) {
-			at = f.at
-		}
-	}
-	return at
 }
 
 // copiedWithin is how long it may take after a change of members until heirs have copies again.
