@@ -35,12 +35,13 @@ func (f *fork) answer(from Boot) {
 }
 
 // considerFork begins a child if voters that are lost for good, or the silent half of a pair, make
-// a decision impossible. While a rival is named there is no child: a rival's lineage has to end
-// with its boots. One is begun if the half is gone, and waits until the rival is gone as well.
+// a decision impossible. A child that is begun while a rival is named waits until all that may go
+// on with the rival are gone (unrivalled): a rival's lineage has to end with its boots.
 //
-// A half of a pair that has accepted a successor begins none, for that may be decided, and others
-// go on in it. When the other half is gone nothing else can be decided any more, so it is, as soon
-// as the others have said that they have not gone on.
+// A half of a pair that has accepted a successor begins none while the other half may be there, for
+// that successor may be decided, and others go on in it. When the other half is gone nothing else
+// can be decided any more: this one asks the others as for a child, and then decides it
+// (advanceFork).
 func (s *State) considerFork(now Instant) {
 	if !s.mayFork() {
 		return
@@ -64,7 +65,7 @@ func (s *State) mayFork() bool {
 }
 
 // votersLeft counts the voters that are not gone: those that are heard, and those that are silent.
-// One that has left votes until its process ends.
+// One that has said farewell votes until it is silent.
 func (s *sight) votersLeft(now Instant) (alive, silent int) {
 	for _, v := range s.config.Voters {
 		switch sign, quiet := s.entry(v).sign, s.suspects(now, v); {
@@ -174,7 +175,8 @@ func (s *State) followed() bool {
 
 // advanceFork asks those that have not answered, and installs the child when it may: every member
 // has answered or is gone, and all rights that this boot may have acknowledged are over. The other
-// half of a pair need not answer, nor those that an operator gives up.
+// half of a pair need not answer, nor those that an operator gives up. A half of a pair that has
+// accepted a successor decides that when all have, and needs no child.
 func (s *State) advanceFork(now Instant) {
 	f := &s.fork
 	if f.kind <= forkFollows {

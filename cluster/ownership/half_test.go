@@ -164,6 +164,50 @@ func TestWhoFollowedAHalfOutlivesIt(t *testing.T) {
 	}
 }
 
+// Promise: the same with a member that has no vote and was cut off together with the other half. It
+// is nobody's rival by name, and c has to hear that it is gone as well, however long ago that was.
+func TestWhoFollowedAHalfWaitsForAllOthers(t *testing.T) {
+	for _, early := range []bool{false, true} {
+		w := newWorld(1, 3)
+		w.half("ab", "b", "a", "c", "d", "e")
+		w.run(10 * time.Millisecond)
+		w.sever("a d", "b c e", true)
+		w.run(3 * second)
+		c := w.node("c")
+		goesOn := func(want bool, when string) {
+			t.Helper()
+			if w.run(second); c.s.Deciding(c.clock(w.now)) != want {
+				t.Errorf("d dies early %t: c goes on %t, %s", early, !want, when)
+			}
+		}
+		dies := func(id string) {
+			w.kill(id)
+			clear(w.cut)
+			w.sever("d", "b c e", id == "a" && !early)
+			w.sever("a", "b c e", id == "d" && early)
+		}
+		if early {
+			dies("d")
+			w.run(100 * time.Millisecond)
+		}
+		number := c.s.config.Epoch.Number
+		w.kill("e")
+		if goesOn(true, "with b"); c.s.config.Epoch.Number == number || !c.s.config.Marked() {
+			t.Fatalf("c is in %v", c.s.config)
+		}
+		dies("a")
+		w.kill("b")
+		if !early {
+			goesOn(false, "and d may have gone on")
+			dies("d")
+		}
+		goesOn(true, "when all others are gone")
+		if w.wrong != "" {
+			t.Error(w.wrong)
+		}
+	}
+}
+
 // Promise: after graceful changes all goes on. The half that goes on leaves while the other one is
 // cut off, and gives all to c; when the cut ends, c goes on with the other one.
 func TestHalfThatGoesOnLeaves(t *testing.T) {

@@ -158,8 +158,7 @@ func TestHTTPHeaderForms(t *testing.T) {
 	}
 }
 
-// Promise: what a limit says besides yes and no is told to proxies too, by headers.
-// TestDegradedTogether: of several limits the header has the largest bound, and of one without any
+// Promise: of several limits the header has the largest bound, and of one without any
 // that there is none.
 func TestDegradedTogether(t *testing.T) {
 	rule, err := limiter.New(rpctest.Specs[0])
@@ -181,6 +180,7 @@ func TestDegradedTogether(t *testing.T) {
 	}
 }
 
+// Promise: what a limit says besides yes and no is told to proxies too, by headers.
 func TestHTTPDelayAndShadow(t *testing.T) {
 	queue := limiter.Spec{
 		Name: "queue", Algorithm: limiter.LeakyBucket, Limit: 1, Per: time.Hour,
