@@ -170,7 +170,7 @@ func (j *countedJudge) counts(p *process, it *asked, got limiter.Decision) {
 		return
 	}
 	was, charged := c.whole, int64(0)
-	if it.op == cluster.OpTake && got.Allowed {
+	if it.op == cluster.OpTake && got.Allowed && it.cost != 0 { // a look changes nothing
 		charged = it.cost
 		c.changed = w.now
 	}

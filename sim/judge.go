@@ -64,6 +64,13 @@ func (j *judge) struck(f fault) {
 	}
 }
 
+// fenced hears that p has just let go of all that it decided for, and has not said so yet.
+func (j *judge) fenced(p *process) {
+	if j.trees != nil {
+		j.trees.fenced(p)
+	}
+}
+
 // atRest looks once more at everything when nothing more happens: nobody may wait, and what tables
 // hold must be what the reference holds, on every node.
 func (j *judge) atRest() {

@@ -33,7 +33,11 @@ func (p *process) states() {
 	stats := n.Stats()
 	s.view, s.agreed, s.held = n.View(), n.Agreed(), n.Held()
 	s.until = n.Membership().Until()
-	s.begun, s.fenced = stats.Claimed.Load()+stats.Received.Load(), stats.Fenced.Load()
+	s.begun = stats.Claimed.Load() + stats.Received.Load()
+	if fenced := stats.Fenced.Load(); fenced != s.fenced {
+		p.machine.world.judge.fenced(p)
+		s.fenced = fenced
+	}
 	shifted := stats.Shifted.Load()
 	if shifted != s.shifted {
 		s.shifted = shifted
