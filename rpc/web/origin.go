@@ -130,7 +130,8 @@ func (h *Hosts) crossSite(r *http.Request) bool {
 var proxyMarks = []string{
 	"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Method", "X-Forwarded-Proto",
 	"X-Forwarded-Uri",
-	"X-Original-Host", "X-Original-Method", "X-Original-Uri", "X-Real-Ip", "Forwarded", "Via",
+	"X-Original-Host", "X-Original-Method", "X-Original-Uri", "X-Original-Url", "X-Real-Ip",
+	"Forwarded", "Via",
 }
 
 // foreignAuth says what is wrong with a question of forward-auth. Proxies ask for other people:

@@ -189,6 +189,7 @@ func TestHTTPAuthOfForeignClients(t *testing.T) {
 		{"Caddy", "shop.example", append(followed, "X-Forwarded-Uri", "/", "X-Forwarded-Method",
 			"GET")},
 		{"Traefik", "127.0.0.1:7949", append(followed, "X-Forwarded-Uri", "/")},
+		{"ingress-nginx", "127.0.0.1:7949", append(followed, "X-Original-URL", "http://a.example/")},
 		{"a client without such headers", "127.0.0.1:7949", nil},
 	} {
 		if code, text := sent(h, c.host, "GET",
@@ -316,6 +317,12 @@ func TestHTTPAuthContradictedProxy(t *testing.T) {
 	}{
 		{"{path}", http.Header{"X-Forwarded-Uri": {"/a"}, "X-Original-Uri": {"/b"}}},
 		{"{path}", http.Header{"X-Forwarded-Uri": {"/a", "/b"}}},
+		{"{path}", http.Header{
+			"X-Original-Uri": {"/b"}, "X-Original-Url": {"https://a.example/a"},
+		}},
+		{"{host}", http.Header{
+			"X-Forwarded-Host": {"b.example"}, "X-Original-Url": {"https://a.example/a"},
+		}},
 		{"{method}", http.Header{"X-Forwarded-Method": {"GET"}, "X-Original-Method": {"PUT"}}},
 		{"{host}", http.Header{"X-Forwarded-Host": {"a.example", "b.example"}}},
 	} {

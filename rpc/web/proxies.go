@@ -56,11 +56,12 @@ const placeholders = "{header:NAME}, {header:NAME|DEFAULT}, {host}, {ip}, {metho
 //
 //	{header:NAME}  a header, which must be there, and once
 //	{header:NAME|DEFAULT}  the same; DEFAULT if it is not there or empty
-//	{host}         X-Forwarded-Host, X-Original-Host, or Host, in lower case, without a port
+//	{host}         X-Forwarded-Host, X-Original-Host, the host of X-Original-URL, or Host, in lower
+//	               case, without a port
 //	{ip}           the client's address; an IPv6 address as its /64, which one client has whole
 //	{method}       X-Forwarded-Method, X-Original-Method, or the method itself
-//	{path}         of X-Forwarded-Uri or X-Original-URI, decoded and cleaned, without its query;
-//	               else the path itself
+//	{path}         of X-Forwarded-Uri, X-Original-URI or X-Original-URL, decoded and cleaned,
+//	               without its query; else the path itself
 //
 // How values are kept apart says rules.Template.
 func (p proxies) fill(template string, r *http.Request) (string, error) {
@@ -92,11 +93,16 @@ func (e *repeatedHeaderError) Error() string {
 }
 
 // contradictedProxyError says that two headers that proxies set say different things.
-type contradictedProxyError struct{ name, forwarded, original string }
+type contradictedProxyError struct {
+	name    string
+	headers []string
+}
 
 func (e *contradictedProxyError) Error() string {
+	last := len(e.headers) - 1
 	return fmt.Sprintf("{%s}: %s and %s differ, or there are several, so one of them is the "+
-		"client's; let the proxy remove it", e.name, e.forwarded, e.original)
+		"client's; let the proxy remove it", e.name, strings.Join(e.headers[:last], ", "),
+		e.headers[last])
 }
 
 func (p proxies) placeholder(name string, r *http.Request) (string, error) {
@@ -109,13 +115,13 @@ func (p proxies) placeholder(name string, r *http.Request) (string, error) {
 	case "ip":
 		return p.clientAddress(r)
 	case "method":
-		method, err := ofProxy(r, name, "X-Forwarded-Method", "X-Original-Method")
+		method, err := ofProxy(r, name, nil, "X-Forwarded-Method", "X-Original-Method")
 		if err != nil {
 			return "", err
 		}
 		return cmp.Or(method, r.Method), nil
 	case "path":
-		uri, err := ofProxy(r, name, "X-Forwarded-Uri", "X-Original-URI")
+		uri, err := ofProxy(r, name, (*url.URL).RequestURI, "X-Forwarded-Uri", "X-Original-URI")
 		if err != nil {
 			return "", err
 		}
@@ -131,12 +137,32 @@ func (p proxies) placeholder(name string, r *http.Request) (string, error) {
 	return "", fmt.Errorf("{%.60s} is unknown; there is: %s", name, placeholders)
 }
 
-// ofProxy is what a proxy says in one of two headers, or empty. Each proxy sets one and passes on
-// what its client says in the other, or in the same header beside its own.
-func ofProxy(r *http.Request, name, forwarded, original string) (said string, err error) {
-	for _, value := range append(r.Header.Values(forwarded), r.Header.Values(original)...) {
+// originalURL is where ingress-nginx says what its client has asked for, scheme and host included.
+const originalURL = "X-Original-URL"
+
+// ofProxy is what a proxy says in one of some headers, or, unless part is nil, in that part of
+// X-Original-URL; empty if it says nothing. Each proxy sets one of them and passes on what its
+// client says in the others, or in the same header beside its own.
+func ofProxy(
+	r *http.Request, name string, part func(*url.URL) string, headers ...string,
+) (said string, err error) {
+	var values []string
+	for _, header := range headers {
+		values = append(values, r.Header.Values(header)...)
+	}
+	if part != nil {
+		headers = append(headers, originalURL)
+		for _, value := range r.Header.Values(originalURL) {
+			u, err := url.ParseRequestURI(value)
+			if err != nil {
+				return "", fmt.Errorf("{%s}: %s %.100q is not a URL", name, originalURL, value)
+			}
+			values = append(values, part(u))
+		}
+	}
+	for _, value := range values {
 		if said != "" && value != "" && value != said {
-			return "", &contradictedProxyError{name, forwarded, original}
+			return "", &contradictedProxyError{name, headers}
 		}
 		said = cmp.Or(said, value)
 	}
@@ -176,7 +202,8 @@ func headerOf(r *http.Request, header string) (string, error) {
 
 // hostOf is the host that was asked for.
 func hostOf(r *http.Request) (string, error) {
-	said, err := ofProxy(r, "host", "X-Forwarded-Host", "X-Original-Host")
+	said, err := ofProxy(r, "host", func(u *url.URL) string { return u.Host },
+		"X-Forwarded-Host", "X-Original-Host")
 	if err != nil {
 		return "", err
 	}

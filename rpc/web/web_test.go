@@ -414,6 +414,8 @@ func TestHTTPAuth(t *testing.T) {
 			"X-Forwarded-Uri", "/a/b?c=d"), "PUT /a/b"},
 		{"of nginx", key("{method} {path}", client, "X-Original-Method", "PUT", "X-Original-URI",
 			"/a/b?c=d"), "PUT /a/b"},
+		{"of ingress-nginx", key("{method} {host} {path}", client, "X-Original-Method", "PUT",
+			"X-Original-URL", "https://Shop.example:8443/a/./b/?c=d"), "PUT shop.example /a/b"},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, c.got, c.want)
