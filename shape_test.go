@@ -28,6 +28,7 @@ import (
 var arrows = map[string]string{
 	"limiter/policy -> limiter":       "a file of limits becomes *limiter.Limit values",
 	"limiter/policy -> limiter/rules": "… and its rules a *rules.Set",
+	"limiter/policy -> textfile":      "a pipe in the place of a file is not waited for",
 	"limiter/rules -> limiter":        "rules name limits, and match as overrides do",
 
 	"cluster -> limiter":         "the owner of a key decides",
@@ -56,6 +57,9 @@ var arrows = map[string]string{
 	"cluster/gossip -> ring":    "a node whose ring is built differently is refused",
 
 	"rpc -> rpc/door": "certificates are adjusted as doors do",
+	"rpc -> textfile": "a pipe in the place of a certificate is not waited for",
+
+	"rpc/access -> textfile": "… or of the clients",
 
 	"rpc/web -> cluster": "a page becomes a request of the node",
 	"rpc/web -> limiter": "pages state limits, and show decisions and instants",
@@ -219,6 +223,7 @@ var arrows = map[string]string{
 
 	"cmd/node -> limiter":        "wiring",
 	"cmd/node -> limiter/policy": "wiring",
+	"cmd/node -> textfile":       "wiring",
 	"cmd/node -> limiter/rules":  "policy says which rules match",
 	"cmd/node -> ring":           "wiring",
 	"cmd/node -> cluster":        "wiring",
@@ -421,6 +426,8 @@ var walls = map[string]string{
 		"stand on",
 
 	"rpc/audit -> *": "audit keeps lines: what they are about is not known here",
+
+	"textfile -> *": "to read a file one need not know what is in it",
 
 	"rpc/access -> *": "access is rules about names: it knows neither the node nor a protocol",
 	"rpc/fair -> *": "fair counts requests by the names of clients: it knows neither the node " +

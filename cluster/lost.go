@@ -42,9 +42,13 @@ func (m Membership) Lost() (missing []string) {
 		if !on.config.Votes(m.Boot) || m.ID == a.id || i < 0 {
 			continue
 		}
-		if p := r.peers[i]; p.left.Load() || p.missed.Load() != 0 || !SameProcess(m.Boot, p.boot) {
+		// one that answers that it is cut off as well is no cause
+		if p := r.peers[i]; p.left.Load() || p.mute.Load() != 0 || !SameProcess(m.Boot, p.boot) {
 			missing = append(missing, m.ID)
 		}
+	}
+	if voters := len(on.config.Voters); 2*(voters-len(missing)) > voters {
+		return nil // a majority answers, and is about to acknowledge its right
 	}
 	return missing
 }

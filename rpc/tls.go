@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"penstock/rpc/door"
+	"penstock/textfile"
 )
 
 // TLSFiles are the PEM files of a door or a caller. They are read again when they change, whenever
@@ -99,12 +100,13 @@ func (files TLSFiles) Caller() (now func() *tls.Config, err error) {
 type credentialFiles struct {
 	TLSFiles
 
-	mu     sync.Mutex // guards all below
-	read   credentialSet
-	stamp  string    // of the files when they were read
-	faulty string    // stamp of the files that were last found faulty, and told of
-	looked time.Time // for a change
-	warned time.Time // that the certificate expires soon
+	mu      sync.Mutex // guards all below
+	read    credentialSet
+	stamp   string    // of the files when they were read
+	faulty  string    // stamp of the files that were last found faulty, and told of
+	looked  time.Time // for a change
+	looking bool      // a handshake is at it
+	warned  time.Time // that the certificate expires soon
 }
 
 type credentialSet struct {
@@ -127,19 +129,28 @@ func (files TLSFiles) open() (*credentialFiles, error) {
 	return f, nil
 }
 
-// now is what the files say.
+// now is what the files say. One handshake reads those that have changed; what others ask for
+// meanwhile is what was read before, for a disk may take long.
 func (f *credentialFiles) now() credentialSet {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if time.Since(f.looked) < lookEvery {
+	if f.looking || time.Since(f.looked) < lookEvery {
 		return f.read
 	}
-	f.looked = time.Now()
-	defer f.warnLocked(f.looked)
+	f.looking = true
+	before := f.stamp
+	f.mu.Unlock()
 	stamp := f.stampNow()
+	var set credentialSet
+	var err error
+	if stamp != before {
+		set, err = f.load()
+	}
+	f.mu.Lock()
+	f.looking, f.looked = false, time.Now()
+	defer f.warnLocked(f.looked)
 	switch {
 	case stamp != f.stamp:
-		set, err := f.load()
 		f.tellLocked(stamp, err)
 		if err == nil {
 			f.read, f.stamp, f.warned = set, stamp, time.Time{}
@@ -233,11 +244,11 @@ func loadPair(cert, key string) (tls.Certificate, error) {
 		return tls.Certificate{}, fmt.Errorf("certificate %q and key %q: give both files or none",
 			cert, key)
 	}
-	certPEM, err := os.ReadFile(cert)
+	certPEM, err := textfile.Read(cert)
 	if err != nil {
 		return tls.Certificate{}, err
 	}
-	keyPEM, err := os.ReadFile(key)
+	keyPEM, err := textfile.Read(key)
 	if err != nil {
 		return tls.Certificate{}, err
 	}

@@ -6,8 +6,9 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"os"
 	"time"
+
+	"penstock/textfile"
 )
 
 // authorities are those in a file.
@@ -19,7 +20,7 @@ type authorities struct {
 // loadAuthorities reads the authorities of a file. One that is good now is enough: while an
 // authority is replaced, the file has the old one too.
 func loadAuthorities(path string, now time.Time) (a authorities, err error) {
-	text, err := os.ReadFile(path)
+	text, err := textfile.Read(path)
 	if err != nil {
 		return a, err
 	}

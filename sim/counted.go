@@ -170,7 +170,7 @@ func (j *countedJudge) counts(p *process, it *asked, got limiter.Decision) {
 		return
 	}
 	was, charged := c.whole, int64(0)
-	if it.op == cluster.OpTake && got.Allowed && it.cost != 0 { // a look changes nothing
+	if it.changes(got) {
 		charged = it.cost
 		c.changed = w.now
 	}
@@ -199,6 +199,11 @@ func (j *countedJudge) counts(p *process, it *asked, got limiter.Decision) {
 		c.learn(now, s, got)
 	}
 	c.begins(now, s, was, charged, over)
+}
+
+// changes reports whether a decision has charged or given back: a look changes nothing.
+func (it *asked) changes(got limiter.Decision) bool {
+	return it.op == cluster.OpTake && got.Allowed && it.cost != 0
 }
 
 // found is what a key had counted before the decisions of this instant, without what they show to

@@ -8,6 +8,8 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
+
+	"penstock/textfile"
 )
 
 // configFile gives kong the values of serve's --config: a flat YAML file with the flags' names as
@@ -49,7 +51,7 @@ func (c *configFile) load(ctx *kong.Context, serve *kong.Command) error {
 	if path == "" {
 		return nil
 	}
-	text, err := os.ReadFile(path)
+	text, err := textfile.Read(path)
 	if err == nil {
 		c.values, err = parseConfig(path, text, flags)
 	}

@@ -5,13 +5,13 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 
 	"penstock/cluster/gossip"
 	"penstock/limiter/policy"
+	"penstock/textfile"
 )
 
 // gossipKeyBytes is the length of a gossip key: AES-256.
@@ -97,7 +97,7 @@ func namesOf(keys [][]byte) []string {
 // readGossipKeys reads a key file: one key of 32 bytes per line, base64 or hex; empty lines and
 // lines that begin with # do not count. Errors name file and line and never show a key.
 func readGossipKeys(path string) (keys [][]byte, err error) {
-	text, err := os.ReadFile(path)
+	text, err := textfile.Read(path)
 	if err != nil {
 		return nil, fmt.Errorf("--gossip-key-file: %w", err)
 	}

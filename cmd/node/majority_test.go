@@ -283,3 +283,26 @@ func TestOwnerAndHeirAreKilled(t *testing.T) {
 		)
 	}
 }
+
+// Promise: where two clusters of one name meet, the nodes of the one that gives way say so, and
+// those of the other one do not.
+func TestWhichClusterGivesWayIsSaid(t *testing.T) {
+	t.Parallel()
+	limits := write(t, testLimits)
+	older := serveProcess(t, "n1", "--limits", limits)
+	later := serveProcess(t, "n2", "--limits", limits)
+	time.Sleep(2 * refusedEvery) // a node looks so often which cluster it is in
+	bridge := serveProcess(t, "n3", "--limits", limits,
+		"--join", older.gossip, "--join", later.gossip)
+	eventually(t, "they are one cluster", func() error { return oneCluster(older, later, bridge) })
+	const said = "the one of this node has given way"
+	eventually(t, "the later one says that it has given way", func() error {
+		if !strings.Contains(later.log(), said) {
+			return fmt.Errorf("its log:\n%s", later.log())
+		}
+		return nil
+	})
+	if strings.Contains(older.log(), said) {
+		t.Errorf("the older one says that it has given way:\n%s", older.log())
+	}
+}

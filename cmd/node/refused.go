@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"time"
 
 	"penstock/cluster"
@@ -25,15 +26,26 @@ func refusalsOf(node *cluster.Node) (n refusals) {
 	return n
 }
 
-// watchLost says when a majority of the voters is lost, and when it is back, until the node leaves.
-// Once it warns of flags that its cluster does not go by.
+// watchLost says when a majority of the voters is lost, and when it is back, until the node leaves;
+// and when the node's cluster has given way to another one. Once it warns of flags that its cluster
+// does not go by.
 func (r *running) watchLost() {
-	told := false
+	told, lineage := false, ""
 	for lost := ""; ; sleep(r.leaving, refusedEvery) {
 		if r.leaving.Err() != nil {
 			return
 		}
 		told = told || r.settings.tellFounders(r.node, r.log)
+		if c := r.node.Agreed(); c != nil {
+			now := string(c.Epoch.Lineage)
+			if !strings.HasPrefix(now, lineage) { // it does not descend from the one before
+				r.log.Warn("two clusters of one name have met, or two halves of one that was cut, "+
+					"and the one of this node has given way: the node goes on in the other one, "+
+					"and gives its counters to those that hold the keys there",
+					"voters", r.node.Membership().Voters())
+			}
+			lineage = now
+		}
 		switch now := r.node.Membership().LostText(); {
 		case now != "" && lost == "":
 			r.log.Error("a majority is lost; on_partition decides", "help", now)

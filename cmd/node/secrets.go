@@ -9,6 +9,7 @@ import (
 
 	"penstock/limiter/policy"
 	"penstock/rpc/access"
+	"penstock/textfile"
 )
 
 // readClients reads --auth-token-file and goes on watching it. nil: the node was given none.
@@ -102,7 +103,7 @@ func (s *settings) checkRoles(set *access.Set) error {
 
 // readToken reads the bearer token that a client sends.
 func readToken(path string) (string, error) {
-	text, err := os.ReadFile(path)
+	text, err := textfile.Read(path)
 	if err != nil {
 		return "", fmt.Errorf("--auth-token-file: %w", err)
 	}

@@ -51,12 +51,20 @@ func (r *running) peerFiles() rpc.TLSFiles {
 // doorFiles are the files of --tls-cert. A certificate without any alternative name is refused: no
 // client can verify it. One for other names than this node's is told of in the log and taken: a
 // load balancer or a service in front of the node has a name that only its clients know, and the
-// node cannot tell that from a mistake.
+// node cannot tell that from a mistake. It can where the files change while it runs: a certificate
+// that has no name of this node, and none of the one in force, is refused if that one was the
+// node's.
 func (r *running) doorFiles() rpc.TLSFiles {
 	s := &r.settings
 	files := r.files.tlsFiles("--tls-cert", s.TLSCert, s.TLSKey, s.TLSCA)
 	var told string // the certificate that was last looked at
-	files.Check = func(c *x509.Certificate) error {
+	var inForce *x509.Certificate
+	files.Check = func(c *x509.Certificate) (err error) {
+		defer func() {
+			if err == nil {
+				inForce = c
+			}
+		}()
 		names := r.doors.names(s)
 		if len(names) == 0 || told == string(c.Raw) {
 			return nil
@@ -68,15 +76,20 @@ func (r *running) doorFiles() rpc.TLSFiles {
 				strings.Join(names, ", "),
 			)
 		}
-		told = string(c.Raw)
-		isFor := func(name string) bool { return name == "*" || c.VerifyHostname(name) == nil }
-		if slices.ContainsFunc(names, isFor) {
+		if isForAny(c, names) {
+			told = string(c.Raw)
 			return nil
 		}
-		of := slices.Clone(c.DNSNames)
-		for _, ip := range c.IPAddresses {
-			of = append(of, ip.String())
+		of := alternatives(c)
+		if inForce != nil && isForAny(inForce, names) && !isForAny(c, alternatives(inForce)) {
+			return fmt.Errorf(
+				"is for %s, and the one in force for %s: clients of this node would refuse it; "+
+					"issue one for a name of this node (%s), or start it anew with this one",
+				strings.Join(of, ", "), strings.Join(alternatives(inForce), ", "),
+				strings.Join(names, ", "),
+			)
 		}
+		told = string(c.Raw)
 		r.log.Warn("the certificate of --tls-cert is for other names than this node's: clients "+
 			"that dial it by one of its own refuse it; give a certificate for one of them, or "+
 			"name "+
@@ -85,6 +98,22 @@ func (r *running) doorFiles() rpc.TLSFiles {
 		return nil
 	}
 	return files
+}
+
+// alternatives are the names and addresses that a certificate is for.
+func alternatives(c *x509.Certificate) (of []string) {
+	of = slices.Clone(c.DNSNames)
+	for _, ip := range c.IPAddresses {
+		of = append(of, ip.String())
+	}
+	return of
+}
+
+// isForAny reports whether a certificate is good for one of some names.
+func isForAny(c *x509.Certificate, names []string) bool {
+	return slices.ContainsFunc(names, func(name string) bool {
+		return name == "*" || c.VerifyHostname(name) == nil
+	})
 }
 
 // names are the names and addresses by which clients may dial this node's doors; none if they

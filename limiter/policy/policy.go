@@ -25,7 +25,6 @@ package policy
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -37,6 +36,7 @@ import (
 
 	"penstock/limiter"
 	"penstock/limiter/rules"
+	"penstock/textfile"
 )
 
 // Set is the limits and rules of one file or directory. It is immutable.
@@ -122,7 +122,7 @@ func loadOnce(path string, top func(*page, ast.Node)) (*book, error) {
 	}
 	b := newBook()
 	for _, file := range files {
-		data, err := readFile(file)
+		data, err := textfile.Read(file)
 		if err != nil {
 			return nil, err
 		}
@@ -167,16 +167,6 @@ func list(path string) (files []string, err error) {
 		return nil, fmt.Errorf("%s: a directory without .yaml or .yml files", path)
 	}
 	return files, nil
-}
-
-// readFile reads a file, and a byte more than MaxFile of one that is too large.
-func readFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, MaxFile+1))
 }
 
 // Parse reads the limits of one file that is in memory. name is what faults call it.

@@ -215,6 +215,11 @@ func TestBrokenFiles(t *testing.T) {
 		"clients:\n- {name: a, certificate: x, metrics: true}\n" +
 			"- {name: b, certificate: x, metrics: true}\n": `clients[1] "b": certificate: "x" ` +
 			"is another",
+		"clients:\n- {name: a, token: " + shopToken +
+			", metrics: true}\n---\nclients: []\n": "has a second document",
+		`{"clients":[{"name":"a","token":"` + shopToken + `","admin":"` + shopToken +
+			`"}]}`: "is neither read nor write",
+		`["` + shopToken + `"]`: "[1:",
 	} {
 		_, err := Parse([]byte(text))
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -222,6 +227,21 @@ func TestBrokenFiles(t *testing.T) {
 		} else if strings.Contains(err.Error(), shopToken) {
 			t.Errorf("%q: the error shows the token: %v", text, err)
 		}
+	}
+}
+
+// Promise: a list of clients may be JSON, on one line too. It is never taken for a token.
+func TestListAsJSON(t *testing.T) {
+	text := `{"clients":[{"name":"a","token":"` + shopToken + `","metrics":true}]}`
+	set, err := Parse([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := set.find(sha256.Sum256([]byte(shopToken))); c == nil || c.Name != "a" {
+		t.Errorf("its token is that of %v", c)
+	}
+	if c := set.find(sha256.Sum256([]byte(text))); c != nil {
+		t.Errorf("its text is the token of %q", c.Name)
 	}
 }
 

@@ -6,12 +6,15 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml"
+
+	"penstock/textfile"
 )
 
 // MinToken is the length of the shortest token that is accepted: shorter ones can be guessed.
@@ -47,8 +50,9 @@ type fileCheck struct {
 	Inline bool     `yaml:"inline"`
 }
 
-// isList recognises the file of several clients. Any other file is one token.
-var isList = regexp.MustCompile(`(?m)^clients:`)
+// isList recognises the file of several clients, also as JSON, which is YAML. Any other file is one
+// token.
+var isList = regexp.MustCompile(`(?m)^clients:|\A\s*[{\[]`)
 
 // tokenLike is what could be a token in an error of the YAML library: it repeats names of fields
 // and of aliases. The names of fields that there are have fewer characters.
@@ -60,7 +64,7 @@ var tokenLike = regexp.MustCompile(fmt.Sprintf(`[^\s"]{%d,}`, MinToken))
 // secrets for an unprivileged user give them to a group of the container. No error shows anything
 // of a token.
 func Load(path string, shared bool) (*Set, error) {
-	text, err := os.ReadFile(path)
+	text, err := textfile.Read(path)
 	if err != nil {
 		return nil, err
 	}
@@ -97,11 +101,15 @@ func Parse(text []byte) (*Set, error) {
 	var file struct {
 		Clients []fileClient `yaml:"clients"`
 	}
-	if err := yaml.NewDecoder(bytes.NewReader(text), yaml.DisallowUnknownField()).Decode(
-		&file); err != nil {
+	d := yaml.NewDecoder(bytes.NewReader(text), yaml.DisallowUnknownField())
+	if err := d.Decode(&file); err != nil {
 		// without the lines around
 		return nil, errors.New(tokenLike.ReplaceAllString(
 			yaml.FormatError(err, false, false), "…"))
+	}
+	if err := d.Decode(new(any)); !errors.Is(err, io.EOF) {
+		return nil, errors.New("has a second document after a line of ---, which nobody would " +
+			"read; put all clients in one list")
 	}
 	if len(file.Clients) == 0 {
 		return nil, errors.New("clients: is empty; name a client, or leave the flag out")
@@ -205,7 +213,7 @@ func (in *fileClient) client() (*Client, error) {
 	case "write":
 		c.rights |= Read | Write
 	default:
-		return nil, fmt.Errorf("admin: %.40q is neither read nor write", in.Admin)
+		return nil, fmt.Errorf("admin: %.10q is neither read nor write", in.Admin) // no token
 	}
 	if in.Metrics {
 		c.rights |= Metrics

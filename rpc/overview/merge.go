@@ -139,6 +139,7 @@ type clusterState struct {
 	NowMs       int64       `json:"now_ms"`
 	Node        string      `json:"node"` // that answers
 	Ready       bool        `json:"ready"`
+	Lost        string      `json:"lost,omitempty"` // what it says of a lost majority
 	Version     string      `json:"version"`
 	Epoch       uint64      `json:"epoch"`
 	Ring        string      `json:"ring"`
@@ -153,7 +154,7 @@ func (o *Overview) State(now time.Time, version string) clusterState {
 	n := o.Node
 	out := clusterState{
 		NowMs: now.UnixMilli(), Node: n.ID(), Ready: n.Ready(), Version: version,
-		Epoch:  admin.EpochOf(n),
+		Lost: n.Membership().LostText(), Epoch: admin.EpochOf(n),
 		Limits: len(n.Limits()), Disagreeing: admin.Disagreeing(n), Nodes: []nodeState{},
 	}
 	v := n.View()

@@ -18,6 +18,7 @@ function showState(s) {
   const members = s.nodes.filter((n) => n.role === "member" && n.state !== "failed").length;
   say(at("summary"), [s.node, s.ready ? "ready" : "not ready", active + " of " + members + " nodes own keys", some(s.limits, "limit"), s.version].join(" · "));
   at("summary").className = s.ready ? "" : "bad";
+  notice(at("lost"), s.lost ? "A majority is lost, so on_partition decides: " + s.lost + "." : "");
   notice(at("disagreeing"), s.limits_disagreeing.length ? "Different limits: the files of " + s.limits_disagreeing.join(", ") +
     " say something else than those of this node. Give all nodes the same files." : "");
   failures.showMissing(s.nodes.filter((n) => !n.answered && n.state !== "failed").map((n) => n.name));
@@ -30,9 +31,11 @@ function showState(s) {
 function showTiles(s, active, members) {
   const rates = graph.latest();
   const sum = (of) => s.nodes.reduce((n, x) => n + (x.pulse && x.answered ? x.pulse[of] : 0), 0);
+  const lag = s.nodes.reduce((n, x) => x.pulse && x.answered ? Math.max(n, x.pulse.lag_ms) : n, 0);
   const tiles = [["allowed a second", count(rates.allowed)], ["denied a second", count(rates.denied)],
     ["of these beyond a limit", count(rates.beyond)], ["degraded a second", count(rates.degraded)],
     ["nodes that own keys", active + " of " + members], ["partitions without a copy", count(sum("unreplicated"))],
+    ["waits longest to be copied", lag ? span(lag) : "–"],
     ["allowed by these nodes", large(sum("allowed"))], ["denied by these nodes", large(sum("denied"))]];
   if (at("tiles").children.length !== tiles.length) {
     at("tiles").replaceChildren(...tiles.map(([name]) => make("div", { class: "tile" }, make("b", {}), make("span", {}, name))));

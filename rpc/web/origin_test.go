@@ -189,7 +189,8 @@ func TestHTTPAuthOfForeignClients(t *testing.T) {
 		{"Caddy", "shop.example", append(followed, "X-Forwarded-Uri", "/", "X-Forwarded-Method",
 			"GET")},
 		{"Traefik", "127.0.0.1:7949", append(followed, "X-Forwarded-Uri", "/")},
-		{"ingress-nginx", "127.0.0.1:7949", append(followed, "X-Original-URL", "http://a.example/")},
+		{"ingress-nginx", "127.0.0.1:7949", append(followed, "X-Original-URL",
+			"http://a.example/")},
 		{"a client without such headers", "127.0.0.1:7949", nil},
 	} {
 		if code, text := sent(h, c.host, "GET",

@@ -137,6 +137,7 @@ func (p *nodePages) status(_ http.ResponseWriter, _ *http.Request) (any, error) 
 		"epoch":              admin.EpochOf(p.node),
 		"voters":             listed(p.node.Membership().Voters()),
 		"lost_voters":        listed(p.node.Membership().Lost()),
+		"lost_majority":      p.node.Membership().LostText(),
 		"copies":             copiesStatus(p.node),
 		"limits":             len(p.node.Limits()),
 		"limits_hash":        fmt.Sprintf("%016x", p.node.LimitsHash()),

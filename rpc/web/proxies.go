@@ -56,8 +56,8 @@ const placeholders = "{header:NAME}, {header:NAME|DEFAULT}, {host}, {ip}, {metho
 //
 //	{header:NAME}  a header, which must be there, and once
 //	{header:NAME|DEFAULT}  the same; DEFAULT if it is not there or empty
-//	{host}         X-Forwarded-Host, X-Original-Host, the host of X-Original-URL, or Host, in lower
-//	               case, without a port
+//	{host}         X-Forwarded-Host, X-Original-Host, the host of X-Original-URL, or Host,
+//	               in lower case, without a port
 //	{ip}           the client's address; an IPv6 address as its /64, which one client has whole
 //	{method}       X-Forwarded-Method, X-Original-Method, or the method itself
 //	{path}         of X-Forwarded-Uri, X-Original-URI or X-Original-URL, decoded and cleaned,

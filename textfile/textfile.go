@@ -1,0 +1,54 @@
+// Package textfile reads the small files that a program is given by name: limits, tokens, keys and
+// certificates. A program that runs reads them again when they change, and must not wait then for
+// something else that stands in their place.
+package textfile
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+	"time"
+)
+
+// Most is how many bytes Read reads at most.
+const Most = 16 << 20
+
+// patience is how long what is written into a pipe is waited for.
+const patience = 2 * time.Second
+
+// Read reads a file of at most Most bytes. A pipe may be given as well, as a shell makes one of
+// <(command), and is read for two seconds at most. Anything else, and a pipe into which nothing is
+// written, is an error that names the path.
+func Read(path string) ([]byte, error) {
+	return ReadFor(path, patience)
+}
+
+// ReadFor is Read with another time in which a pipe has to say all.
+func ReadFor(path string, most time.Duration) ([]byte, error) {
+	// without this flag a pipe into which nobody writes is waited for here
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() && !info.IsDir() && f.SetReadDeadline(time.Now().Add(most)) != nil {
+		return nil, fmt.Errorf("%s: is neither a file nor a pipe; give a file", path)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, Most+1))
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, fmt.Errorf("%s: is a pipe that said nothing, or did not end, within %v; "+
+			"give a file", path, most)
+	case err != nil:
+		return nil, err
+	case len(text) > Most:
+		return nil, fmt.Errorf("%s: has more than %d bytes", path, Most)
+	}
+	return text, nil
+}
