@@ -27,9 +27,8 @@ func SameProcess(b ownership.Boot, process uint64) bool {
 }
 
 // Forged is the reason why these words cannot come from the node with an id and a boot, which is
-// at the other end of a line; empty: they can. A node speaks for itself, and passes on what
-// members say of partitions (ownership.Relayed). An agent by its certificate asks, and is never a
-// member.
+// at the other end of a line; empty: they can. A node speaks for itself. An agent by its
+// certificate asks, and is never a member.
 func (w *Words) Forged(id string, boot uint64, agent bool) string {
 	if w.ID != id || w.Process != boot || !SameProcess(w.From, boot) {
 		return "it names another sender than the node that has opened the stream"
@@ -52,8 +51,6 @@ func (w *Words) mine(m ownership.Message) bool {
 		return w.me(m.Member, m.Former)
 	case ownership.Join:
 		return w.me(m.Member, m.Former)
-	case ownership.Relayed:
-		return m.From == w.From || relayable(m.Inner)
 	}
 	return true
 }
@@ -61,17 +58,6 @@ func (w *Words) mine(m ownership.Message) bool {
 // me reports whether a member is the sender, and former a boot of the same process.
 func (w *Words) me(m ownership.Member, former ownership.Boot) bool {
 	return m.ID == w.ID && m.Boot == w.From && (former == 0 || SameProcess(former, w.Process))
-}
-
-// relayable reports whether m is among what two members say to each other by way of a voter:
-// claims, and what is answered to them.
-func relayable(m ownership.Message) bool {
-	switch m.(type) {
-	case ownership.Claim, ownership.ClaimAnswer, ownership.Gift, ownership.Taken,
-		ownership.Behind, ownership.Decided, ownership.Missed, ownership.Hello:
-		return true
-	}
-	return false
 }
 
 func agentSays(m ownership.Message) bool {

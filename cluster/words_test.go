@@ -38,22 +38,6 @@ func TestForgedWords(t *testing.T) {
 		},
 		"ends another": {words(ownership.Join{Member: self, Former: 8}), false, false},
 		"asks":         {words(ownership.Behind{}), true, true},
-		"relays itself": {
-			words(ownership.Relayed{From: 9, Inner: ownership.Renew{}}), true,
-			false,
-		},
-		"relays a claim": {
-			words(ownership.Relayed{From: 8, Inner: ownership.Claim{}}), true,
-			false,
-		},
-		"relays a right": {
-			words(ownership.Relayed{From: 8, Inner: ownership.Renew{}}), false,
-			false,
-		},
-		"relays a vote": {
-			words(ownership.Relayed{From: 8, Inner: ownership.Accepted{}}), false,
-			false,
-		},
 	} {
 		for agent, may := range map[bool]bool{false: row.member, true: row.agent} {
 			if reason := row.words.Forged("n9", 9, agent); (reason == "") != may {

@@ -114,7 +114,6 @@ func TestFoundersWaitForMembers(t *testing.T) {
 		founds bool
 	}{{nil, false}, {[]string{"c"}, false}, {[]string{"b"}, true}, {[]string{"b", "c"}, true}} {
 		p := Default()
-		p.Place = placeOwners
 		e := Of("a", "b", "c")
 		e.Members = []string{"b"}
 		s := New(&p, Member{ID: "a", Boot: 1}, e, 0)

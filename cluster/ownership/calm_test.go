@@ -10,7 +10,7 @@ import (
 // Promise: from one moment on nothing happens by time alone to a boot that is calm: it is a member
 // that has its right, and nothing is under way. Each thing that is ends the calm.
 func TestWhatEndsACalm(t *testing.T) {
-	calm := func() (*State, Instant) {
+	calm := func() (*keeper, Instant) {
 		w := newWorld(1, 3)
 		w.trio("a", "b", "c")
 		w.run(2 * second)
@@ -21,33 +21,33 @@ func TestWhatEndsACalm(t *testing.T) {
 	if due, is := s.Due(now); !is || due <= now || due > now.Add(s.p.Renew) {
 		t.Fatalf("calm: %t, until %v from now", is, due.Since(now))
 	}
-	for name, do := range map[string]func(s *State, e *entry){
-		"it is no member":    func(s *State, _ *entry) { s.stage = StageCandidate },
-		"its door is closed": func(s *State, _ *entry) { s.closed = true },
-		"it wishes to leave": func(s *State, _ *entry) { s.leaving = true },
-		"it holds nothing":   func(s *State, _ *entry) { s.emptied = true },
-		"it leaves":          func(s *State, _ *entry) { s.me.Role = RoleLeaving },
-		"it has given up":    func(s *State, _ *entry) { s.right.ended = true },
-		"its right is over":  func(s *State, _ *entry) { s.right.until = now },
-		"it renews at once":  func(s *State, _ *entry) { s.renewed = never },
-		"nobody has acknowledged": func(s *State, _ *entry) {
+	for name, do := range map[string]func(s *keeper, e *entry){
+		"it is no member":    func(s *keeper, _ *entry) { s.stage = StageCandidate },
+		"its door is closed": func(s *keeper, _ *entry) { s.closed = true },
+		"it wishes to leave": func(s *keeper, _ *entry) { s.leaving = true },
+		"it holds nothing":   func(s *keeper, _ *entry) { s.emptied = true },
+		"it leaves":          func(s *keeper, _ *entry) { s.me.Role = RoleLeaving },
+		"it has given up":    func(s *keeper, _ *entry) { s.right.ended = true },
+		"its right is over":  func(s *keeper, _ *entry) { s.right.until = now },
+		"it renews at once":  func(s *keeper, _ *entry) { s.renewed = never },
+		"nobody has acknowledged": func(s *keeper, _ *entry) {
 			forAll(s, func(e *entry) { e.acked = never })
 		},
-		"it claims a partition":   func(s *State, _ *entry) { s.parts[2].Kind = Claiming },
-		"it proposes":             func(s *State, _ *entry) { s.proposer.phase = phaseCanvassing },
-		"it wishes for something": func(s *State, _ *entry) { s.proposer.wants = true },
-		"it is sealed":            func(s *State, _ *entry) { s.voter.sealed = true },
-		"it votes no more":        func(s *State, _ *entry) { s.voter.closed = true },
-		"a value waits":           func(s *State, _ *entry) { s.voter.pending = 1 },
-		"it forks":                func(s *State, _ *entry) { s.fork.kind = forkFollows },
-		"there is a rival":        func(s *State, _ *entry) { rival(s) },
-		"most voters are gone": func(s *State, _ *entry) {
+		"it claims a partition":   func(s *keeper, _ *entry) { s.parts[2].Kind = Claiming },
+		"it proposes":             func(s *keeper, _ *entry) { s.proposer.phase = phaseCanvassing },
+		"it wishes for something": func(s *keeper, _ *entry) { s.proposer.wants = true },
+		"it is sealed":            func(s *keeper, _ *entry) { s.voter.sealed = true },
+		"it votes no more":        func(s *keeper, _ *entry) { s.voter.closed = true },
+		"a value waits":           func(s *keeper, _ *entry) { s.voter.pending = 1 },
+		"it forks":                func(s *keeper, _ *entry) { s.fork.kind = forkFollows },
+		"there is a rival":        func(s *keeper, _ *entry) { rival(s) },
+		"most voters are gone": func(s *keeper, _ *entry) {
 			forAll(s, func(e *entry) { e.sign = SignGone })
 		},
-		"a member is gone":         func(_ *State, e *entry) { e.sign = SignGone },
-		"a member has not renewed": func(_ *State, e *entry) { e.seen = false },
-		"a member is silent":       func(s *State, e *entry) { e.renewed = now.Add(-s.p.Suspect) },
-		"a member wishes to leave": func(_ *State, e *entry) { e.leaving = true },
+		"a member is gone":         func(_ *keeper, e *entry) { e.sign = SignGone },
+		"a member has not renewed": func(_ *keeper, e *entry) { e.seen = false },
+		"a member is silent":       func(s *keeper, e *entry) { e.renewed = now.Add(-s.p.Suspect) },
+		"a member wishes to leave": func(_ *keeper, e *entry) { e.leaving = true },
 	} {
 		s, _ := calm()
 		if do(s, s.entry(s.config.Members[1].Boot)); !is(s, now) {
@@ -66,12 +66,12 @@ func TestWhatEndsACalm(t *testing.T) {
 	}
 }
 
-func is(s *State, now Instant) bool {
+func is(s *keeper, now Instant) bool {
 	_, calm := s.Due(now)
 	return calm
 }
 
-func forAll(s *State, do func(*entry)) {
+func forAll(s *keeper, do func(*entry)) {
 	for i := range s.roster {
 		if s.roster[i].boot != s.me.Boot {
 			do(&s.roster[i])
@@ -79,7 +79,7 @@ func forAll(s *State, do func(*entry)) {
 	}
 }
 
-func rival(s *State) {
+func rival(s *keeper) {
 	c := *s.config
 	c.Rivals = []Member{{ID: "r", Boot: 77}}
 	s.config = &c
@@ -89,8 +89,6 @@ func rival(s *State) {
 // installs its configuration, and not for others that share its parameters.
 func TestFailoverOfTheConfiguration(t *testing.T) {
 	p := Default()
-	p.Place = placeOwners
-	p.Partitions = 1
 	for _, failover := range []time.Duration{0, MinFailover, 5 * time.Second, MaxFailover} {
 		c := First([]Member{{ID: "a", Boot: 1}})
 		c.Failover = failover
@@ -158,12 +156,12 @@ func TestCopiesOfStates(t *testing.T) {
 	for seed := range seeds(30) {
 		w := newWorld(seed, 3)
 		type copied struct {
-			s    *State
+			s    *keeper
 			hash string
 		}
-		look := func(s *State) string {
+		look := func(s *keeper) string {
 			h := hasher{}
-			h.state(0, s)
+			h.keeper(0, s)
 			return fmt.Sprintf("%x %v %v", h.buf, s.parts, s.claims)
 		}
 		var copies []copied

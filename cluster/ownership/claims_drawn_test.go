@@ -10,9 +10,8 @@ import (
 
 // claimer is a boot that has just installed a configuration of four, and claims three of twelve
 // partitions.
-func claimer() (s *State, now Instant, mine []int) {
+func claimer() (s *keeper, now Instant, mine []int) {
 	p := Default()
-	p.Place, p.Partitions = placeOwners, 12
 	c := &Configuration{
 		Epoch: Epoch{Founded(9), 7}, Previous: Epoch{Founded(9), 6}, Voters: []Boot{10, 11, 12},
 	}
@@ -20,7 +19,10 @@ func claimer() (s *State, now Instant, mine []int) {
 		c.Members = append(c.Members, Member{ID: string(rune('a' + i)), Boot: Boot(10 + i)})
 	}
 	now = Instant(time.Hour)
-	s, _ = Within(&p, c.Members[1], now, c)
+	within, fx := Within(&p, c.Members[1], now, c)
+	s = keep(within, 12)
+	s.follow(now, fx)
+	s.out = outbox{}
 	for i := range s.parts {
 		if placeOwners(c, i) == s.me.Boot {
 			mine = append(mine, i)

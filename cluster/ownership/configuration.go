@@ -74,7 +74,7 @@ type Member struct {
 }
 
 // Configuration is what voters agree on: the members, and which of them vote on the next one. It is
-// immutable. Where a partition lies follows from it alone (Params.Place).
+// immutable. Where a partition lies follows from it alone.
 type Configuration struct {
 	Epoch    Epoch
 	Previous Epoch    // in which it was decided, or from which a child was begun; zero when founded

@@ -419,8 +419,7 @@ func fresh(p *Params) *model {
 			Members:  m.nodes[i].s.config.Members, Voters: []Boot{1, 2, 3},
 		}
 		m.nodes[i].s.entry(1).renewed = never
-		m.nodes[i].s.install(m.now, next)
-		m.nodes[i].s.out = outbox{}
+		m.nodes[i].s.enters(m.now, next)
 	}
 	return m
 }

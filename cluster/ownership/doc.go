@@ -13,17 +13,18 @@
 //     whatever clock.
 //  5. 8 is decided. a and b install it, renew in it, and count each other as renewed at this
 //     moment. Where partitions lie follows from the configuration alone, so b knows that it owns
-//     now what c had. It claims it from all members of 8; a answers "free", which binds a to take
-//     no older gift.
-//  6. b holds the partition and decides, from the copy that c has streamed to it. If c goes on now,
-//     its renewal of 7 is answered with 8, which does not name it. So c ends, and its process takes
-//     a new boot and asks to be admitted.
+//     now what c had. To claim it from all members of 8, and to hold it, is the business of package
+//     cluster.
+//  6. b has renewed in 8 and decides. If c goes on now, its renewal of 7 is answered with 8, which
+//     does not name it. So c ends, and its process takes a new boot and asks to be admitted.
 //
 // The package is a state machine without clocks, goroutines, channels or chance. State.Step takes
-// an instant of the node's own clock and an event, and returns effects: messages to send,
-// configurations that were installed, and partitions to hold, drop, give or fetch. The state, the
-// instant and the event say everything that comes of it, so that a simulator and an exhaustive
-// explorer can run it.
+// an instant of the node's own clock and an event, and returns effects: messages to send, and
+// configurations that were installed. The state, the instant and the event say everything that
+// comes of it, so that a simulator and an exhaustive explorer can run it.
+//
+// It knows no partitions. Its tests have a model of these (keeper_model_test.go), which no node
+// runs: package cluster claims, copies and gives.
 //
 // DESIGN.md beside this file tells the protocol from the beginning, with the hole that each rule
 // closes.

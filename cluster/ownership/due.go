@@ -1,7 +1,5 @@
 package ownership
 
-import "slices"
-
 // Due is until when nothing happens to this boot by time alone: Poll does nothing before it, if no
 // other event comes. So a shell may leave Polls out until then. That is known while a boot is calm:
 // a member that has its right, hears all others, and knows of nothing that should change. Else each
@@ -35,8 +33,7 @@ func (s *State) calm(now Instant) bool {
 	if s.right.ended || !s.Deciding(now) || s.renewed == never || s.acknowledged() == never {
 		return false
 	}
-	return !s.changes() && !slices.ContainsFunc(s.parts,
-		func(p Part) bool { return p.Kind == Claiming })
+	return !s.changes()
 }
 
 // changes reports whether a successor of the configuration is under way, or may be begun.

@@ -30,17 +30,8 @@ type (
 	Stay    struct{} // takes Leave back
 	Recover struct{}
 	Closing struct{}
-	// Emptied says that a node that leaves holds nothing any more. It is for shells that keep
-	// partitions themselves (Params.Partitions is 0).
+	// Emptied says that a node that leaves holds nothing any more.
 	Emptied struct{}
-	// Fetched says that the better copy which a PartFetch asked for is here.
-	Fetched struct{ Partition int }
-	// Copying says that this holder wants To to keep copies of a partition.
-	Copying struct {
-		Partition int
-		To        Boot
-		Whole     bool
-	}
 )
 
 // Electorate are the boots that found a cluster with this one (R12), as far as its shell
@@ -76,7 +67,6 @@ func (e *Electorate) greets(id string) bool {
 type Effects struct {
 	Sends     []Send
 	Installed []*Configuration
-	Parts     []PartEffect
 	Ended     Ending // the boot has just ended
 	// Stirred: something has changed beside when members have renewed. A boot that was calm before
 	// a step that stirs nothing is calm until what Due said.

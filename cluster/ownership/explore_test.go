@@ -134,15 +134,14 @@ func trio(members string, voters ...Boot) func(p *Params) *model {
 		c := &Configuration{Epoch: Epoch{Founded(9), 1}, Voters: voters}
 		for i, id := range names {
 			me := Member{ID: id, Boot: Boot(i + 1)}
-			m.nodes[i] = machine{s: New(p, me, Of(names...), 0), boots: 1, up: true}
+			m.nodes[i] = machine{s: keep(New(p, me, Of(names...), 0), 1), boots: 1, up: true}
 			if strings.Contains(members, id) {
 				c.Members = append(c.Members, me)
 			}
 		}
 		for i := range m.nodes {
 			if c.Has(Boot(i + 1)) {
-				m.nodes[i].s.install(0, c)
-				m.nodes[i].s.out = outbox{}
+				m.nodes[i].s.enters(0, c)
 				for _, b := range c.Members {
 					m.nodes[i].s.entry(b.Boot).renewed = 0
 				}
@@ -162,7 +161,7 @@ func unfounded(p *Params) *model {
 	m := &model{p: p}
 	for i, id := range names {
 		m.nodes[i] = machine{
-			s:     New(p, Member{ID: id, Boot: Boot(i + 1)}, Of(names...), 0),
+			s:     keep(New(p, Member{ID: id, Boot: Boot(i + 1)}, Of(names...), 0), 1),
 			boots: 1, up: true,
 		}
 	}

@@ -383,7 +383,7 @@ func TestSignsMove(t *testing.T) {
 }
 
 // Promise: what is here of a partition is all that its holder had if it was whole when its holder
-// was last heard, but for Fresh; nothing at all is all of it in the first epoch of a root.
+// was last heard, but for copyLag; nothing at all is all of it in the first epoch of a root.
 func TestFreshCopies(t *testing.T) {
 	s, now := drawn(rand.New(rand.NewPCG(1, 1)))
 	of := s.config.Members[0].Boot
@@ -402,21 +402,21 @@ func TestFreshCopies(t *testing.T) {
 		"nothing, in a root": {Copy{}, true, true},
 		"half":               {Copy{Of: of, At: now}, false, false},
 		"whole":              {Copy{Of: of, Whole: true, At: now}, false, true},
-		"old":                {Copy{Of: of, Whole: true, At: now.Add(-s.p.Fresh)}, false, true},
+		"old":                {Copy{Of: of, Whole: true, At: now.Add(-copyLag)}, false, true},
 		"too old": {
-			Copy{Of: of, Whole: true, At: now.Add(-s.p.Fresh - 1)}, false, false,
+			Copy{Of: of, Whole: true, At: now.Add(-copyLag - 1)}, false, false,
 		},
 		"too old, and a root": {
-			Copy{Of: of, Whole: true, At: now.Add(-s.p.Fresh - 1)}, true, false,
+			Copy{Of: of, Whole: true, At: now.Add(-copyLag - 1)}, true, false,
 		},
 		"its own":         {Copy{Of: s.me.Boot, Whole: true, At: never}, false, true},
 		"half of its own": {Copy{Of: s.me.Boot, At: now}, false, false},
 	} {
-		h := s.holdings
+		k := keep(s, 0).clone()
 		if row.root {
-			h.config = &root
+			k.config = &root
 		}
-		if got := h.fresh(Part{Copy: row.c}); got != row.want {
+		if got := k.fresh(Part{Copy: row.c}); got != row.want {
 			t.Errorf("%s is all: %t", name, got)
 		}
 	}

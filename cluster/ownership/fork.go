@@ -224,7 +224,7 @@ func (s *State) complete(all bool) bool {
 //
 // The voters that are gone may have decided a further epoch, and given a newcomer the right to
 // decide in it. As long as this boot's own right would have lasted, it is a member of each such
-// epoch, and what it has not answered there nobody has begun to hold (ruleGift). So then there is
+// epoch, and what it has not answered there nobody has begun to hold (R8). So then there is
 // nothing to wait for.
 func (s *State) waited(now Instant) bool {
 	switch {
@@ -266,7 +266,7 @@ func (s *sight) unrivalled() bool {
 
 // outlives reports whether the other half of a pair is gone, and may have gone on with others
 // before that, which decide for a while yet: it may when this one has lost its right.
-func (s *holdings) outlives() bool {
+func (s *renewer) outlives() bool {
 	return slices.ContainsFunc(s.config.Voters, func(v Boot) bool {
 		e := s.entry(v)
 		return v != s.me.Boot && e.sign >= SignGone && e.signAt >= s.right.lost &&

@@ -16,7 +16,7 @@ func (w *world) half(voters string, ids ...string) {
 		m := Member{ID: id, Boot: Boot(i + 1)}
 		n := &node{id: id, rate: 1000, offset: Instant(i) * 1000 * ms, electors: ids}
 		w.nodes, w.next = append(w.nodes, n), m.Boot
-		w.boot(n, New(&w.p, m, Of(ids...), 0))
+		w.boot(n, w.keep(m, ids))
 		if c.Members = append(c.Members, m); strings.Contains(voters, id) {
 			c.Voters = append(c.Voters, m.Boot)
 		}

@@ -114,6 +114,11 @@ func (h *hasher) state(now Instant, s *State) {
 			h.at(now, t)
 		}
 	}
+}
+
+// keeper hashes a boot with its first partition.
+func (h *hasher) keeper(now Instant, s *keeper) {
+	h.state(now, s.State)
 	q := s.parts[0]
 	h.num(int(q.Kind), int(q.Epoch), int(q.To), int(q.Bound), int(q.Copy.Of), int(q.Copy.Epoch))
 	h.bit(q.Copy.Whole)

@@ -5,7 +5,7 @@ package ownership
 //
 //	State      steps, the boot's life, forks
 //	  └─ founder    a cluster, where there is none; candidates
-//	       └─ holdings   renewals, the right to decide, partitions and claims
+//	       └─ renewer    renewals, and the right to decide
 //	            └─ register   the decision on the next configuration: voter and proposer
 //	                 └─ speaker    what is said to others
 //	                      └─ sight      the configuration and the roster, and what follows
@@ -44,21 +44,19 @@ type register struct {
 	proposer proposer
 }
 
-// holdings are a boot's partitions, and until when it may decide for them.
-type holdings struct {
+// renewer is a boot that renews its right, and knows until when it may decide.
+type renewer struct {
 	register
 	right   right
 	polled  Instant // when Poll last came
 	renewed Instant // when renewals were last sent
 	leaving bool    // the node wishes to leave
 	emptied bool    // … and holds nothing any more, as its shell says
-	parts   []Part
-	claims  claims
 }
 
 // founder is a boot that looks for a cluster, or founds one.
 type founder struct {
-	holdings
+	renewer
 	founding founding
 	asking   candidacy
 }

@@ -18,21 +18,6 @@ type ofEpoch interface {
 // Ballot orders the attempts to decide one epoch's successor: round × 16 + the voter's place.
 type Ballot uint64
 
-// Standing is how a member stands to a partition that another one claims.
-type Standing uint8
-
-const (
-	StandingFree Standing = iota // holds it not, and takes no gift of an older epoch
-	StandingHeld                 // held it until now; a gift follows
-)
-
-// PartAnswer answers a claim for one partition.
-type PartAnswer struct {
-	Partition int
-	Standing  Standing
-	Copy      Copy // what the answerer has of it
-}
-
 type (
 	// Hello goes to addresses with unknown boots, and to rivals. A founded node says so.
 	Hello struct {
@@ -113,45 +98,6 @@ type (
 	}
 	// Seceded answers it.
 	Seceded struct{ Epoch Epoch }
-
-	// Claim asks a member whether it holds partitions that the sender owns in Epoch.
-	Claim struct {
-		Epoch      Epoch
-		Partitions []int
-	}
-	// ClaimAnswer answers it, partition by partition.
-	ClaimAnswer struct {
-		Epoch Epoch
-		Parts []PartAnswer
-	}
-	// Gift is the end of a holding: with the last changes goes the right to decide.
-	Gift struct {
-		Epoch     Epoch
-		Partition int
-	}
-	// Taken says that the gift was taken.
-	Taken struct {
-		Epoch     Epoch
-		Partition int
-	}
-	// CopyOf says which partitions a stream of copies belongs to, and whether they are whole by
-	// now.
-	CopyOf struct {
-		Epoch     Epoch
-		Partition int
-		Whole     bool
-	}
-	// CopyKept acknowledges it.
-	CopyKept struct {
-		Epoch     Epoch
-		Partition int
-	}
-
-	// Relayed carries a message by way of a voter.
-	Relayed struct {
-		From, To Boot
-		Inner    Message
-	}
 )
 
 func (m Hello) String() string {
@@ -195,38 +141,16 @@ func (m Behind) String() string   { return fmt.Sprintf("Behind at %v", m.Epoch) 
 func (m Missed) String() string   { return fmt.Sprintf("Missed %v", m.Epoch) }
 func (m Secede) String() string   { return fmt.Sprintf("Secede %v", m.Epoch) }
 func (m Seceded) String() string  { return fmt.Sprintf("Seceded %v", m.Epoch) }
-func (m Claim) String() string    { return fmt.Sprintf("Claim %v %v", m.Epoch, m.Partitions) }
-func (m ClaimAnswer) String() string {
-	s := fmt.Sprintf("ClaimAnswer %v", m.Epoch)
-	for _, a := range m.Parts {
-		word := "free"
-		if a.Standing == StandingHeld {
-			word = "held"
-		}
-		s += fmt.Sprintf(" %d:%s", a.Partition, word)
-	}
-	return s
-}
-func (m Gift) String() string     { return fmt.Sprintf("Gift %v %d", m.Epoch, m.Partition) }
-func (m Taken) String() string    { return fmt.Sprintf("Taken %v %d", m.Epoch, m.Partition) }
-func (m CopyOf) String() string   { return fmt.Sprintf("CopyOf %v %d", m.Epoch, m.Partition) }
-func (m CopyKept) String() string { return fmt.Sprintf("CopyKept %v %d", m.Epoch, m.Partition) }
-func (m Relayed) String() string  { return fmt.Sprintf("Relayed %d→%d: %v", m.From, m.To, m.Inner) }
 
-func (m Renew) epoch() Epoch       { return m.Epoch }
-func (m RenewAck) epoch() Epoch    { return m.Epoch }
-func (m Farewell) epoch() Epoch    { return m.Epoch }
-func (m Canvass) epoch() Epoch     { return m.Value.Previous }
-func (m Consent) epoch() Epoch     { return m.Value.Previous }
-func (m Prepare) epoch() Epoch     { return m.Epoch }
-func (m Promise) epoch() Epoch     { return m.Epoch }
-func (m Accept) epoch() Epoch      { return m.Value.Previous }
-func (m Accepted) epoch() Epoch    { return m.Epoch }
-func (m Behind) epoch() Epoch      { return m.Epoch }
-func (m Secede) epoch() Epoch      { return m.Epoch }
-func (m Seceded) epoch() Epoch     { return m.Epoch }
-func (m Claim) epoch() Epoch       { return m.Epoch }
-func (m ClaimAnswer) epoch() Epoch { return m.Epoch }
-func (m Gift) epoch() Epoch        { return m.Epoch }
-func (m Taken) epoch() Epoch       { return m.Epoch }
-func (m CopyOf) epoch() Epoch      { return m.Epoch }
+func (m Renew) epoch() Epoch    { return m.Epoch }
+func (m RenewAck) epoch() Epoch { return m.Epoch }
+func (m Farewell) epoch() Epoch { return m.Epoch }
+func (m Canvass) epoch() Epoch  { return m.Value.Previous }
+func (m Consent) epoch() Epoch  { return m.Value.Previous }
+func (m Prepare) epoch() Epoch  { return m.Epoch }
+func (m Promise) epoch() Epoch  { return m.Epoch }
+func (m Accept) epoch() Epoch   { return m.Value.Previous }
+func (m Accepted) epoch() Epoch { return m.Epoch }
+func (m Behind) epoch() Epoch   { return m.Epoch }
+func (m Secede) epoch() Epoch   { return m.Epoch }
+func (m Seceded) epoch() Epoch  { return m.Epoch }

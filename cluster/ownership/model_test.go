@@ -34,7 +34,7 @@ const (
 )
 
 type machine struct {
-	s      *State
+	s      *keeper
 	boots  Boot // that were used
 	up     bool
 	closed bool // its door is closed, and its process lives
@@ -71,8 +71,7 @@ func (n *machine) clock(now Instant) Instant { return now + n.ahead - n.behind }
 // tickParams are the parameters of the explorer: one tick is one nanosecond.
 func tickParams(without rule) *Params {
 	return &Params{
-		Lease: 2, Margin: 1, Renew: 1, Suspect: 2, Step: 1, Stop: 2, Mass: 5, Fresh: 2,
-		Partitions: 1, Place: placeOwners, without: without,
+		Lease: 2, Margin: 1, Renew: 1, Suspect: 2, Step: 1, Stop: 2, Mass: 5, without: without,
 	}
 }
 
@@ -86,13 +85,14 @@ func (m *model) clone() *model {
 	return &c
 }
 
-func (s *State) clone() *State {
+func (s *keeper) clone() *keeper {
 	if s == nil {
 		return nil
 	}
-	c := *s
-	c.roster, c.parts = slices.Clone(s.roster), slices.Clone(s.parts)
-	c.evicted, c.founding.met = slices.Clone(s.evicted), slices.Clone(s.founding.met)
+	c, state := *s, *s.State
+	state.roster = slices.Clone(s.roster)
+	state.evicted, state.founding.met = slices.Clone(s.evicted), slices.Clone(s.founding.met)
+	c.State, c.parts = &state, slices.Clone(s.parts)
 	return &c
 }
 
@@ -188,7 +188,7 @@ func (m *model) holds(l Lineage, b Boot) {
 }
 
 // replaced reports whether another boot has begun to hold what s holds since.
-func (m *model) replaced(s *State) bool {
+func (m *model) replaced(s *keeper) bool {
 	l := s.config.Epoch.Lineage
 	return slices.ContainsFunc(m.newest, func(h holding) bool {
 		return strings.HasPrefix(string(h.lineage), string(l)) && h.boot != s.me.Boot
@@ -247,7 +247,7 @@ func (m *model) hash() uint64 {
 			h.at(now, n.door.until)
 		}
 		if n.up {
-			h.state(now, n.s)
+			h.keeper(now, n.s)
 		}
 	}
 	for _, p := range m.pool {

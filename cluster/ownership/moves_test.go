@@ -174,7 +174,7 @@ func (s *State) knows(b Boot) bool {
 
 // lost reports whether most voters of a configuration do not run any more: what an operator makes
 // sure of before a recovery.
-func (m *model) lost(s *State) bool {
+func (m *model) lost(s *keeper) bool {
 	if s.stage != StageJoined {
 		return false
 	}
@@ -208,7 +208,7 @@ func (m *model) do(v move) {
 		m.step(i, AddressRefused{b})
 	case restart:
 		n.up, n.closed, n.boots = true, false, n.boots+1
-		n.s = New(m.p, Member{ID: names[i], Boot: Boot(i+1) + 3}, Of(names...), 0)
+		n.s = keep(New(m.p, Member{ID: names[i], Boot: Boot(i+1) + 3}, Of(names...), 0), 1)
 	case freeze, hide:
 		n.frozen, n.hidden = true, v.k == hide
 	case thaw:

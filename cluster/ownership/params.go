@@ -34,16 +34,9 @@ type Params struct {
 	// Missed is how long a member has to be Unreached until others are told, and it is asked to
 	// step down. It is long, for that moves all that the member holds.
 	Missed time.Duration
-	// Fresh is how far a copy may lag behind the last sign of life of its holder.
-	Fresh time.Duration
 	// Drift is by which part a voter's clock may run faster than a member's before the member stops
 	// counting its acknowledgements, in thousandths; 0: clocks are not compared.
 	Drift int64
-
-	Partitions int
-	// Place is the owner of a partition, a pure function of the configuration; 0 if nobody owns
-	// anything.
-	Place func(c *Configuration, partition int) Boot
 
 	without rule // rules that a test takes out, to show what they are for; never set elsewhere
 }
@@ -58,7 +51,7 @@ const (
 
 // Default are the parameters of a cluster with a failover of Failover.
 func Default() Params {
-	p := Params{Fresh: 500 * time.Millisecond, Drift: 40}
+	p := Params{Drift: 40}
 	p.setFailover(0)
 	return p
 }
@@ -92,7 +85,8 @@ func (p *Params) quiet() time.Duration {
 	return p.Lease + p.Margin
 }
 
-// rule is a set of rules. Each of them is one clause of R1 to R13 that a test can take out.
+// rule is a set of rules. Each of them is one clause of R1 to R13 that a test can take out. Those
+// about partitions (R8, R9) are in keeper_model_test.go, beside the model of partitions.
 type rule uint64
 
 const (
@@ -119,11 +113,6 @@ const (
 	ruleLines    // R6: the right is given up when lines to most voters end
 	ruleReady    // R7: voters are those that all members know
 	ruleMass     // R7: many are evicted after a longer silence only
-	ruleEqual    // R8: claims and gifts count between equal epochs
-	ruleAll      // R8: all members answer a claim
-	ruleGift     // R8: a gift counts when all members have answered the claim
-	ruleCopies   // R9: older copies are refused after an answer
-	ruleRelay    // R10: what does not get through goes by way of a voter
 	ruleStepDown // R10: an owner that most do not reach gives way
 	// R10: a voter acknowledges nothing to a member that it does not reach and that has no right
 	ruleBothWays

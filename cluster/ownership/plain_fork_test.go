@@ -192,12 +192,12 @@ func TestForksInPlainWords(t *testing.T) {
 				s.fork.answered = append(s.fork.answered, m.Boot)
 			}
 		}
-		if alike(t, seed, s.clone(), func(s *State) { s.considerFork(now) },
-			func(s *State) { s.parted(now) }) {
+		if alike(t, seed, s.clone(), func(s *keeper) { s.considerFork(now) },
+			func(s *keeper) { s.parted(now) }) {
 			did["begin"]++
 		}
 		if s.stage == StageJoined && alike(t, seed, s.clone(),
-			func(s *State) { s.advanceFork(now) }, func(s *State) { s.partsWays(now) }) {
+			func(s *keeper) { s.advanceFork(now) }, func(s *keeper) { s.partsWays(now) }) {
 			did["advance"]++
 		}
 	}
@@ -232,7 +232,7 @@ func TestClaimsInPlainWords(t *testing.T) {
 				c.better = []offer{{c.parts[0], 70, Copy{Of: 70, Epoch: 6}}}
 			}
 		}
-		if alike(t, seed, s, func(s *State) { s.claim(now) }, func(s *State) {
+		if alike(t, seed, s, func(s *keeper) { s.claim(now) }, func(s *keeper) {
 			c, others := &s.claims, len(s.config.Members)-1
 			if s.stage != StageJoined {
 				return
@@ -304,21 +304,21 @@ func TestCopiesAndGiftsInPlainWords(t *testing.T) {
 		}
 		i, from := draw.IntN(len(s.parts)), pick(draw, Boot(10), 11, 12)
 		whole := draw.IntN(2) == 0
-		alike(t, seed, s.clone(), func(s *State) { s.copying(Copying{i, from, whole}) },
-			func(s *State) {
+		alike(t, seed, s.clone(), func(s *keeper) { s.copying(Copying{i, from, whole}) },
+			func(s *keeper) {
 				if s.stage == StageJoined && s.parts[i].Kind == Held {
 					s.puts(from, CopyOf{s.config.Epoch, i, whole})
 				}
 			})
 		m := CopyOf{s.config.Epoch, i, whole}
-		alike(t, seed, s.clone(), func(s *State) { s.copyOf(now, from, m) }, func(s *State) {
+		alike(t, seed, s.clone(), func(s *keeper) { s.copyOf(now, from, m) }, func(s *keeper) {
 			s.moves(i, PartEvent{Kind: PartCopied, Epoch: 7, Boot: from, Whole: whole, At: now})
 			if s.parts[i].Copy.Of == from {
 				s.puts(from, CopyKept{s.config.Epoch, i})
 			}
 		})
 		g := Gift{s.config.Epoch, i}
-		alike(t, seed, s.clone(), func(s *State) { s.gift(from, g) }, func(s *State) {
+		alike(t, seed, s.clone(), func(s *keeper) { s.gift(from, g) }, func(s *keeper) {
 			if s.parts[i].Kind == Claiming && len(s.claims.answered) < len(s.config.Members)-1 {
 				return
 			}

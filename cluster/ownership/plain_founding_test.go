@@ -8,7 +8,7 @@ import (
 )
 
 // unfoundedBoot is a boot that is in no cluster, of which all else is drawn.
-func unfoundedBoot(draw *rand.Rand) (s *State, now Instant) {
+func unfoundedBoot(draw *rand.Rand) (s *keeper, now Instant) {
 	s, now = anything(draw)
 	s.stage = pick(draw, StageOutside, StageOutside, StageOutside, StageCandidate, StageJoined)
 	s.me = Member{ID: pick(draw, "a", "b", "x"), Boot: 10}
@@ -229,16 +229,16 @@ func TestFoundersInPlainWords(t *testing.T) {
 	for seed := range uint64(4000) {
 		draw := rand.New(rand.NewPCG(seed, 1))
 		s, now := unfoundedBoot(draw)
-		try := func(what string, does, plain func(s *State)) {
+		try := func(what string, does, plain func(s *keeper)) {
 			if alike(t, seed, s.clone(), does, plain) {
 				did[what]++
 			}
 		}
-		try("found", func(s *State) { s.found(now) }, func(s *State) { s.searches(now) })
-		try("greet", func(s *State) { s.greet(now) }, func(s *State) { s.calls(now) })
+		try("found", func(s *keeper) { s.found(now) }, func(s *keeper) { s.searches(now) })
+		try("greet", func(s *keeper) { s.greet(now) }, func(s *keeper) { s.calls(now) })
 		from := pick(draw, Boot(40), 41, 42, 12)
 		m := Vote{pick(draw, s.me.Boot, from), draw.IntN(2) == 0}
-		try("vote", func(s *State) { s.vote(now, from, m) }, func(s *State) {
+		try("vote", func(s *keeper) { s.vote(now, from, m) }, func(s *keeper) {
 			f := &s.founding
 			switch mine := f.votedFor == s.me.Boot && m.Founder == s.me.Boot; {
 			case s.stage == StageJoined && !m.Given:
@@ -250,7 +250,7 @@ func TestFoundersInPlainWords(t *testing.T) {
 				s.counts(from)
 			}
 		})
-		try("release", func(s *State) { s.released(from) }, func(s *State) {
+		try("release", func(s *keeper) { s.released(from) }, func(s *keeper) {
 			if s.stage == StageOutside && s.founding.votedFor == from {
 				s.founding.votedFor = 0
 			}
@@ -271,8 +271,8 @@ func TestFoundersInPlainWords(t *testing.T) {
 		for _, at := range []*Instant{&s.right.had, &s.right.began} {
 			*at = pick(other, *at, never, now.Add(-s.p.Mass), now.Add(-s.p.Mass)+1)
 		}
-		try("hello", func(s *State) { s.hello(now, from, h) },
-			func(s *State) { s.greeted(now, from, h) })
+		try("hello", func(s *keeper) { s.hello(now, from, h) },
+			func(s *keeper) { s.greeted(now, from, h) })
 	}
 	for _, what := range []string{"found", "greet", "vote", "release", "hello"} {
 		if did[what] < 200 {
@@ -298,7 +298,7 @@ func TestWhoAsksToBeAdmitted(t *testing.T) {
 		}
 		s.entry(61).signAt = 5
 		answers[""]++
-		alike(t, seed, s, func(s *State) { s.joinAsked(now, from, m) }, func(s *State) {
+		alike(t, seed, s, func(s *keeper) { s.joinAsked(now, from, m) }, func(s *keeper) {
 			switch {
 			case s.stage != StageJoined:
 				return
@@ -394,7 +394,7 @@ func TestWhoRecovers(t *testing.T) {
 			t.Fatalf("seed %d: in %v, %v, it is alone: %t", seed, s.config, s.stage, got)
 		}
 		alone[want]++
-		alike(t, seed, s, func(s *State) { s.recover(now) }, func(s *State) {
+		alike(t, seed, s, func(s *keeper) { s.recover(now) }, func(s *keeper) {
 			if s.stage == StageJoined && s.right.until <= now {
 				s.beginFork(now, forkRecovery)
 			} else if want {

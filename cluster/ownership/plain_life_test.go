@@ -9,7 +9,7 @@ import (
 
 // moves has a partition hear something. Its shell is told when this boot begins or ends to decide
 // for it, and when it is to give it away.
-func (s *State) moves(i int, e PartEvent) {
+func (s *keeper) moves(i int, e PartEvent) {
 	was, is := s.parts[i], moved(s.parts[i], e)
 	s.parts[i] = is
 	fx := PartEffect{Partition: i}
@@ -25,16 +25,13 @@ func (s *State) moves(i int, e PartEvent) {
 	default:
 		return
 	}
-	s.out.Parts = append(s.out.Parts, fx)
+	s.does = append(s.does, fx)
 }
 
-// ends has a boot decide nothing any more. All that it knows of partitions are copies.
+// ends has a boot decide nothing any more.
 func (s *State) ends(why Ending) {
 	s.stage, s.ending, s.out.Ended = StageEnded, why, why
 	s.right.until, s.right.ended = never, true
-	for i := range s.parts {
-		s.moves(i, PartEvent{Kind: PartEnded})
-	}
 }
 
 // installs begins an epoch with nothing under way. The boot remembers the evicted, hands the
@@ -83,13 +80,41 @@ func (s *State) installs(now Instant, c *Configuration) {
 			known = append(known, e)
 		}
 	}
-	s.roster, s.renewed, s.claims = known, never, claims{}
-	for i := range s.parts {
-		mine := placeOwners(c, i) == s.me.Boot
-		s.moves(i, PartEvent{Kind: PartInstalled, Epoch: c.Epoch.Number, Mine: mine})
-	}
+	s.roster, s.renewed = known, never
 	s.renew(now)
-	s.claim(now)
+}
+
+// keeps up with the State: in an epoch that it has installed, all that this boot owns and does not
+// hold is claimed, and nothing else; of a boot that has ended all partitions are copies.
+func (s *keeper) keepsUp(now Instant, fx Effects) {
+	claims := false
+	for _, c := range fx.Installed {
+		if _, named := c.Member(s.me.Boot); named {
+			claims = true
+			s.claims.answered, s.claims.free, s.claims.parts = nil, nil, nil
+			s.claims.better, s.claims.tries = nil, 0
+			for i := range s.parts {
+				mine := placeOwners(c, i) == s.me.Boot
+				s.moves(i, PartEvent{Kind: PartInstalled, Epoch: c.Epoch.Number, Mine: mine})
+			}
+		}
+	}
+	switch {
+	case s.stage == StageEnded && fx.Ended != NotEnded:
+		for i := range s.parts {
+			s.moves(i, PartEvent{Kind: PartEnded})
+		}
+	case claims:
+		s.claim(now)
+	}
+}
+
+// hasNothing is what a State is told of a member that leaves: that it holds and gives nothing.
+func (s *keeper) hasNothing() {
+	me, _ := s.config.Member(s.me.Boot)
+	s.emptied = me.Role == RoleLeaving && !slices.ContainsFunc(s.parts, func(p Part) bool {
+		return p.Kind == Giving || p.Kind == Held && hasOwner(s.config)
+	})
 }
 
 // hears what was decided: what follows its own epoch, or, while it is no member, what names it. One
@@ -152,8 +177,13 @@ func TestDecisionsInPlainWords(t *testing.T) {
 			c.Previous.Number++
 		}
 		from := pick(draw, s.config.Members...).Boot
-		if alike(t, seed, s, func(s *State) { s.decided(now, from, c) },
-			func(s *State) { s.hears(now, from, c) }) {
+		if alike(t, seed, s, func(s *keeper) {
+			s.decided(now, from, c)
+			s.follow(now, s.out.Effects)
+		}, func(s *keeper) {
+			s.hears(now, from, c)
+			s.keepsUp(now, s.out.Effects)
+		}) {
 			installed++
 		}
 	}
@@ -163,7 +193,7 @@ func TestDecisionsInPlainWords(t *testing.T) {
 }
 
 // said are messages of all kinds, in an epoch.
-func said(draw *rand.Rand, s *State, e Epoch) []Message {
+func said(draw *rand.Rand, s *keeper, e Epoch) []Message {
 	c := follower(draw, s)
 	c.Previous = e
 	ballot := Ballot(16 + draw.IntN(len(s.config.Voters)))
@@ -191,7 +221,7 @@ func said(draw *rand.Rand, s *State, e Epoch) []Message {
 }
 
 // takes hands what a member says in this epoch to what it is for.
-func (s *State) takes(now Instant, from Boot, m Message) {
+func (s *keeper) takes(now Instant, from Boot, m Message) {
 	switch m := m.(type) {
 	case Renew:
 		s.renewAsked(now, from, m)
@@ -247,7 +277,7 @@ func (s *State) passed(e Epoch) bool {
 // reads takes what a member says if it is of this epoch. One of an older epoch is told what
 // followed, or that nobody knows; one of a newer epoch is asked; and one of another lineage is
 // greeted.
-func (s *State) reads(now Instant, from Boot, m Message) {
+func (s *keeper) reads(now Instant, from Boot, m Message) {
 	of, named := m.(ofEpoch)
 	if !named {
 		return
@@ -300,8 +330,8 @@ func TestMessagesInPlainWords(t *testing.T) {
 			Epoch{Founded(8), 4}, Epoch{Founded(8), 9}, Epoch{Founded(8), 7})
 		for _, m := range said(draw, s, e) {
 			name := fmt.Sprintf("%T", m)
-			if alike(t, seed, s.clone(), func(s *State) { s.receive(now, from, m) },
-				func(s *State) {
+			if alike(t, seed, s.clone(), func(s *keeper) { s.receive(now, from, m) },
+				func(s *keeper) {
 					if s.closed {
 						return
 					}
@@ -319,14 +349,21 @@ func TestMessagesInPlainWords(t *testing.T) {
 			if draw.IntN(20) == 0 {
 				r.Inner = Relayed{from, s.me.Boot, m}
 			}
-			alike(t, seed, s.clone(), func(s *State) { s.receive(now, via, r) }, func(s *State) {
+			alike(t, seed, s.clone(), func(s *keeper) { s.receive(now, via, r) }, func(s *keeper) {
 				_, twice := r.Inner.(Relayed)
 				switch {
 				case s.closed || twice || s.stage != StageJoined || !s.config.Has(r.From):
 				case r.To == s.me.Boot:
-					s.out.via, s.out.asker = via, r.From
+					sends := s.out.Sends
+					s.out.Sends = nil
 					s.reads(now, r.From, m)
-					s.out.via, s.out.asker = 0, 0
+					for _, x := range s.out.Sends {
+						if x.To == r.From {
+							x = Send{To: via, Message: Relayed{s.me.Boot, x.To, x.Message}}
+						}
+						sends = append(sends, x)
+					}
+					s.out.Sends = sends
 				case via == r.From && s.config.Has(r.To):
 					s.puts(r.To, r)
 				}

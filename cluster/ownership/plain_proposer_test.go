@@ -140,7 +140,7 @@ func (s *State) decides(c *Configuration) {
 }
 
 // follower is a configuration that follows that of a boot, with some members and some more.
-func follower(draw *rand.Rand, s *State) *Configuration {
+func follower(draw *rand.Rand, s *keeper) *Configuration {
 	c := *s.config
 	c.Previous, c.Epoch.Number = c.Epoch, c.Epoch.Number+1
 	c.Members = slices.DeleteFunc(slices.Clone(c.Members),
@@ -171,11 +171,11 @@ func TestProposersInPlainWords(t *testing.T) {
 		if draw.IntN(2) == 0 {
 			s.voter.closed, s.voter.sealed = false, false
 		}
-		note("propose", alike(t, seed, s.clone(), func(s *State) { s.propose(now) },
-			func(s *State) { s.proposes(now) }))
+		note("propose", alike(t, seed, s.clone(), func(s *keeper) { s.propose(now) },
+			func(s *keeper) { s.proposes(now) }))
 		c := follower(draw, s)
-		note("decide", alike(t, seed, s.clone(), func(s *State) { s.decide(c) },
-			func(s *State) { s.decides(c) }))
+		note("decide", alike(t, seed, s.clone(), func(s *keeper) { s.decide(c) },
+			func(s *keeper) { s.decides(c) }))
 		s.stage = StageJoined
 		if s.proposer.value == nil {
 			continue
@@ -191,8 +191,8 @@ func TestProposersInPlainWords(t *testing.T) {
 				x.Members = nil
 				m.Value = &x
 			}
-			note("consent", alike(t, seed, s, func(s *State) { s.consented(now, from, m) },
-				func(s *State) { s.consents(now, from, m) }))
+			note("consent", alike(t, seed, s, func(s *keeper) { s.consented(now, from, m) },
+				func(s *keeper) { s.consents(now, from, m) }))
 			if s.proposer.value == nil {
 				break
 			}

@@ -31,11 +31,7 @@ func (s *State) acknowledgedBy() (n int) {
 // goes reports whether a member that is leaving, and not the last one, holds nothing any more.
 func (s *State) goes() bool {
 	me, _ := s.config.Member(s.me.Boot)
-	holds := len(s.parts) == 0 && !s.emptied
-	for _, p := range s.parts {
-		holds = holds || p.Kind == Giving || p.Kind == Held && hasOwner(s.config)
-	}
-	return me.Role == RoleLeaving && len(s.config.Members) > 1 && !holds
+	return s.emptied && me.Role == RoleLeaving && len(s.config.Members) > 1
 }
 
 // givesUp has the right end now. When it was valid last is now, or when it was over before; that is
@@ -85,7 +81,11 @@ func TestRenewals(t *testing.T) {
 	asked := map[bool]int{}
 	for seed := range uint64(4000) {
 		s, now := anything(rand.New(rand.NewPCG(seed, 1)))
-		asked[alike(t, seed, s.clone(), func(s *State) { s.renew(now) }, func(s *State) {
+		asked[alike(t, seed, s.clone(), func(s *keeper) {
+			s.empties()
+			s.renew(now)
+		}, func(s *keeper) {
+			s.hasNothing()
 			if s.goes() && !s.right.ended {
 				s.givesUp(now)
 				s.right.ended, s.renewed = true, never
@@ -98,7 +98,7 @@ func TestRenewals(t *testing.T) {
 				s.asks(now)
 			}
 		})]++
-		asked[alike(t, seed, s.clone(), func(s *State) { s.renewAlong(now) }, func(s *State) {
+		asked[alike(t, seed, s.clone(), func(s *keeper) { s.renewAlong(now) }, func(s *keeper) {
 			if s.renewed != never && s.renewed <= now.Add(-s.p.Renew*7/8) && !s.right.ended &&
 				s.polled >= now.Add(-s.p.Renew) && !s.goes() {
 				s.asks(now)
@@ -126,7 +126,7 @@ func TestRenewalsAreAcknowledged(t *testing.T) {
 		s.entry(from).wished = 6
 		calm := draw.IntN(2) == 0
 		s.out.Stirred = calm
-		if alike(t, seed, s, func(s *State) { s.renewAsked(now, from, m) }, func(s *State) {
+		if alike(t, seed, s, func(s *keeper) { s.renewAsked(now, from, m) }, func(s *keeper) {
 			e := s.entry(from)
 			news := !e.seen || len(e.missed) > 0 || len(m.Unreached) > 0 || e.leaving != m.Leaving
 			s.out.Stirred = calm || news
@@ -172,7 +172,7 @@ func TestAcknowledgementsCount(t *testing.T) {
 			now += ms
 			from := pick(draw, s.config.Voters...)
 			m := RenewAck{s.config.Epoch, now.Add(-pick(draw, 0, s.p.Renew, s.p.Lease)), now}
-			alike(t, seed, s, func(s *State) { s.renewAcked(now, from, m) }, func(s *State) {
+			alike(t, seed, s, func(s *keeper) { s.renewAcked(now, from, m) }, func(s *keeper) {
 				e := s.entry(from)
 				if s.right.ended || m.Sent < s.right.floor || e.base.fast(s.p, now, m) {
 					return
@@ -207,7 +207,7 @@ func TestEndsOfLines(t *testing.T) {
 		s.stage = pick(draw, StageJoined, StageJoined, StageCandidate)
 		b := pick(draw, s.config.Members...).Boot
 		before := s.right
-		alike(t, seed, s, func(s *State) { s.lineEnded(now, b) }, func(s *State) {
+		alike(t, seed, s, func(s *keeper) { s.lineEnded(now, b) }, func(s *keeper) {
 			if e := s.entry(b); e.sign == SignUp {
 				e.sign, e.signAt = SignEnded, now
 			}
@@ -300,7 +300,7 @@ func TestWhoSaysThatItHasNoRight(t *testing.T) {
 		s.stage = pick(draw, StageJoined, StageCandidate)
 		from := pick(draw, append(slices.Clone(s.config.Members), Member{Boot: 70})...).Boot
 		m := Hello{Config: pick(draw, nil, s.config)}
-		alike(t, seed, s, func(s *State) { s.lapses(now, from, m) }, func(s *State) {
+		alike(t, seed, s, func(s *keeper) { s.lapses(now, from, m) }, func(s *keeper) {
 			if s.stage == StageJoined && s.config.Has(from) && m.Config == nil {
 				s.entry(from).lapsed = now
 			}

@@ -52,7 +52,6 @@ func (s *State) pulses(now Instant) {
 		s.considerFork(now)
 		s.advanceFork(now)
 		s.propose(now)
-		s.claim(now)
 	}
 }
 
@@ -107,16 +106,36 @@ func (s *State) happens(now Instant, event Event) {
 	case Closing:
 		s.ends(Closed)
 		s.closed = true
-	case Fetched:
-		s.conclude(now, e.Partition, true)
-	case Copying:
-		s.copying(e)
 	case Electorate:
 		s.origin.elect = e
 	}
 }
 
-// Promise: see happens, pulses and hearsItself: each event does what it is for and nothing else.
+// steps is one event in plain words, and what it is for partitions.
+func (s *keeper) steps(now Instant, event Event) (fx partEffects) {
+	s.happens(now, event)
+	fx.Effects = s.hearsItself(now)
+	s.keepsUp(now, fx.Effects)
+	switch e := event.(type) {
+	case Fetched:
+		s.conclude(now, e.Partition, true)
+	case Copying:
+		s.copying(e)
+	case Poll:
+		if fx.Installed == nil {
+			s.claim(now)
+		}
+	}
+	if s.stage == StageJoined {
+		s.hasNothing()
+	}
+	fx.Sends = append(fx.Sends, s.hearsItself(now).Sends...)
+	fx.Parts, s.does = s.does, nil
+	return fx
+}
+
+// Promise: see steps, happens, pulses and hearsItself: each event does what it is for and nothing
+// else.
 func TestEventsInPlainWords(t *testing.T) {
 	changed := map[string]int{}
 	for seed := range seeds(2500) {
@@ -131,6 +150,9 @@ func TestEventsInPlainWords(t *testing.T) {
 		s.founding.votedFor = pick(draw, 0, b)
 		if draw.IntN(2) == 0 {
 			s.entry(b).sign = SignEnded
+		}
+		if s.stage == StageJoined {
+			s.hasNothing()
 		}
 		i := draw.IntN(len(s.parts))
 		s.claims.parts, s.claims.free = []int{i}, []int{0}
@@ -163,14 +185,15 @@ func TestEventsInPlainWords(t *testing.T) {
 			Received{b, Hello{Member: Member{ID: "z", Boot: b}}},
 		}
 		for _, e := range events {
-			var got, want Effects
-			if alike(t, seed, s.clone(), func(s *State) { got = s.Step(now, e) },
-				func(s *State) { s.happens(now, e); want = s.hearsItself(now) }) {
+			var got, want partEffects
+			if alike(t, seed, s.clone(), func(s *keeper) { got = s.Step(now, e) },
+				func(s *keeper) { want = s.steps(now, e) }) {
 				changed[fmt.Sprintf("%T", e)]++
 			}
-			a, c := State{}, State{}
-			a.out.Effects, c.out.Effects = got, want
-			alike(t, seed, &a, func(*State) {}, func(s *State) { *s = c })
+			a, c := keep(&State{}, 0), keep(&State{}, 0)
+			a.out.Effects, c.out.Effects = got.Effects, want.Effects
+			a.does, c.does = got.Parts, want.Parts
+			alike(t, seed, a, func(*keeper) {}, func(s *keeper) { *s = *c })
 		}
 	}
 	if len(changed) != 15 {
@@ -186,8 +209,8 @@ func TestWordsFromOutside(t *testing.T) {
 		s.closed = draw.IntN(20) == 0
 		from := pick(draw, Boot(40), 41, 70)
 		s.founding.votedFor = pick(draw, from, s.founding.votedFor)
-		try := func(m Message, plain func(s *State)) {
-			alike(t, seed, s.clone(), func(s *State) { s.receive(now, from, m) }, func(s *State) {
+		try := func(m Message, plain func(s *keeper)) {
+			alike(t, seed, s.clone(), func(s *keeper) { s.receive(now, from, m) }, func(s *keeper) {
 				if !s.closed {
 					s.entry(from).heard = now
 					plain(s)
@@ -195,21 +218,21 @@ func TestWordsFromOutside(t *testing.T) {
 			})
 		}
 		hello := Hello{Member: Member{ID: "b", Boot: from}}
-		try(hello, func(s *State) { s.hello(now, from, hello) })
+		try(hello, func(s *keeper) { s.hello(now, from, hello) })
 		vote := Vote{Founder: from}
-		try(vote, func(s *State) { s.vote(now, from, vote) })
-		try(Release{}, func(s *State) { s.released(from) })
+		try(vote, func(s *keeper) { s.vote(now, from, vote) })
+		try(Release{}, func(s *keeper) { s.released(from) })
 		join := Join{Member: hello.Member}
-		try(join, func(s *State) { s.joinAsked(now, from, join) })
+		try(join, func(s *keeper) { s.joinAsked(now, from, join) })
 		next := follower(draw, s)
-		try(Decided{next}, func(s *State) { s.decided(now, from, next) })
-		try(Refuse{}, func(s *State) {
+		try(Decided{next}, func(s *keeper) { s.decided(now, from, next) })
+		try(Refuse{}, func(s *keeper) {
 			if s.stage == StageCandidate {
 				s.ends(NameInUse)
 			}
 		})
 		for _, e := range []Epoch{s.config.Epoch, {Founded(9), 6}} {
-			try(Missed{e}, func(s *State) {
+			try(Missed{e}, func(s *keeper) {
 				if s.stage == StageCandidate || s.stage == StageJoined && e == s.config.Epoch {
 					s.ends(Outdated)
 				}

@@ -15,16 +15,15 @@ import (
 // (sight_test.go, follows_test.go).
 
 // anything is a boot like drawn, of which all else is drawn as well.
-func anything(draw *rand.Rand) (s *State, now Instant) {
-	s, now = drawn(draw)
+func anything(draw *rand.Rand) (s *keeper, now Instant) {
+	state, now := drawn(draw)
+	s = keep(state, 4)
 	p := s.p
-	p.Partitions = 4
-	s.parts = make([]Part, 4)
 	for i := range s.parts {
 		s.parts[i].Kind = pick(draw, None, Copied, Copied, Held, Giving, Claiming)
 	}
 	if draw.IntN(2) == 0 {
-		calmed(s, now)
+		calmed(s.State, now)
 	}
 	near := func() Instant { return now.Add(-pick(draw, p.Step, 2*p.Step, 3*p.Step) + 1) }
 	s.me.Boot = pick(draw, s.config.Members...).Boot
@@ -103,13 +102,11 @@ func anything(draw *rand.Rand) (s *State, now Instant) {
 	return s, now
 }
 
-// puts is how a message goes out: an answer to what came by way of a voter goes back there.
+// puts is how a message goes out.
 func (s *State) puts(to Boot, m Message) {
 	o := &s.out
 	if to == s.me.Boot {
 		o.own = append(o.own, m)
-	} else if o.via != 0 && o.asker == to {
-		o.Sends = append(o.Sends, Send{To: o.via, Message: Relayed{s.me.Boot, to, m}})
 	} else {
 		o.Sends = append(o.Sends, Send{To: to, Message: m})
 	}
@@ -124,7 +121,7 @@ func (s *State) putsToVoters(m Message) {
 
 // alike has s do something, and a copy of it what is said of that. It returns whether that changed
 // anything.
-func alike(t *testing.T, seed uint64, s *State, does, plain func(s *State)) bool {
+func alike(t *testing.T, seed uint64, s *keeper, does, plain func(s *keeper)) bool {
 	t.Helper()
 	c, before := s.clone(), s.clone()
 	plain(c)
@@ -146,13 +143,13 @@ func alike(t *testing.T, seed uint64, s *State, does, plain func(s *State)) bool
 }
 
 // knowsAs reports whether two boots know the same, and have put out the same.
-func (s *State) knowsAs(o *State) bool {
+func (s *keeper) knowsAs(o *keeper) bool {
 	s, o = s.noted(), o.noted()
 	return equal(reflect.ValueOf(*s), reflect.ValueOf(*o))
 }
 
 // noted is a copy without boots of which nothing is known.
-func (s *State) noted() *State {
+func (s *keeper) noted() *keeper {
 	c := s.clone()
 	c.roster = slices.DeleteFunc(c.roster, func(e entry) bool {
 		none := sight{}
@@ -197,7 +194,7 @@ func equal(a, b reflect.Value) bool {
 var params = reflect.TypeFor[*Params]()
 
 // written is all that a boot knows, line by line.
-func (s *State) written() string {
+func (s *keeper) written() string {
 	var b strings.Builder
 	write(&b, "", reflect.ValueOf(*s.noted()))
 	return b.String()

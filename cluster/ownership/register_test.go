@@ -62,7 +62,7 @@ func registerWalk(t *testing.T, random *rand.Rand) (decided *Configuration) {
 }
 
 // successor differs from voter to voter, and evicts nobody.
-func successor(s *State) *Configuration {
+func successor(s *keeper) *Configuration {
 	c := *s.config
 	c.Previous, c.Epoch.Number = c.Epoch, c.Epoch.Number+1
 	c.Members = append([]Member(nil), c.Members...)

@@ -59,17 +59,17 @@ func (s *sight) Boot() Boot { return s.me.Boot }
 
 // DecideUntil is the instant that a decision compares with its own, under the lock under which it
 // charges. An answer that leaves later is marked.
-func (s *holdings) DecideUntil() Instant { return s.right.until }
+func (s *renewer) DecideUntil() Instant { return s.right.until }
 
 // Marked reports whether all decisions are marked, for a rival may decide as well.
 func (s *sight) Marked() bool { return s.stage == StageJoined && s.config.Marked() }
 
 // Deciding reports whether the right is valid.
-func (s *holdings) Deciding(now Instant) bool { return now < s.right.until }
+func (s *renewer) Deciding(now Instant) bool { return now < s.right.until }
 
 // renew asks all voters for the right to decide, each Renew. Voters that have not heard yet of an
 // epoch acknowledge nothing in it, so a member asks more often until most of them have.
-func (s *holdings) renew(now Instant) {
+func (s *renewer) renew(now Instant) {
 	if !s.right.ended && s.mayGo() {
 		s.right.over(now)
 		s.renewed = never // so the farewell is said at once
@@ -86,7 +86,7 @@ func (s *holdings) renew(now Instant) {
 // renewAlong asks for the right a little early, because another voter has just asked: voters that
 // ask at one time wake each other's machines once instead of one after the other. A boot that is
 // not polled any more has stopped, and goes along with nobody.
-func (s *holdings) renewAlong(now Instant) {
+func (s *renewer) renewAlong(now Instant) {
 	early := s.p.Renew - s.p.Renew/8
 	if !s.right.ended && s.renewed != never && now.Since(s.renewed) >= early &&
 		now.Since(s.polled) <= s.p.Renew && !s.mayGo() {
@@ -95,7 +95,7 @@ func (s *holdings) renewAlong(now Instant) {
 }
 
 // askRight asks all voters for the right to decide.
-func (s *holdings) askRight(now Instant) {
+func (s *renewer) askRight(now Instant) {
 	s.renewed = now
 	if s.right.ended && s.mayGo() {
 		s.sendVoters(Farewell{s.config.Epoch})
@@ -110,7 +110,7 @@ func (s *holdings) askRight(now Instant) {
 }
 
 // lapses notes that a member says that it has no right.
-func (s *holdings) lapses(now Instant, from Boot, m Hello) {
+func (s *renewer) lapses(now Instant, from Boot, m Hello) {
 	if s.stage == StageJoined && m.Config == nil && s.config.Has(from) {
 		s.entry(from).lapsed = now
 	}
@@ -144,17 +144,9 @@ func (s *sight) reachesNotAll() bool {
 
 // mayGo reports whether a member that leaves has given everything away. The last one has nobody to
 // give it to, and goes on until its process ends.
-func (s *holdings) mayGo() bool {
+func (s *renewer) mayGo() bool {
 	m, _ := s.config.Member(s.me.Boot)
-	if m.Role != RoleLeaving || len(s.config.Members) == 1 || len(s.parts) == 0 && !s.emptied {
-		return false
-	}
-	for i := range s.parts {
-		if k := s.parts[i].Kind; k == Held && s.p.Place(s.config, i) != 0 || k == Giving {
-			return false
-		}
-	}
-	return true
+	return m.Role == RoleLeaving && len(s.config.Members) > 1 && s.emptied
 }
 
 // roleOf is the role of a member in the next configuration.
@@ -174,7 +166,7 @@ func (s *sight) roleOf(now Instant, m *Member, missed map[Boot]int) Role {
 }
 
 // renewAsked acknowledges a renewal, unless this voter has sealed the epoch (R4).
-func (s *holdings) renewAsked(now Instant, from Boot, m Renew) {
+func (s *renewer) renewAsked(now Instant, from Boot, m Renew) {
 	e := s.entry(from)
 	s.out.Stirred = s.out.Stirred || !e.repeats(m)
 	e.wish(m)
@@ -214,7 +206,7 @@ func (e *entry) wish(m Renew) {
 }
 
 // renewAcked counts an acknowledgement.
-func (s *holdings) renewAcked(now Instant, from Boot, m RenewAck) {
+func (s *renewer) renewAcked(now Instant, from Boot, m RenewAck) {
 	e := s.entry(from)
 	if s.right.ended || m.Sent < s.right.floor || e.base.fast(s.p, now, m) {
 		return

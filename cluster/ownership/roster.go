@@ -145,7 +145,7 @@ func (s *State) refused(now Instant, b Boot) {
 
 // lineEnded notes that a line has ended. A member that has lost its lines to most voters may be the
 // one that is refused, so it gives up its right until they acknowledge something new.
-func (s *holdings) lineEnded(now Instant, b Boot) {
+func (s *renewer) lineEnded(now Instant, b Boot) {
 	s.entry(b).line(lineEnded, now)
 	if s.stage != StageJoined || !s.p.keeps(ruleLines) {
 		return

@@ -165,5 +165,5 @@ func (w *world) twin(id string) {
 		}
 	}
 	w.next++
-	w.boot(n, New(&w.p, Member{ID: id, Boot: w.next}, Of(append(slices.Clone(known), id)...), 0))
+	w.boot(n, w.keep(Member{ID: id, Boot: w.next}, append(slices.Clone(known), id)))
 }

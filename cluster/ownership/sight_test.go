@@ -14,7 +14,6 @@ func pick[T any](draw *rand.Rand, from ...T) T { return from[draw.IntN(len(from)
 func drawn(draw *rand.Rand) (s *State, now Instant) {
 	now = Instant(time.Hour)
 	p := Default()
-	p.Place = placeOwners
 	n := 1 + draw.IntN(7)
 	c := &Configuration{Epoch: Epoch{Founded(9), 7}, Previous: Epoch{Founded(9), 6}}
 	for i := range n {

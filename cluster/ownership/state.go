@@ -60,22 +60,16 @@ func New(p *Params, me Member, e Electorate, former Boot) *State {
 	s.p, s.me, s.origin = p, me, origin{former, e}
 	s.polled, s.renewed = never, never
 	s.right = right{until: never, floor: never, lost: never, began: never, had: never}
-	s.parts = make([]Part, p.Partitions)
 	s.founding.since, s.asking.since = never, never
 	return s
 }
 
 // Next is the same process under a new boot, after it has ended. It asks to be admitted where its
-// former boot belonged, or where that one gave way to, and founds nothing: a cluster is there. What
-// it knows of partitions are copies.
+// former boot belonged, or where that one gave way to, and founds nothing: a cluster is there.
 func (s *State) Next(b Boot) *State {
 	me := s.me
 	me.Boot, me.Role = b, RoleOwner
 	n := New(s.p, me, s.origin.elect, s.me.Boot)
-	copy(n.parts, s.parts)
-	for i := range n.parts {
-		n.parts[i].Bound = 0
-	}
 	if s.config == nil {
 		return n
 	}
@@ -114,9 +108,7 @@ func (s *sight) Evictable(now Instant, b Boot) bool { return s.evictable(now, b)
 // outbox collects the effects of a step.
 type outbox struct {
 	Effects
-	own   []Message // to this boot itself
-	via   Boot      // the message that is being answered came by way of this voter
-	asker Boot      // … from this boot
+	own []Message // to this boot itself
 }
 
 // Step takes in one event.
@@ -162,8 +154,6 @@ func (Stay) happens(s *State, _ Instant) {
 func (Recover) happens(s *State, now Instant)    { s.recover(now) }
 func (Closing) happens(s *State, _ Instant)      { s.closing() }
 func (Emptied) happens(s *State, _ Instant)      { s.emptied, s.renewed = true, never }
-func (e Fetched) happens(s *State, now Instant)  { s.conclude(now, e.Partition, true) }
-func (e Copying) happens(s *State, _ Instant)    { s.copying(e) }
 func (e Electorate) happens(s *State, _ Instant) { s.origin.elect = e }
 
 func (Suspended) happens(s *State, now Instant) {
@@ -199,7 +189,6 @@ func (s *State) poll(now Instant) {
 		s.considerFork(now)
 		s.advanceFork(now)
 		s.propose(now)
-		s.claim(now)
 	}
 }
 
@@ -215,19 +204,13 @@ func (s *sight) wasStopped(now Instant) {
 func (s *State) end(why Ending) {
 	s.stage, s.ending, s.out.Ended = StageEnded, why, why
 	s.right.over(never) // it is of no interest any more when that was
-	for i := range s.parts {
-		s.change(i, PartEvent{Kind: PartEnded})
-	}
 }
 
-// send puts a message out. An answer goes back the way its question came.
+// send puts a message out.
 func (s *speaker) send(to Boot, m Message) {
-	switch {
-	case to == s.me.Boot:
+	if to == s.me.Boot {
 		s.out.own = append(s.out.own, m)
-	case s.out.via != 0 && to == s.out.asker:
-		s.out.Sends = append(s.out.Sends, Send{To: s.out.via, Message: Relayed{s.me.Boot, to, m}})
-	default:
+	} else {
 		s.out.Sends = append(s.out.Sends, Send{To: to, Message: m})
 	}
 }
@@ -250,10 +233,6 @@ func (s *State) receive(now Instant, from Boot, m Message) {
 	if s.closed {
 		return
 	}
-	if r, relayed := m.(Relayed); relayed {
-		s.relayed(now, from, r)
-		return
-	}
 	if from != s.me.Boot {
 		s.entry(from).heard = now
 	}
@@ -267,9 +246,6 @@ func (m Vote) heard(s *State, now Instant, from Boot)    { s.vote(now, from, m) 
 func (Release) heard(s *State, _ Instant, from Boot)     { s.released(from) }
 func (m Join) heard(s *State, now Instant, from Boot)    { s.joinAsked(now, from, m) }
 func (m Decided) heard(s *State, now Instant, from Boot) { s.decided(now, from, m.Config) }
-func (m Relayed) heard(s *State, now Instant, from Boot) { s.relayed(now, from, m) }
-
-func (CopyKept) heard(*State, Instant, Boot) {} // a sign of life
 
 func (Refuse) heard(s *State, _ Instant, _ Boot) {
 	if s.stage == StageCandidate {
@@ -291,21 +267,14 @@ func (Farewell) heard(s *State, now Instant, from Boot)   { s.entry(from).line(l
 func (m Canvass) heard(s *State, now Instant, from Boot) {
 	s.send(from, Consent{m.Value, s.wouldAccept(now, m.Value)})
 }
-func (m Consent) heard(s *State, now Instant, from Boot)     { s.consented(now, from, m) }
-func (m Prepare) heard(s *State, now Instant, from Boot)     { s.prepare(now, from, m) }
-func (m Promise) heard(s *State, _ Instant, from Boot)       { s.promised(from, m) }
-func (m Accept) heard(s *State, now Instant, _ Boot)         { s.accept(now, m) }
-func (m Accepted) heard(s *State, _ Instant, from Boot)      { s.accepted(from, m) }
-func (m Secede) heard(s *State, now Instant, from Boot)      { s.secede(now, from, m) }
-func (Seceded) heard(s *State, _ Instant, from Boot)         { s.fork.answer(from) }
-func (Behind) heard(*State, Instant, Boot)                   {} // inEpoch has answered it
-func (m Claim) heard(s *State, _ Instant, from Boot)         { s.claimAsked(from, m) }
-func (m ClaimAnswer) heard(s *State, now Instant, from Boot) { s.claimAnswered(now, from, m) }
-func (m Gift) heard(s *State, _ Instant, from Boot)          { s.gift(from, m) }
-func (m Taken) heard(s *State, _ Instant, from Boot) {
-	s.change(m.Partition, PartEvent{Kind: PartTaken, Boot: from, Epoch: m.Epoch.Number})
-}
-func (m CopyOf) heard(s *State, now Instant, from Boot) { s.copyOf(now, from, m) }
+func (m Consent) heard(s *State, now Instant, from Boot) { s.consented(now, from, m) }
+func (m Prepare) heard(s *State, now Instant, from Boot) { s.prepare(now, from, m) }
+func (m Promise) heard(s *State, _ Instant, from Boot)   { s.promised(from, m) }
+func (m Accept) heard(s *State, now Instant, _ Boot)     { s.accept(now, m) }
+func (m Accepted) heard(s *State, _ Instant, from Boot)  { s.accepted(from, m) }
+func (m Secede) heard(s *State, now Instant, from Boot)  { s.secede(now, from, m) }
+func (Seceded) heard(s *State, _ Instant, from Boot)     { s.fork.answer(from) }
+func (Behind) heard(*State, Instant, Boot)               {} // inEpoch has answered it
 
 // inEpoch reports whether a message is of this boot's epoch. If it is older, its sender is told
 // what followed; if it is newer, it is asked; if it is of another lineage, both find out which one
@@ -327,10 +296,6 @@ func (s *State) inEpoch(now Instant, from Boot, m ofEpoch) bool {
 	switch m.(type) {
 	case Renew, RenewAck:
 		return !s.p.keeps(ruleOneEpoch)
-	case Claim, ClaimAnswer, Gift, Taken:
-		return !s.p.keeps(ruleEqual)
-	case CopyOf:
-		return !s.p.keeps(ruleCopies)
 	}
 	return false
 }

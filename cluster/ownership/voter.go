@@ -225,13 +225,5 @@ func (s *State) install(now Instant, c *Configuration) {
 	}
 	s.forget()
 	s.renewed = never
-	s.claims = claims{}
-	for i := range s.parts {
-		s.change(i, PartEvent{
-			Kind: PartInstalled, Epoch: c.Epoch.Number,
-			Mine: s.p.Place(c, i) == s.me.Boot,
-		})
-	}
 	s.renew(now)
-	s.claim(now)
 }

@@ -49,7 +49,7 @@ type world struct {
 type node struct {
 	id, zone string
 	electors []string
-	s        *State
+	s        *keeper
 	up       bool
 	frozen   bool
 	held     []func() // what waits for the end of a freeze
@@ -58,7 +58,7 @@ type node struct {
 	table    []int
 	listens  bool
 	due      Instant // as promised said after its last event
-	promised *State
+	promised *keeper
 }
 
 func (n *node) clock(now Instant) Instant { return n.offset + now*Instant(n.rate)/1000 }
@@ -115,7 +115,6 @@ func placeOwners(c *Configuration, partition int) Boot {
 
 func newWorld(seed uint64, partitions int, without ...rule) *world {
 	p := Default()
-	p.Partitions, p.Place = partitions, placeOwners
 	for _, r := range without {
 		p.without |= r
 	}
@@ -170,19 +169,24 @@ func (w *world) start(id string, electors ...string) *node {
 	}
 	n.electors = electors
 	w.next++
-	w.boot(n, New(&w.p, Member{ID: n.id, Boot: w.next, Zone: n.zone}, Of(n.electors...), 0))
+	w.boot(n, w.keep(Member{ID: n.id, Boot: w.next, Zone: n.zone}, n.electors))
 	return n
 }
 
-func (w *world) boot(n *node, s *State) {
+// keep is a new boot, with the partitions of this world.
+func (w *world) keep(me Member, electors []string) *keeper {
+	return keep(New(&w.p, me, Of(electors...), 0), len(w.truth))
+}
+
+func (w *world) boot(n *node, s *keeper) {
 	n.s = s
 	n.up, n.frozen, n.listens, n.held = true, false, true, nil
-	n.table = make([]int, w.p.Partitions)
+	n.table = make([]int, len(w.truth))
 	w.boots[s.me.Boot] = n
 	w.pulse(n, n.s)
 }
 
-func (w *world) pulse(n *node, s *State) {
+func (w *world) pulse(n *node, s *keeper) {
 	w.after(w.every, func() {
 		if n.s != s || !n.up {
 			return
@@ -201,7 +205,7 @@ func (w *world) pulse(n *node, s *State) {
 }
 
 // promises finds that a Poll has done something before it was due.
-func (w *world) promises(n *node, now Instant, fx Effects) {
+func (w *world) promises(n *node, now Instant, fx partEffects) {
 	does := len(fx.Sends)+len(fx.Installed)+len(fx.Parts) > 0 || fx.Ended != NotEnded
 	if (does || n.s.proposer.wants) && w.wrong == "" {
 		w.wrong = fmt.Sprintf("%s:%d: a Poll at %d has done %+v, and was due at %d", n.id,
@@ -295,7 +299,7 @@ func (w *world) founded(n *node) {
 	}
 }
 
-func lineageOf(s *State) Lineage {
+func lineageOf(s *keeper) Lineage {
 	if s.stage != StageJoined {
 		return ""
 	}
@@ -503,7 +507,7 @@ func (w *world) sever(a, b string, cut bool) {
 }
 
 // began notes that a boot holds a partition in its lineage.
-func (w *world) began(s *State, i int) {
+func (w *world) began(s *keeper, i int) {
 	l := s.config.Epoch.Lineage
 	if w.newest[l] == nil {
 		w.newest[l] = make([]Boot, len(w.truth))
@@ -513,7 +517,7 @@ func (w *world) began(s *State, i int) {
 
 // since is another boot that has begun to hold what s holds later, in its lineage or a child's; or
 // 0.
-func (w *world) since(s *State, i int) Boot {
+func (w *world) since(s *keeper, i int) Boot {
 	l := s.config.Epoch.Lineage
 	for other, newest := range w.newest {
 		if strings.HasPrefix(string(other), string(l)) && newest[i] != 0 && newest[i] != s.me.Boot {

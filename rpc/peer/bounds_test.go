@@ -85,45 +85,6 @@ func TestBoundsOfFramesAreExact(t *testing.T) {
 		"partitions of a move": {0, ring.Partitions, func(n int) *peerv1.Frame {
 			return move(&peerv1.Move{Claim: make([]uint32, n)})
 		}},
-		"partition of a claim": {0, partition, func(n int) *peerv1.Frame {
-			return said(&peerv1.Said{Kind: 20, Epoch: epoch, Partitions: []uint32{uint32(n)}})
-		}},
-		"partitions of a claim": {0, ring.Partitions, func(n int) *peerv1.Frame {
-			return said(&peerv1.Said{Kind: 20, Epoch: epoch, Partitions: make([]uint32, n)})
-		}},
-		"partition of a gift": {0, partition, func(n int) *peerv1.Frame {
-			return said(&peerv1.Said{Kind: 22, Epoch: epoch, Partition: uint32(n)})
-		}},
-		"partition of a part": {0, partition, func(n int) *peerv1.Frame {
-			p := &peerv1.PartAnswer{Partition: uint32(n)}
-			return said(&peerv1.Said{Kind: 21, Epoch: epoch, Parts: []*peerv1.PartAnswer{p}})
-		}},
-		"standing of a part": {0, int(ownership.StandingHeld), func(n int) *peerv1.Frame {
-			p := &peerv1.PartAnswer{Standing: uint32(n)}
-			return said(&peerv1.Said{Kind: 21, Epoch: epoch, Parts: []*peerv1.PartAnswer{p}})
-		}},
-		"parts": {0, ring.Partitions, func(n int) *peerv1.Frame {
-			return said(&peerv1.Said{
-				Kind: 21, Epoch: epoch, Parts: slices.Repeat([]*peerv1.PartAnswer{{}}, n),
-			})
-		}},
-		"partitions of all claims": {0, maxParts, func(n int) *peerv1.Frame {
-			var claims []*peerv1.Said
-			for ; n > 0; n -= ring.Partitions {
-				claim := &peerv1.Said{Kind: 20, Epoch: epoch}
-				claim.Partitions = make([]uint32, min(n, ring.Partitions))
-				claims = append(claims, &peerv1.Said{Kind: 26, Inner: claim})
-			}
-			return said(claims...)
-		}},
-		"answers to claims": {0, maxParts, func(n int) *peerv1.Frame {
-			var answers []*peerv1.Said
-			for ; n > 0; n -= ring.Partitions {
-				answers = append(answers, &peerv1.Said{Kind: 21, Epoch: epoch, Parts: slices.Repeat(
-					[]*peerv1.PartAnswer{{}}, min(n, ring.Partitions))})
-			}
-			return said(answers...)
-		}},
 		"boots": {0, ownership.MaxMembers, func(n int) *peerv1.Frame {
 			return said(&peerv1.Said{Kind: 6, Epoch: epoch, Boots: make([]uint64, n)})
 		}},

@@ -11,7 +11,7 @@ import (
 )
 
 // appendPartitions writes a packed list.
-func appendPartitions[T int | uint16](b []byte, num protowire.Number, list []T) []byte {
+func appendPartitions(b []byte, num protowire.Number, list []uint16) []byte {
 	if len(list) == 0 {
 		return b
 	}

@@ -9,7 +9,6 @@ import (
 
 	"penstock/cluster"
 	"penstock/cluster/ownership"
-	"penstock/ring"
 	"penstock/rpc/wire"
 )
 
@@ -18,20 +17,13 @@ const (
 	wordsFrom, wordsTo, wordsID, wordsAddr, wordsProcess, wordsSaid = 1, 2, 3, 4, 5, 6
 
 	saidKindField, saidEpoch, saidConfig, saidMember, saidBoot, saidFlag = 1, 2, 3, 4, 5, 6
-	saidBallot, saidAcceptedBallot, saidSent, saidClock, saidPartition   = 7, 8, 9, 10, 11
-	saidBoots, saidPartitions, saidParts, saidReply, saidTo, saidInner   = 12, 13, 14, 15, 16, 17
-
-	partPartition, partStanding, partOf, partEpoch, partWhole, partAt = 1, 2, 3, 4, 5, 6
+	saidBallot, saidAcceptedBallot, saidSent, saidClock                  = 7, 8, 9, 10
+	saidBoots, saidReply                                                 = 12, 15
 )
 
 const (
-	// maxSaid is how many messages one boot may say to another at once: gifts are one for each
-	// partition.
+	// maxSaid is how many messages one boot may say to another at once.
 	maxSaid = 1 << 14
-	// maxParts is how many partitions may be named in these, one as often as it is: 32 claims of
-	// all, or answers to these. An answer without any field has two bytes in a frame and 56 in
-	// memory.
-	maxParts = 1 << 17
 	// maxPeerAddr is the most bytes of a peer's address: a host name and a port.
 	maxPeerAddr = 512
 )
@@ -69,34 +61,14 @@ func appendSaid(b []byte, num protowire.Number, m ownership.Message) []byte {
 	b = wire.AppendUint(b, saidAcceptedBallot, uint64(s.accepted))
 	b = wire.AppendUint(b, saidSent, protowire.EncodeZigZag(int64(s.sent)))
 	b = wire.AppendUint(b, saidClock, protowire.EncodeZigZag(int64(s.clock)))
-	b = wire.AppendUint(b, saidPartition, uint64(s.partition))
 	b = appendBoots(b, saidBoots, s.boots)
-	b = appendPartitions(b, saidPartitions, s.partitions)
-	for i := range s.parts {
-		b = appendPart(b, &s.parts[i])
-	}
 	b = wire.AppendBool(b, saidReply, s.reply)
-	b = wire.AppendFixed(b, saidTo, uint64(s.to))
-	if s.inner != nil {
-		b = appendSaid(b, saidInner, s.inner)
-	}
-	return wire.Close(b, begin)
-}
-
-func appendPart(b []byte, p *ownership.PartAnswer) []byte {
-	b, begin := wire.Open(b, saidParts)
-	b = wire.AppendUint(b, partPartition, uint64(p.Partition))
-	b = wire.AppendUint(b, partStanding, uint64(p.Standing))
-	b = wire.AppendFixed(b, partOf, uint64(p.Copy.Of))
-	b = wire.AppendUint(b, partEpoch, p.Copy.Epoch)
-	b = wire.AppendBool(b, partWhole, p.Copy.Whole)
-	b = wire.AppendUint(b, partAt, protowire.EncodeZigZag(int64(p.Copy.At)))
 	return wire.Close(b, begin)
 }
 
 // readWords reads what a boot says. Nothing of it lies in b: messages are kept.
 func readWords(b []byte) (*cluster.Words, error) {
-	w, parts := new(cluster.Words), 0
+	w := new(cluster.Words)
 	f := wire.Fields{Rest: b}
 	for f.Next() {
 		switch f.Num {
@@ -114,15 +86,12 @@ func readWords(b []byte) (*cluster.Words, error) {
 			if len(w.Said) == maxSaid {
 				return nil, fmt.Errorf("have more than %d messages", maxSaid)
 			}
-			m, err := readSaid(f.Bytes, false)
+			m, err := readSaid(f.Bytes)
 			if err != nil {
 				return nil, fmt.Errorf("said[%d] %w", len(w.Said), err)
 			}
 			if m != nil {
 				w.Said = append(w.Said, m)
-			}
-			if parts += partsIn(m); parts > maxParts {
-				return nil, fmt.Errorf("name more than %d partitions", maxParts)
 			}
 		}
 	}
@@ -130,19 +99,6 @@ func readWords(b []byte) (*cluster.Words, error) {
 		return nil, f.Err
 	}
 	return w, checkWords(w)
-}
-
-// partsIn is how many partitions a message names.
-func partsIn(m ownership.Message) int {
-	switch m := m.(type) {
-	case ownership.Relayed:
-		return partsIn(m.Inner)
-	case ownership.Claim:
-		return len(m.Partitions)
-	case ownership.ClaimAnswer:
-		return len(m.Parts)
-	}
-	return 0
 }
 
 // checkWords reports what is wrong with words, besides their messages.
@@ -161,7 +117,7 @@ func checkWords(w *cluster.Words) error {
 }
 
 // readSaid reads one message; nil if this release does not know its kind.
-func readSaid(b []byte, relayed bool) (ownership.Message, error) {
+func readSaid(b []byte) (ownership.Message, error) {
 	var s said
 	var memo lineageMemo
 	var err error
@@ -176,15 +132,8 @@ func readSaid(b []byte, relayed bool) (ownership.Message, error) {
 			s.config, err = readConfig(f.Bytes)
 		case saidMember:
 			s.member, err = readMember(slices.Clone(f.Bytes))
-		case saidInner:
-			if relayed {
-				return nil, errors.New("relays what is relayed already")
-			}
-			if s.inner, err = readSaid(f.Bytes, true); err == nil && s.inner == nil {
-				return nil, nil // of a kind that is not known
-			}
-		case saidPartition, saidBoots, saidPartitions, saidParts:
-			err = s.readList(&f)
+		case saidBoots:
+			s.boots, err = readMemberBoots(s.boots, &f, ownership.MaxMembers)
 		default:
 			s.readNumber(&f)
 		}
@@ -212,74 +161,5 @@ func (s *said) readNumber(f *wire.Fields) {
 		s.clock = ownership.Instant(protowire.DecodeZigZag(f.Value))
 	case saidReply:
 		s.reply = f.Value != 0
-	case saidTo:
-		s.to = ownership.Boot(f.Value)
 	}
-}
-
-// readList reads a partition, or a list.
-func (s *said) readList(f *wire.Fields) (err error) {
-	switch f.Num {
-	case saidPartition:
-		s.partition, err = partitionOf(f.Value)
-	case saidBoots:
-		s.boots, err = readMemberBoots(s.boots, f, ownership.MaxMembers)
-	case saidPartitions:
-		s.partitions, err = readClaimed(s.partitions, f)
-	case saidParts:
-		if len(s.parts) == ring.Partitions {
-			return fmt.Errorf("answers for more than the %d partitions there are", ring.Partitions)
-		}
-		var p ownership.PartAnswer
-		p, err = readPart(f.Bytes)
-		s.parts = append(s.parts, p)
-	}
-	return err
-}
-
-func partitionOf(v uint64) (int, error) {
-	if v >= ring.Partitions {
-		return 0, fmt.Errorf("names partition %d; there are 0 to %d", v, ring.Partitions-1)
-	}
-	return int(v), nil
-}
-
-// readClaimed appends a list of partitions, packed or a single one of a list that is not.
-func readClaimed(list []int, f *wire.Fields) ([]int, error) {
-	short, err := readPartitions(nil, f)
-	if err != nil {
-		return nil, err
-	}
-	if len(list)+len(short) > ring.Partitions {
-		return nil, fmt.Errorf("lists more than the %d partitions there are", ring.Partitions)
-	}
-	for _, p := range short {
-		list = append(list, int(p))
-	}
-	return list, nil
-}
-
-func readPart(b []byte) (p ownership.PartAnswer, err error) {
-	f := wire.Fields{Rest: b}
-	for f.Next() && err == nil {
-		switch f.Num {
-		case partPartition:
-			p.Partition, err = partitionOf(f.Value)
-		case partStanding:
-			if f.Value > uint64(ownership.StandingHeld) {
-				err = fmt.Errorf("has the standing %d; 0 to %d are known",
-					f.Value, ownership.StandingHeld)
-			}
-			p.Standing = ownership.Standing(f.Value)
-		case partOf:
-			p.Copy.Of = ownership.Boot(f.Value)
-		case partEpoch:
-			p.Copy.Epoch = f.Value
-		case partWhole:
-			p.Copy.Whole = f.Value != 0
-		case partAt:
-			p.Copy.At = ownership.Instant(protowire.DecodeZigZag(f.Value))
-		}
-	}
-	return p, errors.Join(err, f.Err)
 }

@@ -1,7 +1,6 @@
 package peer
 
 import (
-	"errors"
 	"fmt"
 
 	"penstock/cluster/ownership"
@@ -10,26 +9,22 @@ import (
 // said is a message about ownership as peer.proto has it: one shape for all kinds, so there is one
 // writer and one reader. Its kind says which of the fields mean something.
 type said struct {
-	kind       saidKind
-	epoch      ownership.Epoch
-	config     *ownership.Configuration
-	member     ownership.Member
-	boot       ownership.Boot
-	flag       bool
-	ballot     ownership.Ballot
-	accepted   ownership.Ballot
-	sent       ownership.Instant
-	clock      ownership.Instant
-	partition  int
-	boots      []ownership.Boot
-	partitions []int
-	parts      []ownership.PartAnswer
-	reply      bool
-	to         ownership.Boot
-	inner      ownership.Message
+	kind     saidKind
+	epoch    ownership.Epoch
+	config   *ownership.Configuration
+	member   ownership.Member
+	boot     ownership.Boot
+	flag     bool
+	ballot   ownership.Ballot
+	accepted ownership.Ballot
+	sent     ownership.Instant
+	clock    ownership.Instant
+	boots    []ownership.Boot
+	reply    bool
 }
 
-// saidKind is the number of a kind of message. The numbers never change.
+// saidKind is the number of a kind of message. The numbers never change. 20 to 26 are reserved
+// (peer.proto): no message gets one of them.
 type saidKind uint64
 
 const (
@@ -52,13 +47,6 @@ const (
 	saidMissed
 	saidSecede
 	saidSeceded
-	saidClaim
-	saidClaimAnswer
-	saidGift
-	saidTaken
-	saidCopyOf
-	saidCopyKept
-	saidRelayed
 )
 
 // saidOf is m as it is written.
@@ -93,13 +81,8 @@ func saidOf(m ownership.Message) said {
 		return said{kind: saidSecede, epoch: m.Epoch, flag: m.Recover}
 	case ownership.Seceded:
 		return said{kind: saidSeceded, epoch: m.Epoch}
-	case ownership.Relayed:
-		return said{kind: saidRelayed, boot: m.From, to: m.To, inner: m.Inner}
 	}
-	if s := saidOfChange(m); s.kind != 0 {
-		return s
-	}
-	return saidOfParts(m)
+	return saidOfChange(m)
 }
 
 // saidOfChange is the same for what voters say about the next configuration.
@@ -122,25 +105,6 @@ func saidOfChange(m ownership.Message) said {
 		return said{kind: saidAccepted, epoch: m.Epoch, ballot: m.Ballot}
 	case ownership.Decided:
 		return said{kind: saidDecided, config: m.Config}
-	}
-	return said{}
-}
-
-// saidOfParts is the same for what is said about partitions.
-func saidOfParts(m ownership.Message) said {
-	switch m := m.(type) {
-	case ownership.Claim:
-		return said{kind: saidClaim, epoch: m.Epoch, partitions: m.Partitions}
-	case ownership.ClaimAnswer:
-		return said{kind: saidClaimAnswer, epoch: m.Epoch, parts: m.Parts}
-	case ownership.Gift:
-		return said{kind: saidGift, epoch: m.Epoch, partition: m.Partition}
-	case ownership.Taken:
-		return said{kind: saidTaken, epoch: m.Epoch, partition: m.Partition}
-	case ownership.CopyOf:
-		return said{kind: saidCopyOf, epoch: m.Epoch, partition: m.Partition, flag: m.Whole}
-	case ownership.CopyKept:
-		return said{kind: saidCopyKept, epoch: m.Epoch, partition: m.Partition}
 	}
 	panic(fmt.Sprintf("rpc: there is no frame for an ownership message %T", m))
 }
@@ -179,13 +143,11 @@ func (s *said) message() (ownership.Message, error) {
 		return ownership.Secede{Epoch: s.epoch, Recover: s.flag}, nil
 	case saidSeceded:
 		return ownership.Seceded{Epoch: s.epoch}, nil
-	case saidRelayed:
-		return ownership.Relayed{From: s.boot, To: s.to, Inner: s.inner}, nil
 	}
 	return s.change(), nil
 }
 
-// change is the message, if it is about the next configuration or about partitions.
+// change is the message, if it is about the next configuration.
 func (s *said) change() ownership.Message {
 	switch s.kind {
 	case saidCanvass:
@@ -204,18 +166,6 @@ func (s *said) change() ownership.Message {
 		return ownership.Accepted{Epoch: s.epoch, Ballot: s.ballot}
 	case saidDecided:
 		return ownership.Decided{Config: s.config}
-	case saidClaim:
-		return ownership.Claim{Epoch: s.epoch, Partitions: s.partitions}
-	case saidClaimAnswer:
-		return ownership.ClaimAnswer{Epoch: s.epoch, Parts: s.parts}
-	case saidGift:
-		return ownership.Gift{Epoch: s.epoch, Partition: s.partition}
-	case saidTaken:
-		return ownership.Taken{Epoch: s.epoch, Partition: s.partition}
-	case saidCopyOf:
-		return ownership.CopyOf{Epoch: s.epoch, Partition: s.partition, Whole: s.flag}
-	case saidCopyKept:
-		return ownership.CopyKept{Epoch: s.epoch, Partition: s.partition}
 	}
 	return nil
 }
@@ -237,10 +187,6 @@ func (s *said) check() error {
 		if err := s.member.Check(); err != nil {
 			return fmt.Errorf("of kind %d has a member that %w", s.kind, err)
 		}
-	case saidRelayed:
-		if s.inner == nil {
-			return errors.New("relays nothing")
-		}
 	}
 	if s.needsEpoch() && s.epoch.Number == 0 {
 		return fmt.Errorf("of kind %d has no epoch", s.kind)
@@ -252,8 +198,7 @@ func (s *said) check() error {
 func (s *said) needsEpoch() bool {
 	switch s.kind {
 	case saidRenew, saidRenewAck, saidFarewell, saidPrepare, saidPromise, saidAccepted, saidBehind,
-		saidSecede, saidSeceded, saidClaim, saidClaimAnswer, saidGift, saidTaken, saidCopyOf,
-		saidCopyKept:
+		saidSecede, saidSeceded:
 		return true
 	}
 	return false

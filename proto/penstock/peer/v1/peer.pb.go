@@ -971,8 +971,9 @@ func (x *Words) GetSaid() []*Said {
 //	9 Canvass: config    10 Consent: config (flag: yes)    11 Prepare: epoch, ballot
 //	12 Promise: epoch, ballot (accepted and config: both or none)    13 Accept: ballot, config    14 Accepted: epoch, ballot
 //	15 Decided: config    16 Behind: epoch    17 Missed (epoch)    18 Secede: epoch (flag: recover)    19 Seceded: epoch
-//	20 Claim: epoch, partitions    21 ClaimAnswer: epoch, parts    22 Gift: epoch, partition    23 Taken: epoch, partition
-//	24 CopyOf: epoch, partition (flag: whole)    25 CopyKept: epoch, partition    26 Relayed: boot of the sender, to, inner
+//
+// The kinds 20 to 26 are reserved and mean nothing: earlier releases read claims, gifts and copies of partitions under
+// them, and messages that a third member passes on, and never sent one. Move has these.
 //
 // A kind that a receiver does not know is passed over, as if the message had been lost.
 type Said struct {
@@ -988,15 +989,9 @@ type Said struct {
 	// On the clock of the sender of Renew.
 	SentNs int64 `protobuf:"zigzag64,9,opt,name=sent_ns,json=sentNs,proto3" json:"sent_ns,omitempty"`
 	// On the clock of the sender of RenewAck.
-	ClockNs    int64         `protobuf:"zigzag64,10,opt,name=clock_ns,json=clockNs,proto3" json:"clock_ns,omitempty"`
-	Partition  uint32        `protobuf:"varint,11,opt,name=partition,proto3" json:"partition,omitempty"`
-	Boots      []uint64      `protobuf:"fixed64,12,rep,packed,name=boots,proto3" json:"boots,omitempty"`
-	Partitions []uint32      `protobuf:"varint,13,rep,packed,name=partitions,proto3" json:"partitions,omitempty"`
-	Parts      []*PartAnswer `protobuf:"bytes,14,rep,name=parts,proto3" json:"parts,omitempty"`
-	Reply      bool          `protobuf:"varint,15,opt,name=reply,proto3" json:"reply,omitempty"`
-	To         uint64        `protobuf:"fixed64,16,opt,name=to,proto3" json:"to,omitempty"`
-	// Is no Relayed itself.
-	Inner         *Said `protobuf:"bytes,17,opt,name=inner,proto3" json:"inner,omitempty"`
+	ClockNs       int64    `protobuf:"zigzag64,10,opt,name=clock_ns,json=clockNs,proto3" json:"clock_ns,omitempty"`
+	Boots         []uint64 `protobuf:"fixed64,12,rep,packed,name=boots,proto3" json:"boots,omitempty"`
+	Reply         bool     `protobuf:"varint,15,opt,name=reply,proto3" json:"reply,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1101,30 +1096,9 @@ func (x *Said) GetClockNs() int64 {
 	return 0
 }
 
-func (x *Said) GetPartition() uint32 {
-	if x != nil {
-		return x.Partition
-	}
-	return 0
-}
-
 func (x *Said) GetBoots() []uint64 {
 	if x != nil {
 		return x.Boots
-	}
-	return nil
-}
-
-func (x *Said) GetPartitions() []uint32 {
-	if x != nil {
-		return x.Partitions
-	}
-	return nil
-}
-
-func (x *Said) GetParts() []*PartAnswer {
-	if x != nil {
-		return x.Parts
 	}
 	return nil
 }
@@ -1134,20 +1108,6 @@ func (x *Said) GetReply() bool {
 		return x.Reply
 	}
 	return false
-}
-
-func (x *Said) GetTo() uint64 {
-	if x != nil {
-		return x.To
-	}
-	return 0
-}
-
-func (x *Said) GetInner() *Said {
-	if x != nil {
-		return x.Inner
-	}
-	return nil
 }
 
 // Epoch names one configuration.
@@ -1384,93 +1344,6 @@ func (x *Member) GetZone() []byte {
 	return nil
 }
 
-// PartAnswer answers a claim for one partition.
-type PartAnswer struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	Partition uint32                 `protobuf:"varint,1,opt,name=partition,proto3" json:"partition,omitempty"`
-	// 0 free, 1 held.
-	Standing uint32 `protobuf:"varint,2,opt,name=standing,proto3" json:"standing,omitempty"`
-	// What the answerer has of it: a copy of whose holding, of which epoch, whether it is whole, and when it was last heard of.
-	CopyOf        uint64 `protobuf:"fixed64,3,opt,name=copy_of,json=copyOf,proto3" json:"copy_of,omitempty"`
-	CopyEpoch     uint64 `protobuf:"varint,4,opt,name=copy_epoch,json=copyEpoch,proto3" json:"copy_epoch,omitempty"`
-	CopyWhole     bool   `protobuf:"varint,5,opt,name=copy_whole,json=copyWhole,proto3" json:"copy_whole,omitempty"`
-	CopyAtNs      int64  `protobuf:"zigzag64,6,opt,name=copy_at_ns,json=copyAtNs,proto3" json:"copy_at_ns,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *PartAnswer) Reset() {
-	*x = PartAnswer{}
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[12]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *PartAnswer) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*PartAnswer) ProtoMessage() {}
-
-func (x *PartAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[12]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use PartAnswer.ProtoReflect.Descriptor instead.
-func (*PartAnswer) Descriptor() ([]byte, []int) {
-	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{12}
-}
-
-func (x *PartAnswer) GetPartition() uint32 {
-	if x != nil {
-		return x.Partition
-	}
-	return 0
-}
-
-func (x *PartAnswer) GetStanding() uint32 {
-	if x != nil {
-		return x.Standing
-	}
-	return 0
-}
-
-func (x *PartAnswer) GetCopyOf() uint64 {
-	if x != nil {
-		return x.CopyOf
-	}
-	return 0
-}
-
-func (x *PartAnswer) GetCopyEpoch() uint64 {
-	if x != nil {
-		return x.CopyEpoch
-	}
-	return 0
-}
-
-func (x *PartAnswer) GetCopyWhole() bool {
-	if x != nil {
-		return x.CopyWhole
-	}
-	return false
-}
-
-func (x *PartAnswer) GetCopyAtNs() int64 {
-	if x != nil {
-		return x.CopyAtNs
-	}
-	return 0
-}
-
 // Hold is a copy of an amount that is set aside, or a note that it is not any more.
 type Hold struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1498,7 +1371,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[13]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1510,7 +1383,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[13]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1523,7 +1396,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{13}
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Hold) GetLimit() uint32 {
@@ -1623,7 +1496,7 @@ type Charge struct {
 
 func (x *Charge) Reset() {
 	*x = Charge{}
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[14]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1635,7 +1508,7 @@ func (x *Charge) String() string {
 func (*Charge) ProtoMessage() {}
 
 func (x *Charge) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[14]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1648,7 +1521,7 @@ func (x *Charge) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Charge.ProtoReflect.Descriptor instead.
 func (*Charge) Descriptor() ([]byte, []int) {
-	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{14}
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Charge) GetLimit() uint32 {
@@ -1709,7 +1582,7 @@ type Entry struct {
 
 func (x *Entry) Reset() {
 	*x = Entry{}
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[15]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1721,7 +1594,7 @@ func (x *Entry) String() string {
 func (*Entry) ProtoMessage() {}
 
 func (x *Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[15]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1734,7 +1607,7 @@ func (x *Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entry.ProtoReflect.Descriptor instead.
 func (*Entry) Descriptor() ([]byte, []int) {
-	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{15}
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Entry) GetLimit() uint32 {
@@ -1781,7 +1654,7 @@ type Memory struct {
 
 func (x *Memory) Reset() {
 	*x = Memory{}
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[16]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1793,7 +1666,7 @@ func (x *Memory) String() string {
 func (*Memory) ProtoMessage() {}
 
 func (x *Memory) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[16]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1806,7 +1679,7 @@ func (x *Memory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Memory.ProtoReflect.Descriptor instead.
 func (*Memory) Descriptor() ([]byte, []int) {
-	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{16}
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Memory) GetOrigin() uint64 {
@@ -1881,7 +1754,7 @@ type Item struct {
 
 func (x *Item) Reset() {
 	*x = Item{}
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[17]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1893,7 +1766,7 @@ func (x *Item) String() string {
 func (*Item) ProtoMessage() {}
 
 func (x *Item) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[17]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1906,7 +1779,7 @@ func (x *Item) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Item.ProtoReflect.Descriptor instead.
 func (*Item) Descriptor() ([]byte, []int) {
-	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{17}
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Item) GetLimit() uint32 {
@@ -2006,7 +1879,7 @@ type HoldTerms struct {
 
 func (x *HoldTerms) Reset() {
 	*x = HoldTerms{}
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[18]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2018,7 +1891,7 @@ func (x *HoldTerms) String() string {
 func (*HoldTerms) ProtoMessage() {}
 
 func (x *HoldTerms) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[18]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2031,7 +1904,7 @@ func (x *HoldTerms) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldTerms.ProtoReflect.Descriptor instead.
 func (*HoldTerms) Descriptor() ([]byte, []int) {
-	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{18}
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *HoldTerms) GetOrigin() uint64 {
@@ -2086,7 +1959,7 @@ type Reply struct {
 
 func (x *Reply) Reset() {
 	*x = Reply{}
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[19]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2098,7 +1971,7 @@ func (x *Reply) String() string {
 func (*Reply) ProtoMessage() {}
 
 func (x *Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[19]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2111,7 +1984,7 @@ func (x *Reply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reply.ProtoReflect.Descriptor instead.
 func (*Reply) Descriptor() ([]byte, []int) {
-	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{19}
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Reply) GetAnswers() []*Answer {
@@ -2153,7 +2026,7 @@ type Answer struct {
 
 func (x *Answer) Reset() {
 	*x = Answer{}
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[20]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2165,7 +2038,7 @@ func (x *Answer) String() string {
 func (*Answer) ProtoMessage() {}
 
 func (x *Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[20]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2178,7 +2051,7 @@ func (x *Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answer.ProtoReflect.Descriptor instead.
 func (*Answer) Descriptor() ([]byte, []int) {
-	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{20}
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Answer) GetTag() uint64 {
@@ -2280,7 +2153,7 @@ type Owner struct {
 
 func (x *Owner) Reset() {
 	*x = Owner{}
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[21]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2292,7 +2165,7 @@ func (x *Owner) String() string {
 func (*Owner) ProtoMessage() {}
 
 func (x *Owner) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[21]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2305,7 +2178,7 @@ func (x *Owner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Owner.ProtoReflect.Descriptor instead.
 func (*Owner) Descriptor() ([]byte, []int) {
-	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{21}
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Owner) GetId() []byte {
@@ -2361,7 +2234,7 @@ type MoveAnswer struct {
 
 func (x *MoveAnswer) Reset() {
 	*x = MoveAnswer{}
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[22]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2373,7 +2246,7 @@ func (x *MoveAnswer) String() string {
 func (*MoveAnswer) ProtoMessage() {}
 
 func (x *MoveAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[22]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2386,7 +2259,7 @@ func (x *MoveAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveAnswer.ProtoReflect.Descriptor instead.
 func (*MoveAnswer) Descriptor() ([]byte, []int) {
-	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{22}
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *MoveAnswer) GetTerm() uint64 {
@@ -2480,7 +2353,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[23]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2492,7 +2365,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_penstock_peer_v1_peer_proto_msgTypes[23]
+	mi := &file_penstock_peer_v1_peer_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2505,7 +2378,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{23}
+	return file_penstock_peer_v1_peer_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Outcome) GetStatus() uint32 {
@@ -2701,7 +2574,7 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\x02id\x18\x03 \x01(\fR\x02id\x12\x12\n" +
 	"\x04addr\x18\x04 \x01(\fR\x04addr\x12\x18\n" +
 	"\aprocess\x18\x05 \x01(\x06R\aprocess\x12*\n" +
-	"\x04said\x18\x06 \x03(\v2\x16.penstock.peer.v1.SaidR\x04said\"\xa0\x04\n" +
+	"\x04said\x18\x06 \x03(\v2\x16.penstock.peer.v1.SaidR\x04said\"\x8e\x03\n" +
 	"\x04Said\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\rR\x04kind\x12-\n" +
 	"\x05epoch\x18\x02 \x01(\v2\x17.penstock.peer.v1.EpochR\x05epoch\x127\n" +
@@ -2713,16 +2586,9 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\baccepted\x18\b \x01(\x04R\baccepted\x12\x17\n" +
 	"\asent_ns\x18\t \x01(\x12R\x06sentNs\x12\x19\n" +
 	"\bclock_ns\x18\n" +
-	" \x01(\x12R\aclockNs\x12\x1c\n" +
-	"\tpartition\x18\v \x01(\rR\tpartition\x12\x14\n" +
-	"\x05boots\x18\f \x03(\x06R\x05boots\x12\x1e\n" +
-	"\n" +
-	"partitions\x18\r \x03(\rR\n" +
-	"partitions\x122\n" +
-	"\x05parts\x18\x0e \x03(\v2\x1c.penstock.peer.v1.PartAnswerR\x05parts\x12\x14\n" +
-	"\x05reply\x18\x0f \x01(\bR\x05reply\x12\x0e\n" +
-	"\x02to\x18\x10 \x01(\x06R\x02to\x12,\n" +
-	"\x05inner\x18\x11 \x01(\v2\x16.penstock.peer.v1.SaidR\x05inner\"9\n" +
+	" \x01(\x12R\aclockNs\x12\x14\n" +
+	"\x05boots\x18\f \x03(\x06R\x05boots\x12\x14\n" +
+	"\x05reply\x18\x0f \x01(\bR\x05replyJ\x04\b\v\x10\fJ\x04\b\r\x10\x0eJ\x04\b\x0e\x10\x0fJ\x04\b\x10\x10\x11J\x04\b\x11\x10\x12\"9\n" +
 	"\x05Epoch\x12\x18\n" +
 	"\alineage\x18\x01 \x01(\fR\alineage\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\x04R\x06number\"\xbd\x02\n" +
@@ -2739,18 +2605,7 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x12\n" +
 	"\x04boot\x18\x02 \x01(\x06R\x04boot\x12\x12\n" +
 	"\x04role\x18\x03 \x01(\rR\x04role\x12\x12\n" +
-	"\x04zone\x18\x04 \x01(\fR\x04zone\"\xbb\x01\n" +
-	"\n" +
-	"PartAnswer\x12\x1c\n" +
-	"\tpartition\x18\x01 \x01(\rR\tpartition\x12\x1a\n" +
-	"\bstanding\x18\x02 \x01(\rR\bstanding\x12\x17\n" +
-	"\acopy_of\x18\x03 \x01(\x06R\x06copyOf\x12\x1d\n" +
-	"\n" +
-	"copy_epoch\x18\x04 \x01(\x04R\tcopyEpoch\x12\x1d\n" +
-	"\n" +
-	"copy_whole\x18\x05 \x01(\bR\tcopyWhole\x12\x1c\n" +
-	"\n" +
-	"copy_at_ns\x18\x06 \x01(\x12R\bcopyAtNs\"\x89\x02\n" +
+	"\x04zone\x18\x04 \x01(\fR\x04zone\"\x89\x02\n" +
 	"\x04Hold\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\rR\x05limit\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\fR\x03key\x12\x16\n" +
@@ -2870,7 +2725,7 @@ func file_penstock_peer_v1_peer_proto_rawDescGZIP() []byte {
 	return file_penstock_peer_v1_peer_proto_rawDescData
 }
 
-var file_penstock_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_penstock_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_penstock_peer_v1_peer_proto_goTypes = []any{
 	(*Greeting)(nil),      // 0: penstock.peer.v1.Greeting
 	(*End)(nil),           // 1: penstock.peer.v1.End
@@ -2884,57 +2739,54 @@ var file_penstock_peer_v1_peer_proto_goTypes = []any{
 	(*Epoch)(nil),         // 9: penstock.peer.v1.Epoch
 	(*Configuration)(nil), // 10: penstock.peer.v1.Configuration
 	(*Member)(nil),        // 11: penstock.peer.v1.Member
-	(*PartAnswer)(nil),    // 12: penstock.peer.v1.PartAnswer
-	(*Hold)(nil),          // 13: penstock.peer.v1.Hold
-	(*Charge)(nil),        // 14: penstock.peer.v1.Charge
-	(*Entry)(nil),         // 15: penstock.peer.v1.Entry
-	(*Memory)(nil),        // 16: penstock.peer.v1.Memory
-	(*Item)(nil),          // 17: penstock.peer.v1.Item
-	(*HoldTerms)(nil),     // 18: penstock.peer.v1.HoldTerms
-	(*Reply)(nil),         // 19: penstock.peer.v1.Reply
-	(*Answer)(nil),        // 20: penstock.peer.v1.Answer
-	(*Owner)(nil),         // 21: penstock.peer.v1.Owner
-	(*MoveAnswer)(nil),    // 22: penstock.peer.v1.MoveAnswer
-	(*Outcome)(nil),       // 23: penstock.peer.v1.Outcome
+	(*Hold)(nil),          // 12: penstock.peer.v1.Hold
+	(*Charge)(nil),        // 13: penstock.peer.v1.Charge
+	(*Entry)(nil),         // 14: penstock.peer.v1.Entry
+	(*Memory)(nil),        // 15: penstock.peer.v1.Memory
+	(*Item)(nil),          // 16: penstock.peer.v1.Item
+	(*HoldTerms)(nil),     // 17: penstock.peer.v1.HoldTerms
+	(*Reply)(nil),         // 18: penstock.peer.v1.Reply
+	(*Answer)(nil),        // 19: penstock.peer.v1.Answer
+	(*Owner)(nil),         // 20: penstock.peer.v1.Owner
+	(*MoveAnswer)(nil),    // 21: penstock.peer.v1.MoveAnswer
+	(*Outcome)(nil),       // 22: penstock.peer.v1.Outcome
 }
 var file_penstock_peer_v1_peer_proto_depIdxs = []int32{
 	3,  // 0: penstock.peer.v1.Frame.limits:type_name -> penstock.peer.v1.Limit
 	4,  // 1: penstock.peer.v1.Frame.asks:type_name -> penstock.peer.v1.Ask
-	17, // 2: penstock.peer.v1.Ask.items:type_name -> penstock.peer.v1.Item
+	16, // 2: penstock.peer.v1.Ask.items:type_name -> penstock.peer.v1.Item
 	5,  // 3: penstock.peer.v1.Ask.move:type_name -> penstock.peer.v1.Move
 	7,  // 4: penstock.peer.v1.Ask.words:type_name -> penstock.peer.v1.Words
-	15, // 5: penstock.peer.v1.Move.entries:type_name -> penstock.peer.v1.Entry
-	16, // 6: penstock.peer.v1.Move.taken:type_name -> penstock.peer.v1.Memory
-	14, // 7: penstock.peer.v1.Move.charges:type_name -> penstock.peer.v1.Charge
-	13, // 8: penstock.peer.v1.Move.holds:type_name -> penstock.peer.v1.Hold
+	14, // 5: penstock.peer.v1.Move.entries:type_name -> penstock.peer.v1.Entry
+	15, // 6: penstock.peer.v1.Move.taken:type_name -> penstock.peer.v1.Memory
+	13, // 7: penstock.peer.v1.Move.charges:type_name -> penstock.peer.v1.Charge
+	12, // 8: penstock.peer.v1.Move.holds:type_name -> penstock.peer.v1.Hold
 	9,  // 9: penstock.peer.v1.Move.epoch:type_name -> penstock.peer.v1.Epoch
 	6,  // 10: penstock.peer.v1.Move.known:type_name -> penstock.peer.v1.Known
 	8,  // 11: penstock.peer.v1.Words.said:type_name -> penstock.peer.v1.Said
 	9,  // 12: penstock.peer.v1.Said.epoch:type_name -> penstock.peer.v1.Epoch
 	10, // 13: penstock.peer.v1.Said.config:type_name -> penstock.peer.v1.Configuration
 	11, // 14: penstock.peer.v1.Said.member:type_name -> penstock.peer.v1.Member
-	12, // 15: penstock.peer.v1.Said.parts:type_name -> penstock.peer.v1.PartAnswer
-	8,  // 16: penstock.peer.v1.Said.inner:type_name -> penstock.peer.v1.Said
-	9,  // 17: penstock.peer.v1.Configuration.epoch:type_name -> penstock.peer.v1.Epoch
-	9,  // 18: penstock.peer.v1.Configuration.previous:type_name -> penstock.peer.v1.Epoch
-	11, // 19: penstock.peer.v1.Configuration.members:type_name -> penstock.peer.v1.Member
-	11, // 20: penstock.peer.v1.Configuration.rivals:type_name -> penstock.peer.v1.Member
-	23, // 21: penstock.peer.v1.Memory.decisions:type_name -> penstock.peer.v1.Outcome
-	18, // 22: penstock.peer.v1.Item.hold:type_name -> penstock.peer.v1.HoldTerms
-	20, // 23: penstock.peer.v1.Reply.answers:type_name -> penstock.peer.v1.Answer
-	23, // 24: penstock.peer.v1.Answer.outcomes:type_name -> penstock.peer.v1.Outcome
-	22, // 25: penstock.peer.v1.Answer.move:type_name -> penstock.peer.v1.MoveAnswer
-	21, // 26: penstock.peer.v1.Answer.owners:type_name -> penstock.peer.v1.Owner
-	7,  // 27: penstock.peer.v1.Answer.words:type_name -> penstock.peer.v1.Words
-	9,  // 28: penstock.peer.v1.Answer.epoch:type_name -> penstock.peer.v1.Epoch
-	9,  // 29: penstock.peer.v1.MoveAnswer.epoch:type_name -> penstock.peer.v1.Epoch
-	2,  // 30: penstock.peer.v1.Peer.Exchange:input_type -> penstock.peer.v1.Frame
-	19, // 31: penstock.peer.v1.Peer.Exchange:output_type -> penstock.peer.v1.Reply
-	31, // [31:32] is the sub-list for method output_type
-	30, // [30:31] is the sub-list for method input_type
-	30, // [30:30] is the sub-list for extension type_name
-	30, // [30:30] is the sub-list for extension extendee
-	0,  // [0:30] is the sub-list for field type_name
+	9,  // 15: penstock.peer.v1.Configuration.epoch:type_name -> penstock.peer.v1.Epoch
+	9,  // 16: penstock.peer.v1.Configuration.previous:type_name -> penstock.peer.v1.Epoch
+	11, // 17: penstock.peer.v1.Configuration.members:type_name -> penstock.peer.v1.Member
+	11, // 18: penstock.peer.v1.Configuration.rivals:type_name -> penstock.peer.v1.Member
+	22, // 19: penstock.peer.v1.Memory.decisions:type_name -> penstock.peer.v1.Outcome
+	17, // 20: penstock.peer.v1.Item.hold:type_name -> penstock.peer.v1.HoldTerms
+	19, // 21: penstock.peer.v1.Reply.answers:type_name -> penstock.peer.v1.Answer
+	22, // 22: penstock.peer.v1.Answer.outcomes:type_name -> penstock.peer.v1.Outcome
+	21, // 23: penstock.peer.v1.Answer.move:type_name -> penstock.peer.v1.MoveAnswer
+	20, // 24: penstock.peer.v1.Answer.owners:type_name -> penstock.peer.v1.Owner
+	7,  // 25: penstock.peer.v1.Answer.words:type_name -> penstock.peer.v1.Words
+	9,  // 26: penstock.peer.v1.Answer.epoch:type_name -> penstock.peer.v1.Epoch
+	9,  // 27: penstock.peer.v1.MoveAnswer.epoch:type_name -> penstock.peer.v1.Epoch
+	2,  // 28: penstock.peer.v1.Peer.Exchange:input_type -> penstock.peer.v1.Frame
+	18, // 29: penstock.peer.v1.Peer.Exchange:output_type -> penstock.peer.v1.Reply
+	29, // [29:30] is the sub-list for method output_type
+	28, // [28:29] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_penstock_peer_v1_peer_proto_init() }
@@ -2948,7 +2800,7 @@ func file_penstock_peer_v1_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_penstock_peer_v1_peer_proto_rawDesc), len(file_penstock_peer_v1_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   24,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

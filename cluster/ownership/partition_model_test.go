@@ -1,5 +1,7 @@
 package ownership
 
+import "time"
+
 // Kind is how this boot stands to one partition. There is one transition function, Part.Next:
 //
 //	            installed, mine                    all free, or gift taken
@@ -175,16 +177,16 @@ const (
 func (k PartEffectKind) String() string { return [...]string{"hold", "drop", "give", "fetch"}[k] }
 
 // Part is what this boot knows of a partition.
-func (s *holdings) Part(i int) Part { return s.parts[i] }
+func (s *keeper) Part(i int) Part { return s.parts[i] }
 
 // Holds reports whether this boot may charge a take of the partition that was read at now, unmarked
 // or not: it is held, and the right is valid.
-func (s *holdings) Holds(now Instant, i int) bool {
+func (s *keeper) Holds(now Instant, i int) bool {
 	return s.stage == StageJoined && s.parts[i].Kind == Held && s.Deciding(now)
 }
 
 // change moves one partition, and reports what its shell has to do.
-func (s *holdings) change(i int, e PartEvent) {
+func (s *keeper) change(i int, e PartEvent) {
 	before := s.parts[i]
 	after := before.Next(e, s.p.keeps)
 	s.parts[i] = after
@@ -202,15 +204,18 @@ func (s *holdings) change(i int, e PartEvent) {
 	default:
 		return
 	}
-	s.out.Parts = append(s.out.Parts, fx)
+	s.does = append(s.does, fx)
 }
 
-// fresh reports whether what is here of a partition is all that its holder had, but for Fresh (R9).
-// A partition that was never held anywhere is fresh in the first epoch of its lineage's root.
-func (s *holdings) fresh(p Part) bool {
+// copyLag is how far a copy may lag behind the last sign of life of its holder.
+const copyLag = 500 * time.Millisecond
+
+// fresh reports whether what is here of a partition is all that its holder had, but for copyLag
+// (R9). A partition that was never held anywhere is fresh in the first epoch of its lineage's root.
+func (s *keeper) fresh(p Part) bool {
 	c := p.Copy
 	if c.Of == 0 {
 		return s.config.Previous == Epoch{}
 	}
-	return c.Whole && (c.Of == s.me.Boot || s.entry(c.Of).heard.Since(c.At) <= s.p.Fresh)
+	return c.Whole && (c.Of == s.me.Boot || s.entry(c.Of).heard.Since(c.At) <= copyLag)
 }

@@ -25,7 +25,7 @@ type offer struct {
 // claim asks again for partitions that are not held yet. A claim that is not answered goes by way
 // of the voters as well: two members that cannot reach each other share one, for their majorities
 // intersect (R10).
-func (s *holdings) claim(now Instant) {
+func (s *keeper) claim(now Instant) {
 	if s.stage != StageJoined {
 		return
 	}
@@ -66,7 +66,7 @@ func (s *holdings) claim(now Instant) {
 }
 
 // awaitsGift reports whether a member has answered that it held something that has not come.
-func (s *holdings) awaitsGift(b Boot, open []int) bool {
+func (s *keeper) awaitsGift(b Boot, open []int) bool {
 	for _, i := range open {
 		if k := slices.Index(s.claims.parts, i); s.claims.free[k] < len(s.claims.answered) {
 			return b != s.me.Boot
@@ -76,11 +76,11 @@ func (s *holdings) awaitsGift(b Boot, open []int) bool {
 }
 
 // claimAsked answers the claim of an owner.
-func (s *holdings) claimAsked(from Boot, m Claim) {
+func (s *keeper) claimAsked(from Boot, m Claim) {
 	answer := ClaimAnswer{Epoch: m.Epoch}
 	var gifts []Gift
 	for _, i := range m.Partitions {
-		if i < 0 || i >= len(s.parts) || s.p.Place(s.config, i) != from && s.p.keeps(ruleEqual) {
+		if i < 0 || i >= len(s.parts) || placeOwners(s.config, i) != from && s.p.keeps(ruleEqual) {
 			return
 		}
 		s.change(i, PartEvent{Kind: PartClaimed, Epoch: m.Epoch.Number, Boot: from})
@@ -99,7 +99,7 @@ func (s *holdings) claimAsked(from Boot, m Claim) {
 }
 
 // claimAnswered counts an answer.
-func (s *holdings) claimAnswered(now Instant, from Boot, m ClaimAnswer) {
+func (s *keeper) claimAnswered(now Instant, from Boot, m ClaimAnswer) {
 	c := &s.claims
 	if len(m.Parts) != len(c.parts) || slices.Contains(c.answered, from) || !s.config.Has(from) {
 		return
@@ -120,12 +120,12 @@ func (s *holdings) claimAnswered(now Instant, from Boot, m ClaimAnswer) {
 }
 
 // allAnswered reports whether all members of the epoch have answered the claim.
-func (s *holdings) allAnswered() bool {
+func (s *keeper) allAnswered() bool {
 	return len(s.claims.answered) >= len(s.config.Members)-1 || !s.p.keeps(ruleGift)
 }
 
 // offered keeps the best copy that was named.
-func (s *holdings) offered(o offer) {
+func (s *keeper) offered(o offer) {
 	c := &s.claims
 	if !o.copy.better(s.parts[o.partition].Copy) {
 		return
@@ -143,7 +143,7 @@ func (s *holdings) offered(o offer) {
 }
 
 // concludeFree holds what all have called free.
-func (s *holdings) concludeFree(now Instant) {
+func (s *keeper) concludeFree(now Instant) {
 	need := len(s.config.Members) - 1
 	if !s.p.keeps(ruleAll) {
 		need = min(need, s.config.Quorum()-1)
@@ -159,7 +159,7 @@ func (s *holdings) concludeFree(now Instant) {
 // first. That may take as long as a line is cut. If the right is over by then, the boot may have
 // been evicted, and another one may hold the partition; if it gets the right again, claim has the
 // copy fetched anew.
-func (s *holdings) conclude(now Instant, i int, fetched bool) {
+func (s *keeper) conclude(now Instant, i int, fetched bool) {
 	if s.parts[i].Kind != Claiming || fetched && !s.Deciding(now) {
 		return
 	}
@@ -168,7 +168,7 @@ func (s *holdings) conclude(now Instant, i int, fetched bool) {
 			continue
 		}
 		if !fetched {
-			s.out.Parts = append(s.out.Parts, PartEffect{
+			s.does = append(s.does, PartEffect{
 				Partition: i, Kind: PartFetch,
 				Boot: b.from,
 			})
@@ -184,7 +184,7 @@ func (s *holdings) conclude(now Instant, i int, fetched bool) {
 // gift takes over what this boot claims in the same epoch, and nothing else. It counts when all
 // members have answered the claim: so a member that has answered none in this epoch knows that
 // nobody has begun to hold anything in it (R11).
-func (s *holdings) gift(from Boot, m Gift) {
+func (s *keeper) gift(from Boot, m Gift) {
 	if m.Partition < 0 || m.Partition >= len(s.parts) {
 		return
 	}
@@ -198,14 +198,14 @@ func (s *holdings) gift(from Boot, m Gift) {
 }
 
 // copying tells a heir how far the stream of copies has come.
-func (s *holdings) copying(e Copying) {
+func (s *keeper) copying(e Copying) {
 	if s.stage == StageJoined && s.parts[e.Partition].Kind == Held {
 		s.send(e.To, CopyOf{s.config.Epoch, e.Partition, e.Whole})
 	}
 }
 
 // copyOf takes copies in, unless this boot has answered a claim of a newer epoch (R9).
-func (s *holdings) copyOf(now Instant, from Boot, m CopyOf) {
+func (s *keeper) copyOf(now Instant, from Boot, m CopyOf) {
 	if m.Partition < 0 || m.Partition >= len(s.parts) {
 		return
 	}
