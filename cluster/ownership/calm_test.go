@@ -186,3 +186,34 @@ func TestCopiesOfStates(t *testing.T) {
 		}
 	}
 }
+
+// Promise: a member that was asked to step down, and has given all away, is an owner like any other
+// once it is one again. If it is asked once more, it keeps its right until it has given all away
+// again: without it, nobody would decide for what it holds.
+func TestOwnerAgainHoldsAgain(t *testing.T) {
+	members := []Member{{ID: "a", Boot: 1}, {ID: "b", Boot: 2}, {ID: "c", Boot: 3}}
+	p := Default()
+	c := First(members)
+	s, _ := Within(&p, members[0], 0, c)
+	install := func(r Role) {
+		next := *c
+		next.Previous, next.Epoch = c.Epoch, Epoch{c.Epoch.Lineage, c.Epoch.Number + 1}
+		next.Members = slices.Clone(c.Members)
+		next.Members[0].Role = r
+		s.install(0, &next)
+		c = &next
+	}
+	install(RoleLeaving)
+	s.Step(0, Emptied{})
+	if !s.mayGo() {
+		t.Fatal("a member that has given all away may not go")
+	}
+	install(RoleOwner)
+	install(RoleLeaving)
+	if s.mayGo() {
+		t.Error("a member that is asked once more may go before it has given anything away")
+	}
+	if s.Step(0, Emptied{}); !s.mayGo() {
+		t.Error("a member that has given all away once more may not go")
+	}
+}

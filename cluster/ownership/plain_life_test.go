@@ -62,7 +62,7 @@ func (s *State) installs(now Instant, c *Configuration) {
 		s.ends(Evicted)
 		return
 	} else if s.me.Role = me.Role; me.Role == RoleOwner {
-		s.right.ended = false
+		s.right.ended, s.emptied = false, false
 	}
 	s.right.began = now
 	for _, m := range c.Members {

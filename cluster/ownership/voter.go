@@ -205,8 +205,8 @@ func (s *State) install(now Instant, c *Configuration) {
 		return
 	}
 	s.me.Role, s.right.began = me.Role, now
-	if me.Role != RoleLeaving { // a farewell is for good
-		s.right.ended = false
+	if me.Role != RoleLeaving { // it is an owner again, and holds something from now on
+		s.right.ended, s.emptied = false, false
 	}
 	for _, m := range c.Members {
 		e := s.entry(m.Boot)
