@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 
 	penstockv1 "penstock/proto/penstock/v1"
 )
@@ -118,6 +119,7 @@ func askerGRPC(address string) (once func(key string) error, err error) {
 	return func(key string) error {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
+		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token)
 		_, err := penstockv1.NewRateLimiterClient(conn).Check(ctx, demo(key))
 		return err
 	}, nil

@@ -29,15 +29,53 @@ var overloads = []attack{
 	},
 	{
 		"flood-http", "64 connections that send HTTP requests without a pause", "http",
-		each(64, floodHTTP),
+		each(64, floodHTTP("/v1/check?limit=demo&key=greedy", "localhost")),
 	},
 	{
 		"flood-grpc", "16 connections with 64 calls at a time each", "grpc",
-		each(16, floodGRPC),
+		each(16, floodGRPC(callCheck)),
 	},
 	{
 		"flood-stream", "16 streams with 256 requests at a time each", "grpc",
 		each(16, floodStream),
+	},
+	{
+		"flood-unknown-http", "64 connections that send HTTP requests without a token", "http",
+		each(64, floodHTTP("/v1/check?limit=demo&key=greedy", "localhost")),
+	},
+	{
+		"flood-unknown-metrics", "64 connections that ask for metrics without a token", "http",
+		each(64, floodHTTP("/metrics", "localhost")),
+	},
+	{
+		"flood-unknown-grpc", "16 connections with 64 calls at a time each, without a token",
+		"grpc",
+		each(16, floodGRPC(callCheck)),
+	},
+	{
+		"flood-health-http", "64 connections that ask by HTTP for health", "http",
+		each(64, floodHTTP("/healthz", "localhost")),
+	},
+	{
+		"flood-health-grpc", "16 connections with 64 calls for health at a time each", "grpc",
+		each(16, floodGRPC(callHealth)),
+	},
+	{
+		"flood-nothing-grpc", "16 connections with 64 calls at a time each, of what is not there",
+		"grpc",
+		each(16, floodGRPC(callNothing)),
+	},
+	{
+		"flood-page", "64 connections that ask for the page /ui/", "http",
+		each(64, floodHTTP("/ui/", "localhost")),
+	},
+	{
+		"flood-host", "64 connections that ask another Host", "http",
+		each(64, floodHTTP("/v1/check?limit=demo&key=greedy", "another.example")),
+	},
+	{
+		"flood-metrics", "64 connections that ask for metrics", "http",
+		each(64, floodHTTP("/metrics", "localhost")),
 	},
 }
 

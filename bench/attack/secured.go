@@ -73,10 +73,15 @@ func (v *victim) secure(program, dir string) error {
 		}
 	}
 	cert, key := filepath.Join(place, "victim.crt"), filepath.Join(place, "victim.key")
-	tokens := filepath.Join(dir, "token")
 	v.cmd.Args = append(v.cmd.Args, "--tls-cert", cert, "--tls-key", key, "--peer-tls-cert", cert,
-		"--peer-tls-key", key, "--peer-tls-ca", filepath.Join(place, "ca.crt"),
-		"--auth-token-file", tokens)
+		"--peer-tls-key", key, "--peer-tls-ca", filepath.Join(place, "ca.crt"))
+	return v.demandToken(dir)
+}
+
+// demandToken has the node want the token.
+func (v *victim) demandToken(dir string) error {
+	tokens := filepath.Join(dir, "token")
+	v.cmd.Args = append(v.cmd.Args, "--auth-token-file", tokens)
 	return os.WriteFile(tokens, []byte(token+"\n"), 0o600)
 }
 

@@ -86,6 +86,11 @@ func start(program, dir string, processors int, a attack) (*victim, error) {
 			return nil, err
 		}
 	}
+	if a.isClosed() {
+		if err := v.demandToken(dir); err != nil {
+			return nil, err
+		}
+	}
 	v.cmd.Stderr = os.Stderr
 	v.cmd.Env = append(os.Environ(), fmt.Sprintf("GOMAXPROCS=%d", processors))
 	return v, v.await()

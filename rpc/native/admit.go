@@ -31,29 +31,24 @@ const (
 	streamCost = 8 * time.Microsecond
 )
 
-// admit decides on a call when its header has come, before gRPC spends memory on it: it keeps out
-// calls of clients that are unknown or lack the right to the method, and sets calls with one
-// request a deadline. Health stays open: load balancers that ask for it often cannot send a token,
-// and learn nothing but "serving".
+// admit decides on a call when its header has come, before gRPC spends memory on it: it has the
+// client pay for the call, keeps out calls of clients that are unknown or lack the right to the
+// method, and sets calls with one request a deadline. Health stays open: load balancers that ask
+// for it often cannot send a token, and learn nothing but "serving".
 type admit struct {
 	clients *access.Clients // nil: everybody may ask
-	single  map[string]bool // full names of the methods with one request that get a deadline
-	gate    *fair.Gate      // of those methods; nil: it lets in all
+	// the methods that there are, by their full names; true: it has one request, and a deadline
+	single map[string]bool
+	gate   *fair.Gate // nil: it lets in all
 }
 
 func (a *admit) handle(ctx context.Context, call *tap.Info) (context.Context, error) {
-	if a.clients != nil && !isHealth(call.FullMethodName) {
-		ticket := a.clients.Identify(firstValue(call.Header, "authorization"), connectionState(ctx))
-		if ticket == nil {
-			return nil, door.StatusError(access.ErrUnknown)
-		}
-		if err := admin.MayCall(ticket, call.FullMethodName); err != nil {
-			return nil, door.StatusError(err)
-		}
-		ctx = access.With(ctx, ticket)
+	ctx, refusal := a.identify(ctx, call)
+	if err := a.enter(ctx, call.FullMethodName, refusal != nil); err != nil {
+		refusal = err
 	}
-	if err := a.enter(ctx, call.FullMethodName); err != nil {
-		return nil, door.StatusError(err)
+	if refusal != nil {
+		return nil, door.StatusError(refusal)
 	}
 	if _, set := ctx.Deadline(); set || !a.single[call.FullMethodName] || complete(ctx) {
 		return ctx, nil
@@ -63,17 +58,45 @@ func (a *admit) handle(ctx context.Context, call *tap.Info) (context.Context, er
 	return &undated{limited, ctx}, nil
 }
 
-// enter has a call with one request count among those of its client until it ends. To be told of
-// the end costs 4 % of a call, so calls are counted while the gate is busy and not before.
-func (a *admit) enter(ctx context.Context, method string) error {
-	if !a.gate.Busy() || !a.single[method] || isHealth(method) {
+// identify returns ctx with the client of a call, and why that may not call the method.
+func (a *admit) identify(ctx context.Context, call *tap.Info) (context.Context, error) {
+	if a.clients == nil || isHealth(call.FullMethodName) {
+		return ctx, nil
+	}
+	ticket := a.clients.Identify(firstValue(call.Header, "authorization"), connectionState(ctx))
+	if ticket == nil {
+		return ctx, access.ErrUnknown
+	}
+	return access.With(ctx, ticket), admin.MayCall(ticket, call.FullMethodName)
+}
+
+// enter has a call count among those of its client until it ends; one that is over is answered at
+// once. Of a stream, each request counts, and to open it is paid for. To be told of the end costs
+// 4 % of a call, so calls are counted while the gate is busy and not before.
+func (a *admit) enter(ctx context.Context, method string, over bool) error {
+	if !a.gate.Busy() {
 		return nil
 	}
 	from := door.Caller{Context: ctx}
 	client := from.Name()
+	switch {
+	case isHealth(method):
+		client = fair.Health(client)
+	case a.clients != nil && from.Ticket() == nil:
+		client = fair.Stranger(client)
+	}
 	w := fair.Work{Cost: unaryCost, Line: from.Line(), Shared: true}
+	single, known := a.single[method]
+	if known && !single && !over {
+		a.gate.Spend(client, w)
+		return nil
+	}
 	if err := a.gate.Enter(client, w); err != nil {
 		return err
+	}
+	if over || !known {
+		a.gate.Leave(client)
+		return nil
 	}
 	context.AfterFunc(ctx, func() { a.gate.Leave(client) }) // also if its handler is never called
 	return nil

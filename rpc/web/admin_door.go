@@ -11,9 +11,10 @@ import (
 // NewAdmin makes the pages of the admin listener: metrics, profiles, status and reset.
 func NewAdmin(c Config) http.Handler {
 	w := newWeb(c)
+	w.operators = true
 	m := w.mux()
 	w.adminPages(m)
-	return w.screened(w.guarded(w.bodies.bounded(m)))
+	return w.gated(w.screened(w.guarded(w.bodies.bounded(m))))
 }
 
 // NewAdminServer is NewServer for a handler of NewAdmin. It speaks HTTP/1.1: a connection of

@@ -16,20 +16,32 @@ import (
 // the processor. One time in 61 the scheduler goes on with the goroutine that gives way, so the
 // next request may be needed.
 func TestPipelinesLetOthersRun(t *testing.T) {
-	h := New(Config{Node: rpctest.Alone(t), Gate: fair.New()})
+	open := New(Config{Node: rpctest.Alone(t), Gate: fair.New(), Admin: true})
+	closed := New(Config{Node: rpctest.Alone(t), Gate: fair.New(), AuthToken: "a-token-of-a-test"})
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	pipelined(t, open, "/v1/check?limit=none&key=k")
+	for _, target := range []string{"/healthz", "/ui/", "/metrics"} {
+		pipelined(t, open, target)
+	}
+	pipelined(t, closed, "/v1/check?limit=none&key=k")
+}
+
+// pipelined sends requests for target without waiting for answers.
+func pipelined(t *testing.T, h http.Handler, target string) {
+	t.Helper()
 	line := new(fair.Line)
 	line.Got(1, 1)
 	ctx := context.WithValue(context.Background(), lineKey{}, line)
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	for i := range 10 {
-		r := httptest.NewRequest(http.MethodGet, "/v1/check?limit=none&key=k", nil)
+		r := httptest.NewRequest(http.MethodGet, target, nil)
 		var ran atomic.Bool
 		go ran.Store(true)
 		for range 2 {
 			h.ServeHTTP(httptest.NewRecorder(), r.WithContext(ctx))
 		}
 		if !ran.Load() {
-			t.Fatalf("requests %d and %d have not let another goroutine run", 2*i, 2*i+1)
+			t.Fatalf("%s: requests %d and %d have not let another goroutine run", target, 2*i,
+				2*i+1)
 		}
 	}
 }

@@ -73,10 +73,6 @@ func hostName(host string) string {
 // everybody; it does and tells nothing.
 func (w *web) screened(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		if w.Draining() {
-			// the client asks another node before this one closes a connection under a request
-			rw.Header().Set("Connection", "close")
-		}
 		var f error
 		switch {
 		case healthPath(r.URL.Path):

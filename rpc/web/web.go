@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/pprof"
 	"net/netip"
@@ -100,6 +99,8 @@ func NewServer(h http.Handler) *http.Server {
 		MaxHeaderBytes:    maxHeader,
 		ConnContext:       withLine,
 		ErrorLog:          slog.NewLogLogger(slog.Default().Handler(), slog.LevelDebug),
+
+		DisableGeneralOptionsHandler: true, // nobody pays for what net/http answers itself
 	}
 }
 
@@ -110,6 +111,8 @@ type web struct {
 	clients *access.Clients // nil: anybody may ask
 	proxies proxies
 	bodies  bodies
+	// operators are the only ones that ask here: no page is of the account for checks
+	operators bool
 
 	checks  checks
 	limits  limitPages
@@ -160,7 +163,7 @@ func New(c Config) http.Handler {
 		m.elsewhere = newMux()
 		w.adminPages(m.elsewhere)
 	}
-	return w.screened(w.guarded(w.gated(w.bodies.bounded(m))))
+	return w.gated(w.screened(w.guarded(w.bodies.bounded(m))))
 }
 
 func (w *web) checkPages(m *mux) {
@@ -246,7 +249,7 @@ func (w *web) guarded(next http.Handler) http.Handler {
 			next.ServeHTTP(rw, r)
 			return
 		}
-		ticket := w.clients.Identify(r.Header.Get("Authorization"), r.TLS)
+		ticket := access.Of(r.Context())
 		if ticket == nil {
 			page.Fault(rw, door.Explain(access.ErrUnknown))
 			return
@@ -255,57 +258,8 @@ func (w *web) guarded(next http.Handler) http.Handler {
 			page.Fault(rw, door.Explain(err))
 			return
 		}
-		next.ServeHTTP(rw, r.WithContext(access.With(r.Context(), ticket)))
-	})
-}
-
-// gated refuses requests while there are too many of them. Pages for the operator stay open.
-func (w *web) gated(next http.Handler) http.Handler {
-	if w.Gate == nil {
-		return next
-	}
-	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		if unguarded(r.URL.Path) || operatorPath(r.URL.Path) {
-			next.ServeHTTP(rw, r)
-			return
-		}
-		client, work := w.proxies.caller(r).Name(), workOf(r)
-		work.Line.Yield() // the requests of a pipeline are read at once
-		if err := w.Gate.Enter(client, work); err != nil {
-			overloaded(rw, r)
-			return
-		}
-		defer w.Gate.Leave(client)
 		next.ServeHTTP(rw, r)
 	})
-}
-
-// overloaded is the answer to a request that is refused. Most of them come when there is no time.
-var overloaded = page.Prepared(door.Explain(fair.ErrOverloaded))
-
-// lineKey is of a connection's line in the context of its requests.
-type lineKey struct{}
-
-// withLine is ctx for requests that come on conn.
-func withLine(ctx context.Context, conn net.Conn) context.Context {
-	if line := door.LineOf(conn); line != nil {
-		return context.WithValue(ctx, lineKey{}, line)
-	}
-	return ctx
-}
-
-// requestCost is about what a check by HTTP takes of a processor.
-const requestCost = 75 * time.Microsecond
-
-// workOf is what a request takes.
-func workOf(r *http.Request) fair.Work {
-	line, _ := r.Context().Value(lineKey{}).(*fair.Line)
-	return fair.Work{Cost: requestCost, Line: line, Shared: r.ProtoMajor > 1}
-}
-
-// operatorPath reports whether a page is for finding out what a node is busy with.
-func operatorPath(path string) bool {
-	return path == "/metrics" || path == "/v1/status" || strings.HasPrefix(path, "/debug/")
 }
 
 // timed measures h as path.
