@@ -79,7 +79,8 @@ func (r *running) makeDoors(_ context.Context, d doors) error {
 	return nil
 }
 
-// charge has clients pay for connections. Pages of --admin are open in any case.
+// charge has clients pay for connections. Those to --admin are let in also from an address that
+// floods another door; what is asked over them is paid for.
 func (o *openDoors) charge(gate *fair.Gate, tls bool) {
 	for _, d := range o.list {
 		if d.flag != "--peer" && d.flag != "--admin" {
