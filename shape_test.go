@@ -193,6 +193,7 @@ var arrows = map[string]string{
 		"that meets",
 	"rpc/envoy -> rpc/door":   "all doors say errors alike",
 	"rpc/envoy -> rpc/page":   "… also on pages",
+	"rpc/envoy -> rpc/audit":  "what an Envoy gives back is recorded",
 	"rpc/envoy -> rpc/access": "an Envoy is a client with rights as any other",
 
 	"rpc/client -> proto":    "the client speaks the public protocol",

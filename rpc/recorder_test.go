@@ -59,7 +59,11 @@ func TestChangesAreRecorded(t *testing.T) {
 		{"root", "DELETE", "/v1/limits?name=x", "", ""}, // it is gone
 		{"root", "POST", "/v1/drain", "", `root drain before {"held": nobody is there`},
 		{"root", "POST", "/v1/recover", "", `root recover before {"voters":null} alone`},
-		{"till", "GET", "/v1/check?limit=five&key=" + key + "&cost=-1", "", ""},
+		{"shop", "GET", "/v1/check?limit=five&key=" + key + "&cost=3", "", ""},
+		{
+			"till", "GET", "/v1/check?limit=five&key=" + key + "&cost=-2", "",
+			`till refund five {"remaining":2} {"remaining":4} units:2`,
+		},
 	} {
 		lines.Reset()
 		rpctest.Page(h, step.method, step.path, step.body, "Authorization",
@@ -76,8 +80,9 @@ func TestChangesAreRecorded(t *testing.T) {
 			t.Fatalf("%s %s: %q: %v", step.method, step.path, got, err)
 		}
 		text := func(v any) string { b, _ := json.Marshal(v); return string(b) }
-		told := fmt.Sprintf("%s %s %s before %s after %s %s", strings.Fields(e.Who)[0], e.Action,
-			e.Target, text(e.Before), text(e.After), e.Error)
+		told := fmt.Sprintf("%s %s %s before %s after %s %s units:%d",
+			strings.Fields(e.Who)[0], e.Action, e.Target, text(e.Before), text(e.After), e.Error,
+			e.Units)
 		for part := range strings.FieldsSeq(step.want) {
 			if !strings.Contains(told, part) {
 				t.Errorf("%s %s: %s; want %s", step.method, step.path, told, step.want)
@@ -88,11 +93,12 @@ func TestChangesAreRecorded(t *testing.T) {
 			t.Errorf("%s %s: no time, no address, or a secret: %s", step.method, step.path, got)
 		}
 	}
-	answer, body := rpctest.Page(h, "GET", "/v1/audit?count=2", "", "Authorization",
+	answer, body := rpctest.Page(h, "GET", "/v1/audit?count=3", "", "Authorization",
 		"Bearer view-0123456789abcdef")
-	if answer.StatusCode != http.StatusOK || strings.Count(body, `"action"`) != 2 ||
+	if answer.StatusCode != http.StatusOK || strings.Count(body, `"action"`) != 3 ||
 		strings.Index(body, `"recover"`) > strings.Index(body, `"drain"`) {
-		t.Errorf("%d %s; want the recovery, and the drain before it", answer.StatusCode, body)
+		t.Errorf("%d %s; want a refund, the recovery, and the drain before it",
+			answer.StatusCode, body)
 	}
 	if answer, _ := rpctest.Page(h, "GET", "/v1/audit", "", "Authorization",
 		"Bearer shop-0123456789abcdef"); answer.StatusCode != http.StatusForbidden {
@@ -128,47 +134,51 @@ func TestOtherDoorsRecordResets(t *testing.T) {
 	}
 }
 
-// Promise: a hold that an administrator settles is recorded, with the key's hash and not the key. A
-// settlement by the client that holds is no change of an administrator's.
+// Promise: a hold that an administrator extends or settles is recorded, with the key's hash and not
+// the key. What the client that holds does to it is no change of an administrator's.
 func TestSettlementsOfAdministratorsAreRecorded(t *testing.T) {
 	lines := new(strings.Builder)
 	h := web.New(web.Config{
 		Node: rpctest.Alone(t, five), Clients: clientsFor(t, clientFile), Admin: true,
 		Audit: audit.New(lines, slog.New(slog.DiscardHandler)),
 	})
-	for _, row := range []struct{ client, recorded string }{{"shop", ""}, {"root", "settle"}} {
-		as := func(client, path, body string) string {
-			answer, text := rpctest.Page(h, "POST", path, body, "Authorization",
-				"Bearer "+client+"-0123456789abcdef")
-			if answer.StatusCode != http.StatusOK {
-				t.Fatalf("%s %s: %d %s", client, path, answer.StatusCode, text)
-			}
-			return text
+	as := func(client, path, body string) string {
+		answer, text := rpctest.Page(h, "POST", path, body, "Authorization",
+			"Bearer "+client+"-0123456789abcdef")
+		if answer.StatusCode != http.StatusOK {
+			t.Fatalf("%s %s: %d %s", client, path, answer.StatusCode, text)
 		}
-		var hold struct{ ID string }
+		return text
+	}
+	var hold struct{ ID string }
+	reserve := func() {
 		text := as("shop", "/v1/reserve", `{"limit":"five","key":"shop/secret","ttl_ms":60000}`)
 		if err := json.Unmarshal([]byte(text), &hold); err != nil || hold.ID == "" {
 			t.Fatalf("%v: %s", err, text)
 		}
 		lines.Reset()
-		as(row.client, "/v1/extend", fmt.Sprintf(`{"id":%q,"ttl_ms":60000}`, hold.ID))
-		as(row.client, "/v1/settle", fmt.Sprintf(`{"id":%q,"actual":1}`, hold.ID))
+	}
+	reserve()
+	as("shop", "/v1/extend", fmt.Sprintf(`{"id":%q,"ttl_ms":60000}`, hold.ID))
+	as("shop", "/v1/settle", fmt.Sprintf(`{"id":%q,"actual":1}`, hold.ID))
+	if lines.Len() > 0 {
+		t.Errorf("what the client itself does is recorded: %s", lines)
+	}
+	reserve()
+	for _, row := range []struct{ action, body, after string }{
+		{"extend", `{"id":%q,"ttl_ms":70000}`, `{"remaining":3,"ttl_ms":70000}`},
+		{"settle", `{"id":%q,"actual":1}`, `{"remaining":3}`},
+	} {
+		lines.Reset()
+		as("root", "/v1/"+row.action, fmt.Sprintf(row.body, hold.ID))
 		var e audit.Entry
-		if row.recorded != "" {
-			if err := json.Unmarshal([]byte(lines.String()), &e); err != nil {
-				t.Fatalf("%v: %q", err, lines)
-			}
+		if err := json.Unmarshal([]byte(lines.String()), &e); err != nil {
+			t.Fatalf("%s: %v: %q", row.action, err, lines)
 		}
-		if e.Action != row.recorded || row.recorded == "" && lines.Len() > 0 ||
-			strings.Contains(lines.String(), "shop/") {
-			t.Errorf("a settlement by %s is recorded as %q", row.client, lines)
-		}
-		if row.recorded != "" && !strings.Contains(lines.String(), `"before":{"remaining":`) {
-			t.Errorf("the entry lacks what was before: %s", lines)
-		}
-		if row.recorded != "" && (e.Target != "five" || e.Key != audit.HashKey("shop/secret") ||
-			!strings.HasPrefix(e.Who, "root")) {
-			t.Errorf("the entry is %+v", e)
+		if e.Action != row.action || e.Target != "five" || !strings.HasPrefix(e.Who, "root") ||
+			e.Key != audit.HashKey("shop/secret") || strings.Contains(lines.String(), "shop/") ||
+			!strings.Contains(lines.String(), `"before":{"remaining":3},"after":`+row.after) {
+			t.Errorf("%s is recorded as %s", row.action, lines)
 		}
 	}
 }
@@ -180,7 +190,8 @@ func TestSettlementsWithoutALookAreRecorded(t *testing.T) {
 		Log: audit.New(lines, slog.New(slog.DiscardHandler)),
 		Who: clientsFor(t, clientFile).Token([]byte("root-0123456789abcdef")),
 	}
-	r.Settled(&cluster.Item{Limit: "five", Key: "k"}, nil, new(cluster.Decision))
+	r.AtHold(&cluster.Item{Limit: "five", Key: "k", Op: cluster.OpSettle}, nil,
+		new(cluster.Decision))
 	if got := lines.String(); !strings.Contains(got, `"action":"settle"`) ||
 		strings.Contains(got, `"before"`) {
 		t.Errorf("recorded as %q", got)

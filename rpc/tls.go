@@ -27,6 +27,9 @@ type TLSFiles struct {
 	// Reloaded is told how each reading of changed files ended; nil: nobody is. It must not call
 	// back.
 	Reloaded func(error)
+	// Renewed is told what of changed files is put in force, after Reloaded; nil: nobody is. It
+	// must not call back.
+	Renewed func(before, after TLSSums)
 }
 
 // ClientTLS is TLSFiles.Client for three files.
@@ -153,6 +156,7 @@ func (f *credentialFiles) now() credentialSet {
 	case stamp != f.stamp:
 		f.tellLocked(stamp, err)
 		if err == nil {
+			f.tellRenewedLocked(&set)
 			f.read, f.stamp, f.warned = set, stamp, time.Time{}
 		} // else they are half written, perhaps: look again in a second
 	case f.faulty != "": // those that were read are back

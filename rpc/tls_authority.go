@@ -15,6 +15,7 @@ import (
 type authorities struct {
 	roots *x509.CertPool // nil: there is no file
 	until time.Time      // when the last of them ends
+	sums  []string       // of each
 }
 
 // loadAuthorities reads the authorities of a file. One that is good now is enough: while an
@@ -33,6 +34,7 @@ func loadAuthorities(path string, now time.Time) (a authorities, err error) {
 			continue // as AppendCertsFromPEM does
 		}
 		a.roots.AddCert(c)
+		a.sums = append(a.sums, sumOf(c))
 		good = good || checkDates(path, c, now) == nil
 		if last == nil || c.NotAfter.After(last.NotAfter) {
 			last, a.until = c, c.NotAfter

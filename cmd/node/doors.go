@@ -34,7 +34,7 @@ func (r *running) makeDoors(_ context.Context, d doors) error {
 	inlines := &door.Inlines{Deny: s.Inline == "deny", Node: r.node}
 	gate := fair.New()
 	r.doors.charge(gate, s.TLSCert != "")
-	r.envoy = envoy.New(r.node, r.clock, inlines)
+	r.makeEnvoy(inlines)
 	pages := web.Config{
 		Node: r.node, Clients: clients, Audit: r.files.audit, Version: version(),
 		Started: r.started, Admin: s.Admin == "", Roster: &r.roster, Catalog: r.catalog,
@@ -77,6 +77,12 @@ func (r *running) makeDoors(_ context.Context, d doors) error {
 		}
 	}
 	return nil
+}
+
+// makeEnvoy makes the door that stands behind two of the listeners.
+func (r *running) makeEnvoy(inlines *door.Inlines) {
+	r.envoy = envoy.New(r.node, r.clock, inlines)
+	r.envoy.Record(r.files.audit)
 }
 
 // charge has clients pay for connections. Those to --admin are let in also from an address that

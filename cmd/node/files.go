@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"log/slog"
+	"reflect"
 	"time"
 
 	"penstock/limiter/policy"
@@ -22,6 +23,7 @@ type files struct {
 	tokens *policy.Watcher // nil without --auth-token-file
 	keys   gossipKeys
 	tls    tlsState
+	seen   tlsSeen
 }
 
 // openAudit makes the audit log.
@@ -36,8 +38,11 @@ func (f *files) openAudit() (err error) {
 	return nil
 }
 
-// recordReload records that a file was put in force.
+// recordReload records that a file was put in force, unless it says the same as before.
 func (f *files) recordReload(action, path string, before, after any) {
+	if reflect.DeepEqual(before, after) {
+		return
+	}
 	f.audit.Add(audit.Entry{
 		Time: time.Now(), Who: "this node", From: "a file", Action: action, Target: path,
 		Before: before, After: after,
@@ -55,7 +60,11 @@ func (f *files) lookAtRoles() {
 // tlsFiles are files with faults that show in penstock_config_last_reload_successful.
 func (f *files) tlsFiles(flag, cert, key, ca string) rpc.TLSFiles {
 	told := func(err error) { f.tls.set(flag, err) }
-	return rpc.TLSFiles{Cert: cert, Key: key, CA: ca, Reloaded: told}
+	renewed := func(before, after rpc.TLSSums) {
+		// beside: the handshake for which they were read does not wait for a disk
+		go f.recordTLS(flag, cert, ca, before, after)
+	}
+	return rpc.TLSFiles{Cert: cert, Key: key, CA: ca, Reloaded: told, Renewed: renewed}
 }
 
 // watchers are those of the files that the node was given.

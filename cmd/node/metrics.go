@@ -9,6 +9,7 @@ import (
 // newMetrics makes what /metrics shows of this node; clientTLS is what the doors for clients show.
 func (r *running) newMetrics(clientTLS *tls.Config) *door.Metrics {
 	m := door.NewMetrics(r.node)
+	r.metrics = m
 	r.peers.ShowIn(m)
 	m.SetBuild(version())
 	m.Register(r.envoy)

@@ -43,6 +43,7 @@ var contractMetrics = []struct {
 	{"penstock_save_errors_total", "counter", nil},
 	{"penstock_gossip_refused_total", "counter", []string{"reason"}},
 	{"penstock_audit_errors_total", "counter", nil},
+	{"penstock_unauthorized_total", "counter", []string{"door", "reason"}},
 	{"penstock_certificate_expiry_timestamp_seconds", "gauge", []string{"door"}},
 	{"penstock_build_info", "gauge", []string{"version", "go"}},
 }

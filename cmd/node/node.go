@@ -20,6 +20,7 @@ import (
 	"penstock/rpc"
 	"penstock/rpc/catalog"
 	"penstock/rpc/clock"
+	"penstock/rpc/door"
 	"penstock/rpc/envoy"
 	"penstock/rpc/history"
 	"penstock/rpc/overview"
@@ -40,6 +41,7 @@ type running struct {
 	refused  gossip.Refused // at its address
 	envoy    *envoy.Door
 	spans    spans
+	metrics  *door.Metrics
 	files    files
 	data     *dataDir         // nil without --data-dir
 	catalog  *catalog.Catalog // of limits that are put
@@ -228,12 +230,13 @@ func (r *running) readLimits(context.Context, doors) error {
 	r.node.SetRules(s.ruled)
 	var err error
 	if s.EnvoyConfig != "" {
-		before := 0
+		before := ""
 		if r.files.envoys, err = policy.WatchEnvoy(s.EnvoyConfig, r.log, func(e *policy.Envoy) {
 			r.envoy.Set(e)
 			r.files.lookAtRoles()
-			r.files.recordReload("load Envoy limits", s.EnvoyConfig, before, len(e.Rules()))
-			before = len(e.Rules())
+			now := fmt.Sprintf("%d limits, hash %s", len(e.Rules()), e.Hash())
+			r.files.recordReload("load Envoy limits", s.EnvoyConfig, before, now)
+			before = now
 		}); err != nil {
 			return fmt.Errorf("--envoy-config: %w", err)
 		}

@@ -184,7 +184,7 @@ func (d *rightsDoors) demand(t *testing.T, c caller, door, request string, may [
 	default:
 		want = "missing"
 	}
-	before := d.marks()
+	before, counted := d.marks(), d.unauthorized(t)
 	got := d.ask(t, c, door, d.words.Replace(request))
 	if got != want {
 		t.Errorf("%s, %s %.120s: %s; want %s", c.name, door, request, got, want)
@@ -193,6 +193,57 @@ func (d *rightsDoors) demand(t *testing.T, c caller, door, request string, may [
 		t.Errorf("%s, %s %.120s: was refused, and left %v, then %v", c.name, door, request, before,
 			after)
 	}
+	expected := "" // the series that is to grow
+	switch {
+	case want == "unknown", door == "redis" && c.role == "" && c.token != "": // or its AUTH is
+		expected = d.countedAs(door, request) + " unknown"
+	case want == "missing":
+		expected = d.countedAs(door, request) + " forbidden"
+	}
+	for series, n := range d.unauthorized(t) {
+		if grew := n > counted[series]; grew != (series == expected) {
+			t.Errorf("%s, %s %.120s: penstock_unauthorized_total of %q grew: %v; want %q to",
+				c.name, door, request, series, grew, expected)
+		}
+	}
+}
+
+// unauthorized are the requests that were counted as refused, by door and reason.
+func (d *rightsDoors) unauthorized(t *testing.T) map[string]float64 {
+	t.Helper()
+	families, err := d.metrics.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]float64{}
+	for _, f := range families {
+		if f.GetName() != "penstock_unauthorized_total" {
+			continue
+		}
+		for _, m := range f.Metric {
+			all[m.Label[0].GetValue()+" "+m.Label[1].GetValue()] = m.Counter.GetValue()
+		}
+	}
+	if len(all) < 10 {
+		t.Fatalf("%v are counted; want all doors", all)
+	}
+	return all
+}
+
+// countedAs is the door as which a request is counted: the services of others have their own.
+func (d *rightsDoors) countedAs(door, request string) string {
+	switch {
+	case strings.Contains(request, "/json "), strings.HasPrefix(request, "envoy."):
+		return "envoy"
+	case strings.HasPrefix(request, "pb.gubernator."), strings.Contains(request, "GetRateLimits"),
+		strings.Contains(request, "/v1/HealthCheck"), strings.Contains(request, "/v1/LiveCheck"):
+		return "gubernator"
+	case d.doors.address("--admin") != "" && (door == "admin" || door == "calls"):
+		return "admin"
+	}
+	return map[string]string{"admin": "http", "calls": "grpc"}[door] + map[string]string{
+		"http": "http", "grpc": "grpc", "redis": "redis",
+	}[door]
 }
 
 // marks are what requests leave: charges, limits, and entries of the audit log.

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"strings"
 	"time"
@@ -21,6 +22,9 @@ func (e *Envoy) Domain(name string) *Domain { return e.domains[name] }
 
 // Rules are all rules that limit something, of all domains. Rule.Number is the index.
 func (e *Envoy) Rules() []*Rule { return e.rules }
+
+// Hash tells the texts of the files from others.
+func (e *Envoy) Hash() string { return hex.EncodeToString(e.sum[:8]) }
 
 func (e *Envoy) count() int { return len(e.rules) }
 

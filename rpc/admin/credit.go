@@ -33,16 +33,14 @@ func (a *Service) Credit(
 		return nil, door.StatusError(err)
 	}
 	e := audit.Entry{
-		Action: "credit", Target: in.Limit, Key: audit.HashKey(item.Key),
+		Action: "credit", Target: in.Limit, Key: audit.HashKey(item.Key), Units: in.Units,
 		Before: door.KeyCount{
 			Remaining: before[0].Remaining,
 		}, After: door.KeyCount{Remaining: after[0].Remaining},
 	}
 	var err error
 	if d := &after[0]; d.Source == cluster.SourceFallback {
-		err = status.Errorf(codes.Unavailable,
-			"%s, which owns the key, cannot be reached; look at the key before you try again",
-			d.Owner)
+		err = status.Error(codes.Unavailable, door.Unreached(d).Error())
 		e.After, e.Error = nil, err.Error() // the owner may have heard of it all the same
 	}
 	if door.RecorderOf(ctx, a.Audit).Add(e); err != nil {

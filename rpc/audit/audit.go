@@ -23,6 +23,7 @@ type Entry struct {
 	Action string    `json:"action"` // such as "reset"
 	Target string    `json:"target"` // a limit or a file
 	Key    string    `json:"key_hash,omitempty"`
+	Units  int64     `json:"units,omitzero"` // that were given back
 	Before any       `json:"before,omitempty"`
 	After  any       `json:"after,omitempty"`
 	Error  string    `json:"error,omitempty"`

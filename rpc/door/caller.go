@@ -19,6 +19,7 @@ type Caller struct {
 	Context context.Context // of gRPC; else nil
 	TLS     *tls.ConnectionState
 	Addr    string // host:port, an address or a network; else it is on this machine
+	Remote  string // host:port of the connection, where Addr is what a proxy says; empty: Addr
 	// Pass is the ticket of a request that does not come by gRPC; nil: there is none
 	Pass *access.Ticket
 }

@@ -70,11 +70,24 @@ func Explain(err error) Fault {
 	return f
 }
 
-// StatusError is an error of Node.Check as gRPC carries it.
+// StatusError is an error of Node.Check as gRPC carries it. IsAccess knows it still.
 func StatusError(err error) error {
 	f := Explain(err)
+	if s := status.New(f.Code, f.Text); IsAccess(err) {
+		return &accessStatus{s, err}
+	}
 	return status.Error(f.Code, f.Text)
 }
+
+// accessStatus is an error about a client that is unknown, or lacks a right.
+type accessStatus struct {
+	status *status.Status
+	cause  error
+}
+
+func (s *accessStatus) Error() string              { return s.status.Err().Error() }
+func (s *accessStatus) GRPCStatus() *status.Status { return s.status }
+func (s *accessStatus) Unwrap() error              { return s.cause }
 
 // IsAccess reports whether err says that the client is unknown, or lacks a right.
 func IsAccess(err error) bool {

@@ -28,10 +28,10 @@ type Keeper struct {
 	gate *fair.Gate    // of the node, in an overload; nil: connections are charged to nobody
 	cost time.Duration // see Charge
 
-	mu     sync.Mutex           // guards what follows
-	logged time.Time            // when refusals were last logged
-	since  uint64               // refused by then
-	from   map[netip.Prefix]int // open connections, with Fair
+	told seldom // of refusals
+
+	mu   sync.Mutex           // guards what follows
+	from map[netip.Prefix]int // open connections, with Fair
 }
 
 // refusalsLogged is how often a door says that it refuses, at most.
@@ -192,18 +192,15 @@ func (k *Keeper) refuse(conn net.Conn) {
 	}
 	conn.Close()
 	n := k.refused.Add(1)
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	now := time.Now()
-	if now.Sub(k.logged) < refusalsLogged {
+	more, due := k.told.due(n)
+	if !due {
 		return
 	}
 	k.config.Logger.Warn(
 		"connections are refused: this door, or their address at it, has as many as it may have, "+
 			"or their address uses more than its share of an overloaded node",
-		"door", k.config.Name, "open", k.open.Load(), "refused", n-k.since, "refused_in_all", n,
+		"door", k.config.Name, "open", k.open.Load(), "refused", more, "refused_in_all", n,
 	)
-	k.logged, k.since = now, n
 }
 
 // admitted is a connection that counts until it is closed.

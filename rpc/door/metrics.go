@@ -2,6 +2,7 @@ package door
 
 import (
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,6 +21,9 @@ type Metrics struct {
 	Seconds  *prometheus.HistogramVec // of the pages that decide
 	checks   *prometheus.HistogramVec // of checks, by door
 	failed   *atomic.Pointer[func() (failed, inView int)]
+
+	mu           sync.Mutex // guards unauthorized
+	unauthorized map[string]*Unauthorized
 }
 
 // NewMetrics makes the metrics of n.
@@ -41,7 +45,10 @@ func NewMetrics(n *cluster.Node) *Metrics {
 	r.MustRegister(&nodeCollector{n, failed}, seconds, checks, &limitCollector{n},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(
 			collectors.ProcessCollectorOpts{}))
-	return &Metrics{r, seconds, checks, failed}
+	return &Metrics{
+		Registry: r, Seconds: seconds, checks: checks, failed: failed,
+		unauthorized: make(map[string]*Unauthorized),
+	}
 }
 
 // Checks is where a door says how long a request with checks took, in seconds. Without metrics it

@@ -15,12 +15,12 @@ type Decider interface {
 	Match(attributes map[string]string, cost int64) (*cluster.Request, rules.Match, error)
 }
 
-// CheckRuled decides on a request by what is known of it. each has what all its items have: cost,
-// terms, and the ID of the first.
-func CheckRuled(n Decider, who *access.Ticket, attributes map[string]string,
+// CheckRuled decides on a request of the client of rec by what is known of it. each has what all
+// its items have: cost, terms, and the ID of the first.
+func CheckRuled(n Decider, rec Recorder, attributes map[string]string,
 	each *cluster.Item, deadline limiter.Instant,
 ) (rules.Match, []cluster.Decision, error) {
-	if err := who.May(access.Check); err != nil { // also if no rule matches
+	if err := rec.Who.May(access.Check); err != nil { // also if no rule matches
 		return rules.Match{}, nil, err
 	}
 	request, m, err := n.Match(attributes, each.Cost)
@@ -31,12 +31,15 @@ func CheckRuled(n Decider, who *access.Ticket, attributes map[string]string,
 	if len(out) == 0 {
 		return m, out, nil
 	}
-	if err := Permit(who, request); err != nil {
+	if err := Permit(rec.Who, request); err != nil {
 		return m, nil, err
 	}
 	request.Deadline, request.Items[0].ID = deadline, each.ID
 	for i := range request.Items {
 		request.Items[i].Terms = each.Terms
+	}
+	if GivesBack(request.Items) {
+		return m, out, rec.Check(n, request, out)
 	}
 	return m, out, n.Check(request, out)
 }

@@ -31,6 +31,7 @@ import (
 	"penstock/limiter"
 	"penstock/limiter/policy"
 	"penstock/rpc/access"
+	"penstock/rpc/audit"
 	"penstock/rpc/door"
 )
 
@@ -53,6 +54,7 @@ type Door struct {
 	leases    atomic.Uint64 // lent to Envoys that decide by themselves (quota.go)
 
 	seconds prometheus.Observer // of requests; nil: they are not measured
+	audit   *audit.Log          // of refunds; nil: nothing is recorded
 
 	ending <-chan struct{} // closed when streams shall end; nil: never
 
@@ -82,6 +84,9 @@ func (d *Door) Set(limits *policy.Envoy) {
 
 // Measure has o be told how long each request took, in seconds. Call it before the door is opened.
 func (d *Door) Measure(o prometheus.Observer) { d.seconds = o }
+
+// Record has log know what Envoys give back. Call it before the door is opened.
+func (d *Door) Record(log *audit.Log) { d.audit = log }
 
 // Register adds the services to a server; their streams end when ending is closed.
 func (d *Door) Register(s grpc.ServiceRegistrar, ending <-chan struct{}) {
@@ -138,7 +143,7 @@ func (d *Door) decide(ctx context.Context,
 	request.Deadline = deadline(ctx, now)
 	decisions := make([]cluster.Decision, len(request.Items))
 	if len(request.Items) > 0 {
-		if err := d.node.Check(request, decisions); err != nil {
+		if err := d.charge(ctx, request, decisions); err != nil {
 			d.failed.Add(1)
 			return nil, err
 		}
@@ -151,6 +156,16 @@ func (d *Door) decide(ctx context.Context,
 		d.count(limits, domain, &questions[i])
 	}
 	return answer(domain, in, questions), nil
+}
+
+// charge asks the node for request, and records what that gives back.
+func (d *Door) charge(
+	ctx context.Context, request *cluster.Request, out []cluster.Decision,
+) error {
+	if door.GivesBack(request.Items) {
+		return door.RecorderOf(ctx, d.audit).Check(d.node, request, out)
+	}
+	return d.node.Check(request, out)
 }
 
 // showUncharged has decisions that were only looked up show what is left: neither their costs were

@@ -29,7 +29,7 @@ type Door struct {
 	Clock    *clock.Clock // nil behind HTTP, where requests have no deadlines
 	Inlines  *door.Inlines
 	Draining func() bool         // nil: never
-	Audit    *audit.Log          // of resets; nil: nothing is recorded
+	Audit    *audit.Log          // of resets and refunds; nil: nothing is recorded
 	Seconds  prometheus.Observer // of checks; nil: they are not measured
 	owners   atomic.Pointer[ownerTexts]
 }
@@ -101,10 +101,10 @@ func (g *Door) answer(now time.Time, c *call) error {
 	}
 	c.begin(len(in))
 	named := g.Node.Limits()
-	last, resets := lastStated{from: c.from}, false
+	last, changes := lastStated{from: c.from}, false
 	for i, r := range in {
 		item, done := g.translate(now, named, r, &last)
-		resets = resets || item.Op == cluster.OpReset
+		changes = changes || item.Cost < 0 || item.Op == cluster.OpReset
 		if c.out.Responses[i] = done; done == nil {
 			c.request.Items, c.places = append(c.request.Items, item), append(c.places, i)
 		}
@@ -119,15 +119,14 @@ func (g *Door) answer(now time.Time, c *call) error {
 	if err := door.Permit(c.from.Ticket(), &c.request); err != nil {
 		return door.StatusError(err)
 	}
-	var before []cluster.Decision
-	if resets {
-		before = c.from.Recorder(g.Audit).Before(g.Node, c.request.Items)
+	var err error
+	if changes {
+		err = c.from.Recorder(g.Audit).Check(g.Node, &c.request, c.decisions)
+	} else {
+		err = g.Node.Check(&c.request, c.decisions)
 	}
-	if err := g.Node.Check(&c.request, c.decisions); err != nil {
+	if err != nil {
 		return door.StatusError(err)
-	}
-	if resets {
-		c.from.Recorder(g.Audit).Resets(c.request.Items, before, c.decisions)
 	}
 	owners := g.ownersOf(g.Node.View())
 	for k, i := range c.places {

@@ -138,6 +138,10 @@ var gatewayStatus = map[codes.Code]int{
 
 func writePage(rw http.ResponseWriter, out proto.Message, err error) {
 	if err != nil {
+		if door.IsAccess(err) {
+			f := door.Explain(err)
+			page.Challenge(rw.Header(), &f)
+		}
 		s := status.Convert(err)
 		code, known := gatewayStatus[s.Code()]
 		if !known {

@@ -163,15 +163,12 @@ func SettleOrExtend(n *cluster.Node, rec door.Recorder, inlines *door.Inlines, i
 	if err := door.Permit(rec.Who, r); err != nil {
 		return d, err
 	}
-	var before []cluster.Decision
-	if op == cluster.OpSettle {
-		before = rec.BeforeSettlement(n, &it)
-	}
+	before := rec.BeforeHold(n, &it)
 	if err := n.Check(r, out[:]); err != nil {
 		return d, atHoldError(err)
 	}
-	if err = Refusal(op, &out[0]); err == nil && op == cluster.OpSettle {
-		rec.Settled(&it, before, &out[0])
+	if err = Refusal(op, &out[0]); err == nil {
+		rec.AtHold(&it, before, &out[0])
 	}
 	return out[0], err
 }

@@ -29,7 +29,6 @@ type checkCall struct {
 	out     []cluster.Decision
 	verdict *penstockv1.Verdict // nil: none was asked for
 	from    door.Caller         // the client
-	before  []cluster.Decision  // of a reset that is recorded
 
 	bytes []byte                   // of the message
 	in    *penstockv1.CheckRequest // the message, if it is not as foreseen; nil: request is

@@ -35,7 +35,8 @@ func (s *rateLimiter) checkMessage(deadline limiter.Instant, c *checkCall) error
 		return door.Wrong("id.origin", badOrigin, id.Origin)
 	}
 	each := &cluster.Item{Cost: cost, ID: id}
-	m, out, err := door.CheckRuled(s.decider(c), c.from.Ticket(), in.Attributes, each, deadline)
+	m, out, err := door.CheckRuled(s.decider(c), c.from.Recorder(s.audit), in.Attributes, each,
+		deadline)
 	if err != nil {
 		return door.RulesError(err)
 	}

@@ -116,6 +116,7 @@ type bare struct {
 	*grpc.Server
 	calls   *admit
 	weighed *intake
+	refused *refusals
 	ending  chan struct{} // closed when streams shall end
 }
 
@@ -129,17 +130,18 @@ func newBare(
 		},
 		weighed: newIntake(cmp.Or(c.Unfinished, defaultUnfinished),
 			cmp.Or(c.Logger, slog.Default())),
-		ending: make(chan struct{}),
+		refused: newRefusals(c.Metrics, name),
+		ending:  make(chan struct{}),
 	}
 	if c.Metrics != nil {
 		b.weighed.showIn(c.Metrics, name)
 	}
 	b.Server = grpc.NewServer(append(append(door.ServerOptions(c.TLS), more...),
 		grpc.Creds(weighing{by, b.weighed}),
-		grpc.InTapHandle(b.calls.handle),
+		grpc.InTapHandle(b.refused.atHeaders(b.calls.handle)),
 		grpc.ForceServerCodecV2(weighingCodec{wire.NewCodec()}),
-		grpc.UnaryInterceptor(weighAnswer),
-		grpc.StreamInterceptor(weighAnswers),
+		grpc.UnaryInterceptor(b.refused.unary),
+		grpc.StreamInterceptor(b.refused.stream),
 		//lint:ignore SA1019 a registered one holds for all of the program
 		grpc.RPCDecompressor(newUnpacker()),
 		grpc.MaxConcurrentStreams(maxStreams),
@@ -163,7 +165,7 @@ func newServer(c Config) (*door.Server, *intake) {
 	s, calls, ending := b.Server, b.calls, b.ending
 	registerRateLimiter(s, &rateLimiter{
 		node: c.Node, clock: c.Clock, inlines: inlines, ending: ending,
-		guarded: calls.clients != nil, audit: c.Audit, gate: c.Gate,
+		guarded: calls.clients != nil, audit: c.Audit, gate: c.Gate, refused: b.refused,
 		seconds: c.Metrics.Checks("grpc"), trace: c.Trace,
 	})
 	gubernator.Register(s, &gubernator.Door{
@@ -195,6 +197,7 @@ type rateLimiter struct {
 	guarded bool       // calls have tickets
 	gate    *fair.Gate // of requests in streams; other calls have passed it
 	audit   *audit.Log
+	refused *refusals
 	seconds prometheus.Observer // of checks; nil: they are not measured
 	trace   *trace.Tracer
 }
@@ -243,7 +246,6 @@ func (s *rateLimiter) Reset(ctx context.Context,
 	if err := s.decide(s.deadline(ctx), in.Items, false, cluster.OpReset, c); err != nil {
 		return nil, door.StatusError(err)
 	}
-	door.RecorderOf(ctx, s.audit).Resets(c.request.Items, c.before, c.out)
 	return &penstockv1.ResetResponse{Decisions: notation.Decisions(c.out)}, nil
 }
 
@@ -257,12 +259,24 @@ func (s *rateLimiter) deadline(ctx context.Context) limiter.Instant {
 
 // charge asks the node for c.request, if the client may ask for it.
 func (s *rateLimiter) charge(c *checkCall) error {
+	if door.GivesBack(c.request.Items) {
+		return s.change(c)
+	}
 	if s.guarded {
 		if err := door.Permit(c.from.Ticket(), &c.request); err != nil {
 			return err
 		}
 	}
 	return s.decider(c).Check(&c.request, c.out)
+}
+
+// change is charge for resets and refunds, which are recorded.
+func (s *rateLimiter) change(c *checkCall) error {
+	rec := c.from.Recorder(s.audit)
+	if err := door.Permit(rec.Who, &c.request); err != nil {
+		return err
+	}
+	return rec.Check(s.decider(c), &c.request, c.out)
 }
 
 // decider is the node, which decides on c in a span if there are spans.
@@ -279,13 +293,11 @@ func (s *rateLimiter) decide(deadline limiter.Instant, in []*penstockv1.Item, at
 		return err
 	}
 	c.request.Atomic, c.request.Deadline = atomic, deadline
-	if op == cluster.OpReset && s.audit != nil {
-		if err := door.Permit(c.from.Ticket(), &c.request); err != nil {
-			return err
-		}
-		c.before = door.Recorder{Log: s.audit}.Before(s.node, c.request.Items)
+	charge := s.charge
+	if op == cluster.OpReset {
+		charge = s.change
 	}
-	if err := s.charge(c); err != nil {
+	if err := charge(c); err != nil {
 		return err
 	}
 	if atomic {

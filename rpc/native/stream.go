@@ -129,6 +129,7 @@ func (s *rateLimiter) answer(c *streamCall) {
 		err = s.check(s.clock.At(began).Add(timeout), &c.checkCall)
 	}
 	if door.Took(s.seconds, began); err != nil {
+		s.refused.note(c.from.Context, penstockv1.RateLimiter_CheckStream_FullMethodName, err)
 		f := door.Explain(err)
 		c.failure = &penstockv1.StreamError{Code: int32(f.Code), Message: f.Text}
 	}

@@ -33,9 +33,7 @@ func ProblemJSON(rw http.ResponseWriter, status int, v any) {
 
 // Fault says that nothing was decided and nothing charged.
 func Fault(rw http.ResponseWriter, f door.Fault) {
-	if f.Status == http.StatusUnauthorized {
-		rw.Header().Set("WWW-Authenticate", "Bearer")
-	}
+	Challenge(rw.Header(), &f)
 	if f.Type == door.Overloaded {
 		rw.Header().Set("Retry-After", "1")
 	}

@@ -68,7 +68,8 @@ func (c *connection) del(words [][]byte) (fault string) {
 			if fault != "" {
 				return fault
 			}
-			c.client.caller().Recorder(c.door.config.Audit).Resets(items[i:i+1], before, out)
+			c.client.caller().Recorder(c.door.config.Audit).Changes(
+				&cluster.Request{Items: items[i : i+1]}, before, out)
 			deleted += n
 		}
 	}

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"errors"
+	"strings"
 	"sync"
 	"time"
 
@@ -39,6 +40,7 @@ type round struct {
 	checks  int                   // items that wait for their decision
 	decided [roundItems]cluster.Decision
 	request cluster.Request
+	refunds bool // one of items gives back, which is recorded
 	ending  bool // the connection ends when the replies are written
 
 	commands, errors uint64
@@ -58,7 +60,7 @@ func (r *round) end() time.Time {
 	now := time.Now()
 	r.count(now.Sub(r.began).Seconds())
 	r.door, r.wire, r.client = nil, nil, nil
-	r.commands, r.errors, r.asked, r.ending = 0, 0, 0, false
+	r.commands, r.errors, r.asked, r.ending, r.refunds = 0, 0, 0, false, false
 	rounds.Put(r)
 	return now
 }
@@ -103,7 +105,7 @@ func (r *round) check(
 	ask := access.Ask{Inline: true, Key: borrow(key)}
 	switch {
 	case cost < 0:
-		ask.Act = access.GiveBack
+		ask.Act, r.refunds = access.GiveBack, true
 	case cost == 0:
 		ask.Act = access.Peek
 	}
@@ -149,6 +151,7 @@ func (r *round) decide() {
 		}
 	}
 	clear(r.items[:n]) // they point into buffers of connections
+	r.refunds = false
 	r.relieve()
 }
 
@@ -160,6 +163,9 @@ func (r *round) charge(out []cluster.Decision) error {
 			return err
 		}
 		defer gate.Leave(client)
+	}
+	if config := &r.door.config; r.refunds {
+		return r.client.caller().Recorder(config.Audit).Check(config.Node, &r.request, out)
 	}
 	return r.door.config.Node.Check(&r.request, out)
 }
@@ -204,6 +210,12 @@ func (r *round) write() {
 // fail replies with an error.
 func (r *round) fail(text string) {
 	r.begin()
+	switch kind, _, _ := strings.Cut(text, " "); kind {
+	case "NOAUTH", "WRONGPASS":
+		r.door.refused.Unknown(r.client.caller().Addr)
+	case "NOPERM":
+		r.door.refused.Forbidden(r.client.caller().Addr)
+	}
 	r.errors++
 	r.out = resp.AppendError(r.out, text)
 }

@@ -27,7 +27,7 @@ type Config struct {
 	// clients must send it by AUTH or HELLO before anything else; empty: anyone may ask
 	AuthToken string
 	Clients   *access.Clients // those that may ask, with their rights; nil: AuthToken alone decides
-	Audit     *audit.Log      // records what DEL resets; nil: nothing does
+	Audit     *audit.Log      // records what DEL resets, and refunds; nil: nothing does
 	Draining  func() bool     // while it is true, READY says 0; nil: never
 	// the limits that commands bring along, shared by the doors of a node; nil: those of this door
 	// alone
@@ -64,6 +64,7 @@ type Server struct {
 	checks  prometheus.Observer // of batches with checks
 	most    int                 // connections at a time
 	unread  unread
+	refused *door.Unauthorized // commands of clients that are unknown, or lack a right
 
 	mu       sync.Mutex // guards conns and listener
 	conns    map[*connection]struct{}
@@ -88,6 +89,7 @@ func New(c Config) *Server {
 	d := &Server{
 		config: c, admits: door.ClientsOf(c.Clients, c.AuthToken), most: maxConnections,
 		inlines: door.OrNew(c.Inlines, c.Node), conns: make(map[*connection]struct{}),
+		refused: c.Metrics.Unauthorized("redis"),
 	}
 	if c.TLS != nil {
 		d.config.TLS = withoutProtocols(c.TLS)

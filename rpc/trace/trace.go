@@ -118,6 +118,9 @@ type node struct {
 	at     context.Context // where the span begins
 }
 
+// Untraced is the node without spans.
+func (n *node) Untraced() *cluster.Node { return n.Node }
+
 // Check decides on r as the node does, in a span.
 func (n *node) Check(r *cluster.Request, out []cluster.Decision) error {
 	_, span := n.tracer.spans.Start(n.at, "penstock.check",

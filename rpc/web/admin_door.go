@@ -12,6 +12,7 @@ import (
 func NewAdmin(c Config) http.Handler {
 	w := newWeb(c)
 	w.operators = true
+	w.countRefusals("admin")
 	m := w.mux()
 	w.adminPages(m)
 	return w.gated(w.screened(w.guarded(w.bodies.bounded(m))))

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"penstock/cluster"
-	"penstock/rpc/access"
 	"penstock/rpc/door"
 	"penstock/rpc/page"
 )
@@ -109,7 +108,7 @@ func (c *checks) authRuled(rw http.ResponseWriter, r *http.Request, item *cluste
 		page.Error(rw, refusal(authStatus(err), "attributes", "%v", err))
 		return
 	}
-	m, out, err := door.CheckRuled(c.decider(r), access.Of(r.Context()), attributes, item, 0)
+	m, out, err := door.CheckRuled(c.decider(r), recorderOf(c.audit, r), attributes, item, 0)
 	if err != nil {
 		page.Fault(rw, door.Explain(door.RulesError(err)))
 		return

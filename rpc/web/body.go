@@ -98,7 +98,7 @@ func (c *checks) itemsBody(r *http.Request, body *bodyJSON,
 	request.Atomic = body.Atomic
 	out := make([]cluster.Decision, len(request.Items))
 	if op == cluster.OpReset {
-		err = c.reset(r, request, out)
+		err = c.change(r, request, out)
 	} else {
 		err = c.charge(r, request, out)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -167,6 +168,9 @@ func (c *checks) decide(r *http.Request, item cluster.Item) (cluster.Decision, e
 
 // charge asks the node for request, if the client of r may ask for it.
 func (c *checks) charge(r *http.Request, request *cluster.Request, out []cluster.Decision) error {
+	if door.GivesBack(request.Items) {
+		return c.change(r, request, out)
+	}
 	if err := door.Permit(access.Of(r.Context()), request); err != nil {
 		return err
 	}
@@ -176,18 +180,15 @@ func (c *checks) charge(r *http.Request, request *cluster.Request, out []cluster
 // decider is the node, which decides on r in a span if there are spans.
 func (c *checks) decider(r *http.Request) door.Decider { return c.trace.HTTP(c.node, r.Header) }
 
-// reset is charge for resets, which are recorded.
-func (c *checks) reset(r *http.Request, request *cluster.Request, out []cluster.Decision) error {
+// change is charge for resets and refunds, which are recorded. It decides on a copy: request may
+// lie on the stack, where charges that are not recorded leave it.
+func (c *checks) change(r *http.Request, request *cluster.Request, out []cluster.Decision) error {
 	rec := recorderOf(c.audit, r)
 	if err := door.Permit(rec.Who, request); err != nil {
 		return err
 	}
-	before := rec.Before(c.node, request.Items)
-	if err := c.charge(r, request, out); err != nil {
-		return err
-	}
-	rec.Resets(request.Items, before, out)
-	return nil
+	own := cluster.Request{Items: slices.Clone(request.Items), Atomic: request.Atomic}
+	return rec.Check(c.decider(r), &own, out)
 }
 
 // peekQuery is GET /v1/peek: the decision that a check would get. Always 200, nothing changes.

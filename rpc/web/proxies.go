@@ -23,7 +23,7 @@ type proxies []netip.Prefix
 
 // caller is the client of a request. One on a Unix socket has no address.
 func (p proxies) caller(r *http.Request) door.Caller {
-	from := door.Caller{TLS: r.TLS, Pass: access.Of(r.Context())}
+	from := door.Caller{TLS: r.TLS, Pass: access.Of(r.Context()), Remote: r.RemoteAddr}
 	from.Addr, _ = p.clientAddress(r)
 	return from
 }

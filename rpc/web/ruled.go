@@ -5,7 +5,6 @@ import (
 
 	"penstock/cluster"
 	"penstock/limiter/rules"
-	"penstock/rpc/access"
 	"penstock/rpc/door"
 )
 
@@ -47,7 +46,7 @@ func (c *checks) ruledBody(r *http.Request, body *bodyJSON) (answer DecisionsJSO
 	if body.Cost != nil {
 		cost = *body.Cost
 	}
-	m, out, err := door.CheckRuled(c.decider(r), access.Of(r.Context()), body.Attributes,
+	m, out, err := door.CheckRuled(c.decider(r), recorderOf(c.audit, r), body.Attributes,
 		&cluster.Item{Cost: cost}, 0)
 	if err != nil {
 		return answer, door.RulesError(err)

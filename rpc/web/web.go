@@ -114,6 +114,8 @@ type web struct {
 	// operators are the only ones that ask here: no page is of the account for checks
 	operators bool
 
+	refusals refusals
+
 	checks  checks
 	limits  limitPages
 	cluster clusterPages
@@ -153,6 +155,7 @@ func newWeb(c Config) *web {
 // New makes the HTTP door: checks, forward-auth, health, and the members of the cluster.
 func New(c Config) http.Handler {
 	w := newWeb(c)
+	w.countRefusals("http")
 	m := w.mux()
 	w.checkPages(m)
 	m.handle("GET /v1/members", answered(w.self.members))
@@ -249,6 +252,7 @@ func (w *web) guarded(next http.Handler) http.Handler {
 			next.ServeHTTP(rw, r)
 			return
 		}
+		defer w.note(rw.Header(), r)
 		ticket := access.Of(r.Context())
 		if ticket == nil {
 			page.Fault(rw, door.Explain(access.ErrUnknown))
