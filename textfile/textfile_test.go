@@ -18,7 +18,9 @@ func TestRead(t *testing.T) {
 		size int
 		want string // of the error
 	}{
-		{"empty", 0, ""}, {"small", 5, ""}, {"the largest", Most, ""},
+		{"empty", 0, ""},
+		{"small", 5, ""},
+		{"the largest", Most, ""},
 		{"larger", Most + 1, "more than"},
 	} {
 		if err := os.WriteFile(path, make([]byte, c.size), 0o600); err != nil {

@@ -284,12 +284,16 @@ func TestCertificateForOtherNamesIsNotTakenLater(t *testing.T) {
 	}{
 		{"for others", []string{"localhost"}, []string{"api.example.com"}, false},
 		{
-			"which shares a name", []string{"localhost", "a.example.com"},
-			[]string{"a.example.com"}, true,
+			"which shares a name",
+			[]string{"localhost", "a.example.com"},
+			[]string{"a.example.com"},
+			true,
 		},
 		{
-			"one foreign one after another", []string{"api.example.com"},
-			[]string{"b.example.com"}, true,
+			"one foreign one after another",
+			[]string{"api.example.com"},
+			[]string{"b.example.com"},
+			true,
 		},
 	} {
 		cert, key := issue(row.first...)

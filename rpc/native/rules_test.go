@@ -255,7 +255,7 @@ func TestForwardAuthByRules(t *testing.T) {
 		{"?limit=&key=", "limit: is empty", nil, 400},
 		{"", "attributes.header:X-User: is missing", post[:4], 400},
 		{
-			"", "X-Forwarded-Uri and X-Original-URI differ",
+			"", "X-Forwarded-Uri, X-Original-URI and X-Original-URL differ",
 			[]string{"X-Forwarded-Uri", "/a", "X-Original-URI", "/b"},
 			403,
 		},

@@ -33,11 +33,11 @@ const (
 
 // operating are requests for pages with long answers. The gate counts what it takes to make them,
 // and not how much of them is unread: a client may send many over many connections and read none of
-// the answers. So when there are as many as there may be, or as the client may have, the next one waits
-// for an end, and the answer that is sent for longest is given up: of that client's, or if it has
-// none and there is no room at all, of all. An answer that is still being made is not: that would
-// end no work, and its client may well read it. As many of a client may wait as may be answered;
-// further ones are refused.
+// the answers. So when there are as many as there may be, or as the client may have, the next one
+// waits for an end, and the answer that is sent for longest is given up: of that client's, or if it
+// has none and there is no room at all, of all. An answer that is still being made is not: that
+// would end no work, and its client may well read it. As many of a client may wait as may be
+// answered; further ones are refused.
 type operating struct {
 	most int
 	name func(*http.Request) string // of the client
