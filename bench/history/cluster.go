@@ -239,6 +239,23 @@ func (c *cluster) tail(n *node) string {
 
 func (n *node) signal(s syscall.Signal) error { return n.process.Process.Signal(s) }
 
+// stands waits until all threads of a process that was sent a SIGSTOP have stopped. On a busy machine
+// one has answered 20 ms after the signal. Without /proc it does not wait.
+func (n *node) stands() {
+	threads := fmt.Sprintf("/proc/%d/task", n.process.Process.Pid)
+	for range 1000 {
+		list, _ := os.ReadDir(threads)
+		if !slices.ContainsFunc(list, func(e os.DirEntry) bool {
+			stat, _ := os.ReadFile(filepath.Join(threads, e.Name(), "stat"))
+			_, state, _ := strings.Cut(string(stat), ") ") // behind the name of the program
+			return state != "" && state[0] != 'T'
+		}) {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
 // gone waits until the process has ended.
 func (n *node) gone() error {
 	select {

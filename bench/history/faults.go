@@ -461,6 +461,9 @@ func (r *run) suspend(f *judge.Fault, victims []*node) error {
 			return err
 		}
 	}
+	for _, v := range victims {
+		v.stands()
+	}
 	f.Struck = r.recorder.now()
 	r.rest(300, 5000)
 	for _, v := range victims {
