@@ -239,8 +239,8 @@ func (c *cluster) tail(n *node) string {
 
 func (n *node) signal(s syscall.Signal) error { return n.process.Process.Signal(s) }
 
-// stands waits until all threads of a process that was sent a SIGSTOP have stopped. On a busy machine
-// one has answered 20 ms after the signal. Without /proc it does not wait.
+// stands waits until all threads of a process that was sent a SIGSTOP have stopped. On a busy
+// machine one has answered 20 ms after the signal. Without /proc it does not wait.
 func (n *node) stands() {
 	threads := fmt.Sprintf("/proc/%d/task", n.process.Process.Pid)
 	for range 1000 {
