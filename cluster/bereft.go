@@ -57,14 +57,16 @@ func (h *holdings) free() Standing {
 }
 
 // complete notes of which partitions m completes the copies: those that its sender holds, and those
-// that it lends.
-func (h *holdings) complete(parts []part, m *Move) {
+// that it lends. What is lent counts at the member that should hold the partition, for that one has
+// kept all of it: another one may have been told meanwhile to forget what had come before.
+func (h *holdings) complete(r *route, parts []part, m *Move) {
 	of := m.lentOf()
 	for _, p := range m.Whole {
 		if int(p) >= len(parts) || h.held[p].Load() {
 			continue
 		}
-		if lent := slices.Contains(m.Lent, p); lent || parts[p].copyOf == m.From {
+		lent := slices.Contains(m.Lent, p) && r.Ring != nil && r.should(int(p))
+		if lent || parts[p].copyOf == m.From {
 			parts[p].whole, parts[p].lentOf = true, of[p]
 		}
 	}

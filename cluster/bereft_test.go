@@ -186,3 +186,25 @@ func TestFoundedAnew(t *testing.T) {
 		}
 	}
 }
+
+// Promise: a copy that is lent is whole at the member that should hold the partition, and at no
+// other: that one may have been told meanwhile to forget what had come of it, and would begin later
+// without it and say nothing (world 3040007080).
+func TestLentIsWholeAtItsOwnerAlone(t *testing.T) {
+	w := founded(t, 3, func(*ownership.Configuration) {}, five)
+	n := w.nodes["n1"]
+	r := n.view.Load()
+	h, parts := new(holdings), make([]part, ring.Partitions)
+	for _, owned := range []bool{false, true} {
+		p := 0
+		for (r.owner(p) == r.Self) != owned {
+			p++
+		}
+		m := &Move{From: w.nodes["n2"].boot}
+		m.Lent, m.Whole = []uint16{uint16(p)}, []uint16{uint16(p)}
+		if h.complete(r, parts, m); parts[p].whole != owned {
+			t.Errorf("a lent partition, which the node should hold: %t, is whole: %t", owned,
+				parts[p].whole)
+		}
+	}
+}

@@ -186,7 +186,7 @@ func (ik *intake) applyLocked(r *route, now limiter.Instant, m *Move, a *MoveAns
 	}
 	ik.importHolds(now, m, false)
 	ik.holdsPassed(m)
-	ik.parts.complete(ik.parts.list, m)
+	ik.parts.complete(r, ik.parts.list, m)
 	if m.Complete {
 		in.pass = m.Pass
 	}

@@ -485,6 +485,7 @@ func TestTwoNodesWithOneID(t *testing.T) {
 			inVirtualTime(t, func(t *testing.T) {
 				w := newWire()
 				a, b, first := three(t, w)
+				time.Sleep(time.Minute) // news of the beginning come by several ways
 				for _, n := range []*node{a, b, first} {
 					n.forget()
 				}
