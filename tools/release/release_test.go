@@ -117,6 +117,7 @@ func copySources(t *testing.T, to string) {
 	t.Helper()
 	for _, name := range []string{
 		"go.mod", "go.sum", "cluster", "cmd", "embedded", "limiter", "proto", "ring", "rpc", "sim",
+		"textfile",
 	} {
 		from := filepath.Join("..", "..", name)
 		info, err := os.Stat(from)
