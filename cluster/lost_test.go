@@ -43,4 +43,25 @@ func TestLostNamesThoseThatDoNotAnswer(t *testing.T) {
 			t.Errorf("%s says %q", id, text)
 		}
 	}
+	// no side of a cut has a majority, and one hears of another voter while it counts those lost
+	w = founded(t, 5, func(*ownership.Configuration) {}, five)
+	joined := false
+	side := func(id string) string {
+		if id == "n2" || joined && id == "n3" {
+			return "n1"
+		}
+		return id
+	}
+	w.hearing(func(from, to string) bool { return side(from) == side(to) })
+	w.pass(4 * time.Second)
+	joined = true
+	for range 400 {
+		w.pass(5 * time.Millisecond)
+		for _, id := range []string{"n1", "n2", "n3"} {
+			m := w.nodes[id].Membership()
+			if got := m.Lost(); len(got) == 1 || len(got) == 2 {
+				t.Fatalf("%s is told that %v of 5 are lost, and the rest is a majority", id, got)
+			}
+		}
+	}
 }

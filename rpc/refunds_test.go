@@ -217,3 +217,45 @@ func TestChargesAreNotRecorded(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
+
+// counting counts the keys that a decider is asked about.
+type counting struct {
+	*cluster.Node
+	keys int
+}
+
+func (c *counting) Check(r *cluster.Request, out []cluster.Decision) error {
+	c.keys += len(r.Items)
+	return c.Node.Check(r, out)
+}
+
+// Promise: where the audit log has no file of its own, refunds are traffic as takes are: they leave
+// no line among those of the program, and no key is looked at for them. Resets leave theirs.
+func TestRefundsAreTrafficWithoutAnAuditFile(t *testing.T) {
+	lines := new(strings.Builder)
+	log := audit.New(nil, slog.New(slog.NewTextHandler(lines, nil)))
+	r := door.Recorder{Log: log, From: "10.0.0.1:5"}
+	n := &counting{Node: rpctest.Alone(t, five)}
+	for _, row := range []struct {
+		op            cluster.Op
+		cost          int64
+		keys, entries int
+	}{
+		{cluster.OpTake, 3, 1, 0},
+		{cluster.OpTake, -1, 1, 0},
+		{cluster.OpReset, 0, 2, 1},
+	} {
+		lines.Reset()
+		n.keys = 0
+		request := cluster.Request{Items: []cluster.Item{
+			{Limit: "five", Key: "k", Op: row.op, Cost: row.cost},
+		}}
+		if err := r.Check(n, &request, make([]cluster.Decision, 1)); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Count(lines.String(), "\n"); got != row.entries || n.keys != row.keys {
+			t.Errorf("op %v, cost %d: %d keys are asked for and %d lines written, want %d and %d",
+				row.op, row.cost, n.keys, got, row.keys, row.entries)
+		}
+	}
+}

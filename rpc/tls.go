@@ -147,7 +147,7 @@ func (f *credentialFiles) now() credentialSet {
 	var set credentialSet
 	var err error
 	if stamp != before {
-		set, err = f.load()
+		set, err = f.loadAgain()
 	}
 	f.mu.Lock()
 	f.looking, f.looked = false, time.Now()
@@ -241,6 +241,16 @@ func (f *credentialFiles) load() (set credentialSet, err error) {
 			"authority in %s", f.Cert, err, f.CA)
 	}
 	return set, nil
+}
+
+// loadAgain is load while handshakes wait for it, or soon will.
+func (f *credentialFiles) loadAgain() (credentialSet, error) {
+	for _, path := range []string{f.Cert, f.Key, f.CA} {
+		if err := textfile.Again(path); err != nil {
+			return credentialSet{}, err
+		}
+	}
+	return f.load()
 }
 
 func loadPair(cert, key string) (tls.Certificate, error) {

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Promise: a pipe is read as a file is, if what writes into it ends. One that says nothing, or does
-// not end, is an error soon, and so is a device.
+// Promise: a pipe is read as a file is, if what writes into it ends. One that does not end
+// is an error in the end, and so is a device; neither is read again.
 func TestPipes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
@@ -32,7 +32,7 @@ func TestPipes(t *testing.T) {
 		if _, err := io.WriteString(writer, said); err != nil {
 			t.Fatal(err)
 		}
-		if text, err := ReadFor(path, 20*time.Millisecond); err == nil ||
+		if text, err := read(path, 20*time.Millisecond); err == nil ||
 			!strings.Contains(err.Error(), "give a file") {
 			t.Errorf("with a writer that stays, after %q: %q, %v", said, text, err)
 		}
@@ -52,6 +52,13 @@ func TestPipes(t *testing.T) {
 	substituted := filepath.Join("/dev/fd", strconv.Itoa(int(r.Fd())))
 	if text, err := Read(substituted); err != nil || string(text) != "a token" {
 		t.Errorf("as a shell gives one: %q, %v", text, err)
+	}
+	for path, refused := range map[string]bool{
+		path: true, substituted: true, "/dev/zero": true, t.TempDir(): false, path + ".none": false,
+	} {
+		if err := Again(path); (err != nil) != refused {
+			t.Errorf("%s is read again: %v", path, err)
+		}
 	}
 	if _, err := Read("/dev/zero"); err == nil || !strings.Contains(err.Error(), "/dev/zero") {
 		t.Errorf("/dev/zero: %v", err)

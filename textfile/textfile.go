@@ -16,17 +16,27 @@ import (
 const Most = 16 << 20
 
 // patience is how long what is written into a pipe is waited for.
-const patience = 2 * time.Second
+const patience = time.Minute
 
 // Read reads a file of at most Most bytes. A pipe may be given as well, as a shell makes one of
-// <(command), and is read for two seconds at most. Anything else, and a pipe into which nothing is
-// written, is an error that names the path.
+// <(command), and is read for a minute at most. Anything else, and a pipe that does not end, is an
+// error that names the path.
 func Read(path string) ([]byte, error) {
-	return ReadFor(path, patience)
+	return read(path, patience)
 }
 
-// ReadFor is Read with another time in which a pipe has to say all.
-func ReadFor(path string, most time.Duration) ([]byte, error) {
+// Again is an error if a pipe or a device stands at a path that is to be read again while a program
+// runs: what has been read of a pipe is gone, and another one may never end. A path at which
+// nothing stands is for Read to tell of.
+func Again(path string) error {
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().IsRegular() || info.IsDir() {
+		return nil
+	}
+	return fmt.Errorf("%s: is a pipe or a device, which is not read again; put a file there", path)
+}
+
+func read(path string, most time.Duration) ([]byte, error) {
 	// without this flag a pipe into which nobody writes is waited for here
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -43,7 +53,7 @@ func ReadFor(path string, most time.Duration) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(f, Most+1))
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, fmt.Errorf("%s: is a pipe that said nothing, or did not end, within %v; "+
+		return nil, fmt.Errorf("%s: is a pipe that did not end within %v; "+
 			"give a file", path, most)
 	case err != nil:
 		return nil, err

@@ -41,7 +41,7 @@ func keep(s *State, partitions int) *keeper {
 	return &keeper{State: s, parts: make([]Part, partitions)}
 }
 
-// Next is the same process under a new boot. What it knows of partitions are copies.
+// Next is the same process under a new boot. Its knowledge of partitions is copies.
 func (s *keeper) Next(b Boot) *keeper {
 	n := &keeper{State: s.State.Next(b), parts: slices.Clone(s.parts)}
 	for i := range n.parts {

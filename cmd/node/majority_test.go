@@ -295,7 +295,7 @@ func TestWhichClusterGivesWayIsSaid(t *testing.T) {
 	bridge := serveProcess(t, "n3", "--limits", limits,
 		"--join", older.gossip, "--join", later.gossip)
 	eventually(t, "they are one cluster", func() error { return oneCluster(older, later, bridge) })
-	const said = "the one of this node has given way"
+	const said = "this node goes on in another cluster of its name"
 	eventually(t, "the later one says that it has given way", func() error {
 		if !strings.Contains(later.log(), said) {
 			return fmt.Errorf("its log:\n%s", later.log())

@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// Promise: a pipe in the place of a file that is read again is a faulty file. What was in force
-// stays, the good file is taken over when it is back, and a node that stops does not wait for it.
+// Promise: a pipe in the place of a file that is read again is a faulty file. The settings in force
+// stay, the good file is taken over when it is back, and a node that stops does not wait for the
+// pipe.
 func TestPipeInThePlaceOfAFile(t *testing.T) {
 	dir := t.TempDir()
 	limits, tokens := filepath.Join(dir, "limits.yaml"), filepath.Join(dir, "tokens")

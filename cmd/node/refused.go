@@ -39,9 +39,10 @@ func (r *running) watchLost() {
 		if c := r.node.Agreed(); c != nil {
 			now := string(c.Epoch.Lineage)
 			if !strings.HasPrefix(now, lineage) { // it does not descend from the one before
-				r.log.Warn("two clusters of one name have met, or two halves of one that was cut, "+
-					"and the one of this node has given way: the node goes on in the other one, "+
-					"and gives its counters to those that hold the keys there",
+				r.log.Warn("this node goes on in another cluster of its name: two clusters have "+
+					"met, or two halves of one that was cut, and its own has given way, or "+
+					"its own has no member left; it gives its counters to those that hold "+
+					"the keys there",
 					"voters", r.node.Membership().Voters())
 			}
 			lineage = now

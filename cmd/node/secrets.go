@@ -69,7 +69,13 @@ func without(list, other []string) []string {
 
 // checkRoles is an error if a client may check a limit that no file has: its name is mistyped.
 // Where limits come by Admin alone there are no files, and a file that is broken has its own error.
+// A pipe is left to its own reader, for it can be read once.
 func (s *settings) checkRoles(set *access.Set) error {
+	for _, path := range []string{s.Limits, s.EnvoyConfig} {
+		if textfile.Again(path) != nil {
+			return nil
+		}
+	}
 	has := map[string]bool{}
 	if s.Limits != "" {
 		limits, err := policy.Load(s.Limits)

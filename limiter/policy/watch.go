@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"penstock/textfile"
 )
 
 const (
@@ -141,7 +143,15 @@ func (w *Watcher) load(asked bool) error {
 	if w.closed {
 		return ErrClosed
 	}
-	count, renewed, err := w.renew(asked || w.fault != "")
+	var count int
+	var renewed bool
+	var err error
+	if !w.State().Last.IsZero() {
+		err = textfile.Again(w.path)
+	}
+	if err == nil {
+		count, renewed, err = w.renew(asked || w.fault != "")
+	}
 	state := State{OK: err == nil, Last: time.Now()}
 	if !renewed {
 		state.Last = w.State().Last

@@ -93,6 +93,13 @@ func (l *Log) Close() error {
 	return l.out.(io.Closer).Close()
 }
 
+// HasFile reports whether the log is written for itself, and not among the lines of the program.
+func (l *Log) HasFile() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.out != nil
+}
+
 // Lost is how many entries could not be written.
 func (l *Log) Lost() uint64 {
 	l.mu.Lock()

@@ -82,33 +82,40 @@ func (r Recorder) Check(n Decider, request *cluster.Request, out []cluster.Decis
 	return err
 }
 
-// changes reports whether it is more than a take or a look.
-func changes(it *cluster.Item) bool {
-	return it.Op != cluster.OpPeek && (it.Op != cluster.OpTake || it.Cost < 0)
+// records reports whether a change that it makes is recorded. Refunds are traffic of clients: they
+// are only where the operator has given the audit log a file, and never fill the program's log.
+func (r Recorder) records(it *cluster.Item) bool {
+	switch {
+	case r.Log == nil || it.Op == cluster.OpPeek:
+		return false
+	case it.Op == cluster.OpTake:
+		return it.Cost < 0 && r.Log.HasFile()
+	}
+	return true
 }
 
 // Before looks at the keys that items are to change; nil if nothing records it. A look is no span.
 func (r Recorder) Before(n Decider, items []cluster.Item) []cluster.Decision {
-	if r.Log == nil {
-		return nil
-	}
-	if in, ok := n.(interface{ Untraced() *cluster.Node }); ok {
-		n = in.Untraced()
-	}
 	var peeks []cluster.Item
 	for i := range items {
-		if it := &items[i]; changes(it) {
+		if it := &items[i]; r.records(it) {
 			peeks = append(peeks, cluster.Item{
 				Limit: it.Limit, Inline: it.Inline, Key: it.Key, Plan: it.Plan, Op: cluster.OpPeek,
 			})
 		}
+	}
+	if len(peeks) == 0 {
+		return nil
+	}
+	if in, ok := n.(interface{ Untraced() *cluster.Node }); ok {
+		n = in.Untraced()
 	}
 	seen, out := make([]cluster.Decision, len(peeks)), make([]cluster.Decision, len(items))
 	if n.Check(&cluster.Request{Items: peeks}, seen) != nil {
 		return nil // the change says what is wrong
 	}
 	for i := range items {
-		if changes(&items[i]) {
+		if r.records(&items[i]) {
 			out[i], seen = seen[0], seen[1:]
 		}
 	}
@@ -118,17 +125,16 @@ func (r Recorder) Before(n Decider, items []cluster.Item) []cluster.Decision {
 // Changes records the items of request that were resets, and those that have given back. before may
 // be nil.
 func (r Recorder) Changes(request *cluster.Request, before, after []cluster.Decision) {
-	if r.Log == nil {
-		return
-	}
 	for i := range request.Items {
 		it, d := &request.Items[i], &after[i]
 		var e audit.Entry
 		switch {
+		case !r.records(it):
+			continue
 		case it.Op == cluster.OpReset:
 			e = entryOf("reset", it)
 			e.After = KeyCount{Remaining: d.Remaining, Reset: d.Allowed}
-		case it.Op != cluster.OpTake || it.Cost >= 0:
+		case it.Op != cluster.OpTake:
 			continue
 		case d.Source == cluster.SourceFallback:
 			e = entryOf("refund", it)
