@@ -143,6 +143,7 @@ func (cl *claimer) concludeClaimLocked(
 		}
 		cl.parts.beginLocked(now, int(p), bereft[k])
 		cl.parts.holdLocked(int(p), term)
+		cl.intake.succeedLocked(p)
 		cl.copier.keepers.beginCopiesLocked(r, int(p))
 		cl.stats.Claimed.Add(1)
 	}
