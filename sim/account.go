@@ -22,6 +22,8 @@ type account struct {
 	held      *held     // of limits of which units are set aside, else nil
 	replica   *replica  // of replicated limits, else nil
 	count     *keyCount // of what was charged and not forgotten; nil: nothing yet
+	// when it was last decided on under less than the full promise; 0: never
+	marked time.Duration
 
 	// its windows are those of a calendar, and clocks are so far apart that one that has been there
 	// and back may be another

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"penstock/cluster"
+	"penstock/cluster/ownership"
 	"penstock/limiter"
 )
 
@@ -182,6 +183,46 @@ func TestWhatCountsAgainHidesWhatAFileIsShortOf(t *testing.T) {
 			if loss := w.judge.counted.loss; loss.Units+loss.Marked != 1 {
 				t.Errorf("%d units were found to be forgotten, and %d with a mark; want 1 in all",
 					loss.Units, loss.Marked)
+			}
+		})
+	}
+}
+
+// Promise: all nodes were down, and two have met again. Each must know what the file of the other
+// one says before it decides, unless a cut has parted them meanwhile and it says that it may have
+// forgotten; one that has left has told all.
+func TestAPairThatIsPartedWaitsForNoFile(t *testing.T) {
+	const down, now = 5 * time.Second, 8 * time.Second
+	both := []ownership.Member{{ID: "n1", Boot: 1}, {ID: "n2", Boot: 2}}
+	leaving := []ownership.Member{{ID: "n1", Boot: 1, Role: ownership.RoleLeaving}, both[1]}
+	for _, x := range []struct {
+		name      string
+		met, with []ownership.Member
+		marked    time.Duration
+		want      bool
+	}{
+		{"together", both, both, now, true},
+		{"parted, and marked", both, both[1:], now, false},
+		{"parted, and not marked", both, both[1:], 0, true},
+		{"parted, and marked before", both, both[1:], now - 1, true},
+		{"they have never met", both[1:], both[1:], now, true},
+		{"the other one has left", leaving, both[1:], now, true},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			w := newWorld(&plan{
+				seed: 1, sky: outage, machines: []machinePlan{{disk: true}, {disk: true}},
+				saveEvery: time.Second, sweepEvery: time.Second, limits: []rule{{Spec: limiter.Spec{
+					Name: "a", Algorithm: limiter.FixedWindow, Limit: 7, Per: time.Hour,
+				}}},
+			}, nil)
+			n1, n2 := w.machines[0], w.machines[1]
+			p, a := n2.process, w.judge.account("a", "one")
+			w.now, w.wentDown, w.allDown, a.marked = now, down, down, x.marked
+			p.began, p.restored = down+1, &file{named: []string{n1.id}}
+			p.stated = statement{agreed: &ownership.Configuration{Members: x.met}}
+			p.stated.agrees(&ownership.Configuration{Members: x.with})
+			if got := w.judge.carrier.disk.waitsForDisk(p, n1, a); got != x.want {
+				t.Errorf("it must wait: %v, want %v", got, x.want)
 			}
 		})
 	}

@@ -25,6 +25,9 @@ func (j *ownerJudge) mayDecide(p *process, a *account, doubt bool) {
 	if !p.saysItDecides(a.hash) {
 		j.fail(owned, "%s decides on %s without holding it", p.machine.id, keyText(a.key))
 	}
+	if doubt {
+		a.marked = j.world.now
+	}
 	k := j.world.plan.partition(a.hash)
 	of := j.hasRight(p, a)
 	j.allowed.of[anyDecision]++

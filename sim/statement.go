@@ -21,6 +21,7 @@ type statement struct {
 	begun      uint64                              // how often it has claimed or got a partition
 	fenced     uint64                              // how often it has let go of all partitions
 	agreed     *ownership.Configuration            // that it is a member of; nil: none
+	without    []string                            // ids of members that were evicted beside it
 	view       *cluster.View
 	// when its right to decide ends, by its clock, if nothing renews it
 	until  limiter.Instant
@@ -31,7 +32,8 @@ type statement struct {
 func (p *process) states() {
 	s, n := &p.stated, p.node
 	stats := n.Stats()
-	s.view, s.agreed, s.held = n.View(), n.Agreed(), n.Held()
+	s.view, s.held = n.View(), n.Held()
+	s.agrees(n.Agreed())
 	s.until = n.Membership().Until()
 	s.begun = stats.Claimed.Load() + stats.Received.Load()
 	if fenced := stats.Fenced.Load(); fenced != s.fenced {
@@ -48,6 +50,19 @@ func (p *process) states() {
 		return
 	}
 	s.ledger.write(p)
+}
+
+// agrees notes the configuration that the node is a member of.
+func (s *statement) agrees(config *ownership.Configuration) {
+	last := s.agreed
+	if s.agreed = config; last == config || last == nil || config == nil {
+		return
+	}
+	for _, m := range last.Members {
+		if m.Role != ownership.RoleLeaving && !config.Has(m.Boot) {
+			s.without = append(s.without, m.ID)
+		}
+	}
 }
 
 func (s *statement) put(partition int, holds bool) {

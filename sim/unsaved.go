@@ -60,7 +60,7 @@ func (j *diskJudge) comesBack(f *file) {
 // has been given the key's partition, or if any node has gone down since p began.
 func (j *diskJudge) unsaved(a *account, before, p *process) int64 {
 	f, r := p.restored, &a.reference
-	if f != nil && !f.of[a] && j.waitsForDisk(p, before.machine, j.world.plan.partition(a.hash)) {
+	if f != nil && !f.of[a] && j.waitsForDisk(p, before.machine, a) {
 		f = before.machine.disk
 		if q := before.machine.process; q != nil {
 			f = q.restored
@@ -115,14 +115,17 @@ func (a *account) hidesLoss() bool {
 }
 
 // waitsForDisk reports whether p must know what another machine has written down before it decides
-// on a partition: all nodes were down, that one is named by p's own file, and it came back so
-// early, and with nothing in the way since, that p has heard of it before it gave up. (Else p must
-// not decide yet, if it has not waited for so long.) And no node, which may have known less, has
-// given p the partition.
-func (j *diskJudge) waitsForDisk(p *process, m *machine, partition int) bool {
+// on a: all nodes were down, that one is named by p's own file, and it came back so early, and with
+// nothing in the way since, that p has heard of it before it gave up. (Else p must not decide yet,
+// if it has not waited for so long.) And no node, which may have known less, has given p the
+// partition. Nor have they met, and p has gone on since without that one, which may have been cut
+// off before it could tell, as each half of a pair does: then p must say that it may have
+// forgotten.
+func (j *diskJudge) waitsForDisk(p *process, m *machine, a *account) bool {
 	w := j.world
-	if w.allDown != w.wentDown || j.gifts[partition] >= p.began || m == p.machine ||
-		!slices.Contains(p.restored.named, m.id) {
+	if w.allDown != w.wentDown || j.gifts[w.plan.partition(a.hash)] >= p.began ||
+		m == p.machine || !slices.Contains(p.restored.named, m.id) ||
+		a.marked == w.now && slices.Contains(p.stated.without, m.id) {
 		return false
 	}
 	if w.now < p.began+awaitLasts {
