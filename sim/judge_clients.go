@@ -21,7 +21,8 @@ type hearing struct {
 	retried  []int              // reservations that it has tried again, under another ID
 	began    time.Duration
 	view     *cluster.View
-	members  int // of the configuration that the node went by then; 0: of none
+	members  int    // of the configuration that the node went by then; 0: of none
+	resized  uint64 // how often it had come to count on more or fewer
 	// its items stand or fall together, and have several owners in the eyes of the node
 	spread   bool
 	setAside []uint64 // of such items, the numbers under which others were asked to
@@ -70,7 +71,7 @@ func (j *judge) opened(h *hearing, v *visit) {
 	*h = hearing{
 		process: p, request: r, deadline: q.Deadline, out: v.out, began: j.world.now,
 		items: append(h.items[:0], q.Items...),
-		view:  p.stated.view, members: membersOf(p.stated.agreed),
+		view:  p.stated.view, members: membersOf(p.stated.agreed), resized: p.stated.resized,
 		decided: h.decided[:0], retried: h.retried[:0], setAside: h.setAside[:0],
 	}
 	j.aside.asks(h)

@@ -123,7 +123,7 @@ func (j *markedJudge) decideFromShare(h *hearing, it *cluster.Item, d *cluster.D
 		n = -1 // or its share says the same, and nobody knows which it was
 	}
 	a.due = n != 0 && it.Op != cluster.OpReset && (by.local() || by.open())
-	a.Decision, a.charged = shares.decide(p, share(spec, max(1, n)), n, it, raw)
+	a.Decision, a.charged = shares.decide(p, share(spec, max(1, n)), n, it, raw, h.resized)
 	if a.charged && it.ID != (cluster.ID{}) && m == nil {
 		j.once.memories.add(m, it.ID, p, j.world.now, []limiter.Decision{a.Decision}, false)
 		j.once.memories.answers.get(it.ID).share = true

@@ -116,7 +116,7 @@ func (j *ownerJudge) hasRight(p *process, a *account) (members int) {
 		j.fail(owned, "%s decides on %s, and its right to has been over for %v", p.machine.id,
 			keyText(a.key), time.Duration(p.now()-until))
 	}
-	members = len(config.Members) + len(config.Rivals)
+	members = countedOn(config)
 	for _, m := range config.Members {
 		if m.Role == ownership.RoleLeaving && len(config.Rivals) > 0 {
 			members--

@@ -109,6 +109,14 @@ func (c *right) leaves() bool {
 	})
 }
 
+// countedOn is how many members there should be: the other half of a pair is one still.
+func countedOn(c *ownership.Configuration) int {
+	if c == nil {
+		return 0
+	}
+	return len(c.Members) + len(c.Rivals)
+}
+
 // membersOf is how many members a configuration has.
 func membersOf(c *ownership.Configuration) int {
 	if c == nil {

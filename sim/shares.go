@@ -13,6 +13,9 @@ type shares struct {
 	memories
 	// in how many a limit was split; -1: not always in as many, so nothing is known
 	parts map[naiveKey]int
+	// how often the members had become more or fewer when the last visit began that has charged
+	// something, and so has told in how many
+	sized map[naiveKey]uint64
 	// something was charged, also by a refusal: before that, many numbers explain the answers
 	charged map[naiveKey]bool
 }
@@ -22,6 +25,7 @@ func newShares() *shares {
 		naive{keys: make(map[naiveKey]*naiveState)},
 		memories{},
 		make(map[naiveKey]int),
+		make(map[naiveKey]uint64),
 		make(map[naiveKey]bool),
 	}
 }
@@ -57,10 +61,11 @@ func (l *shares) split(p *process, it *cluster.Item, s *limiter.Spec, d *cluster
 	most := len(w.machines)
 	fits := func(n int) bool { return may(n) && statesShare(s, n, d) }
 	explains := func(n int) bool { return l.explains(p, share(s, n), it, raw, atomic) }
-	// all see as many members as in the beginning, and something was charged
-	same := !w.plan.moves() && w.faults.Deaths == 0 && s.OnPartition != limiter.PartitionOpen &&
-		l.charged[naiveKey{share(s, 1).Name, it.Key}]
-	if n := l.parts[naiveKey{share(s, 1).Name, it.Key}]; n > 0 && fits(n) && (same || explains(n)) {
+	// something was charged, and p has counted on as many members since then
+	key := naiveKey{share(s, 1).Name, it.Key}
+	same := !w.plan.moves() && w.faults.Deaths == 0 && l.sized[key] == p.stated.resized &&
+		s.OnPartition != limiter.PartitionOpen && l.charged[key]
+	if n := l.parts[key]; n > 0 && fits(n) && (same || explains(n)) {
 		return n
 	}
 	first := 0
@@ -104,10 +109,10 @@ func (l *shares) explains(p *process, s *limiter.Spec, it *cluster.Item, raw lim
 	return l.says(p, s, it, raw) || atomic && l.says(p, s, it, yes)
 }
 
-// decide decides from the share s, one of n, where p answered got. charged is false if it is a
-// repeat, or nothing that charges.
+// decide decides from the share s, one of n, where p answered got, and its members had become more
+// or fewer so often when it was asked. charged is false if it is a repeat, or nothing that charges.
 func (l *shares) decide(p *process, s *limiter.Spec, n int, it *cluster.Item,
-	got limiter.Decision,
+	got limiter.Decision, resized uint64,
 ) (d limiter.Decision, charged bool) {
 	now := p.now()
 	key := naiveKey{s.Name, it.Key}
@@ -130,7 +135,9 @@ func (l *shares) decide(p *process, s *limiter.Spec, n int, it *cluster.Item,
 		return soon(l.peek(now, s, it.Key, it.Cost)), false
 	}
 	d = soon(l.take(now, s, it.Key, it.Cost))
-	l.charged[key] = l.charged[key] || it.Cost > 0 && (d.Allowed || refusalsCount(s))
+	if it.Cost > 0 && (d.Allowed || refusalsCount(s)) {
+		l.charged[key], l.sized[key] = true, resized
+	}
 	if it.ID != (cluster.ID{}) {
 		l.add(a, it.ID, p, p.machine.world.now, []limiter.Decision{d}, d.Allowed)
 	}

@@ -22,7 +22,9 @@ type statement struct {
 	fenced     uint64                              // how often it has let go of all partitions
 	agreed     *ownership.Configuration            // that it is a member of; nil: none
 	without    []string                            // ids of members that were evicted beside it
-	view       *cluster.View
+	// how often it has come to count on more or fewer members than before
+	resized uint64
+	view    *cluster.View
 	// when its right to decide ends, by its clock, if nothing renews it
 	until  limiter.Instant
 	ledger ledgerStatement
@@ -55,7 +57,13 @@ func (p *process) states() {
 // agrees notes the configuration that the node is a member of.
 func (s *statement) agrees(config *ownership.Configuration) {
 	last := s.agreed
-	if s.agreed = config; last == config || last == nil || config == nil {
+	if s.agreed = config; last == config {
+		return
+	}
+	if countedOn(last) != countedOn(config) {
+		s.resized++
+	}
+	if last == nil || config == nil {
 		return
 	}
 	for _, m := range last.Members {
