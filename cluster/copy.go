@@ -328,7 +328,8 @@ func (cp *copier) composeLocked(now limiter.Instant, r *route, p *peer) *Move {
 		o.taken = m.addTaken(now, o.taken)
 	}
 	whole := m.Complete && len(o.taken) == 0
-	if whole && len(o.gift) > 0 {
+	// a gift names its own term, and copies that begin the highest (stale.go)
+	if whole && len(o.gift) > 0 && len(m.Begin) == 0 {
 		m.Gift, m.Term, m.Epoch, o.gift = o.gift, o.term, o.epoch, nil
 	}
 	if whole {

@@ -170,6 +170,7 @@ func (ik *intake) applyLocked(r *route, now limiter.Instant, m *Move, a *MoveAns
 	if ik.parts.list == nil {
 		return
 	}
+	m = ik.freshLocked(m)
 	ik.beginLocked(in, m)
 	ik.parts.hearLacking(now, m)
 	ik.endLocked(in, m)
@@ -228,6 +229,7 @@ func (ik *intake) beginLocked(in *inbox, m *Move) {
 			// what was lent was another copy, and this one may have no entry that says so
 			pt.lentTo, pt.lentOf = 0, 0
 			pt.mixed = false
+			pt.heldBy, pt.heldTerm = m.From, m.Term
 			ik.parts.enterLocked(int(p), partCopied)
 		}
 	}

@@ -1,0 +1,80 @@
+package cluster
+
+import (
+	"testing"
+	"time"
+
+	"penstock/cluster/ownership"
+	"penstock/limiter"
+)
+
+// Promise: a message that begins copies and comes late, after another member has held the partition
+// and has begun its own, changes nothing. A later holder's is taken, and so is that of one which
+// holds the partition after a node that is no member any more.
+func TestCopiesOfAnEarlierHolderComeLate(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		gone  bool // the node that holds it
+		later int64
+		want  string // the node that the copy is of
+	}{
+		{"an earlier holder", false, -1, "n1"},
+		{"a later holder", false, 1, "n3"},
+		{"one that has heard of the same term", false, 0, "n3"},
+		{"one that lacks the term of a node that is gone", true, -1, "n3"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := founded(t, 3, copiesOf(2), five)
+			key := w.key("n1", 0)
+			w.take("n1", "five", key)
+			w.pass(time.Second)
+			n, late := w.nodes["n2"], w.nodes["n3"]
+			hash := limiter.Hash(key)
+			p := uint16(n.parts.partition(hash))
+			pt := &n.parts.list[p]
+			if pt.copyOf != w.nodes["n1"].boot || !pt.whole {
+				t.Fatalf("n2 has a copy of boot %d, whole: %t", pt.copyOf, pt.whole)
+			}
+			if c.gone {
+				pt.heldBy = 77
+			}
+			m := &Move{
+				From: late.boot, To: n.boot, ID: "n3", Secret: n.view.Load().Secret,
+				Term: uint64(int64(pt.heldTerm) + c.later),
+			}
+			m.Sequence, m.Begin, m.Lack.Of = 1<<40, []uint16{p}, []uint16{p}
+			if a := n.intake.hear(w.now, n.view.Load(), m); a == nil || !a.Applied {
+				t.Fatalf("it is answered by %+v", a)
+			}
+			if pt.copyOf != w.nodes[c.want].boot || pt.whole != (c.want == "n1") {
+				t.Errorf("n2 has a copy of boot %d, whole: %t; want one of %s", pt.copyOf, pt.whole,
+					c.want)
+			}
+			if lacks := n.parts.bereftAt[p].Load() != 0; lacks != (c.want == "n3") {
+				t.Errorf("what n3 lacks is lacking at n2: %t", lacks)
+			}
+			if len(m.Begin) != 1 || len(m.Lack.Of) != 1 {
+				t.Error("the message of the sender is changed")
+			}
+		})
+	}
+}
+
+// Promise: a message with a gift begins no copies, for it names the term of the gift.
+func TestAGiftBeginsNoCopies(t *testing.T) {
+	w := founded(t, 2, func(*ownership.Configuration) {}, five)
+	n := w.nodes["n1"]
+	n.parts.mu.Lock()
+	defer n.parts.mu.Unlock()
+	r := n.view.Load()
+	p := r.peers[r.Find("n2")]
+	o := n.copier.keepers.outboxLocked(p)
+	*o = outbox{gift: []uint16{1}, news: news{begun: []uint16{2}}, term: 1}
+	if m := n.copier.composeLocked(w.now, r, p); m == nil || len(m.Begin) != 1 || len(m.Gift) > 0 {
+		t.Fatalf("the first message: %+v", m)
+	}
+	o.last = nil
+	if m := n.copier.composeLocked(w.now, r, p); m == nil || len(m.Gift) != 1 || m.Term != 1 {
+		t.Errorf("the second message: %+v", m)
+	}
+}
