@@ -37,6 +37,9 @@ type account struct {
 	backs  []givenBack
 
 	told map[*process][]toldDenial
+	// processes to which counters have come that had lain at the door of a machine while it stood
+	// still, and when it read them
+	aged map[*process]time.Duration
 	refunding
 }
 

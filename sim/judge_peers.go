@@ -21,6 +21,7 @@ func (j *judge) delivered(from, p *process, a *cluster.Ask, deadline limiter.Ins
 		j.moved(from, p, a.Move)
 		if answer.Move != nil && answer.Move.Applied {
 			j.once.memories.tells(p, a.Move.Taken)
+			j.carrier.ages(from, p, a.Move)
 		}
 	}
 	p.rightOf()

@@ -53,9 +53,7 @@ func (j *carrier) bring(a *account, p *process) {
 		if !j.sure(before) {
 			a.doubt(now)
 		}
-		if t := p.machine.thawed; t >= 0 && now < t+longCarriage+forgets(a.spec) {
-			// copies that lay at its door while it was frozen are as old as that, and say that they
-			// are new
+		if j.hasAged(a, p) {
 			r.goBlind(p, now, forgets(a.spec))
 		}
 	}
