@@ -511,8 +511,8 @@ func TestSyncRepeatAfterACrash(t *testing.T) {
 	}
 }
 
-// Promise: what comes to the holder from a former holder, or from a disk, the next holder knows as
-// well, though its copy was made before that.
+// Promise: counters that come to the holder from another one, which holds the key too, or from a
+// disk, the next holder knows as well, though its copy was made before that.
 func TestWhatIsLentToAHolderIsCopied(t *testing.T) {
 	for _, disk := range []bool{false, true} {
 		w := newWorld(t, 3, five)
@@ -536,7 +536,7 @@ func TestWhatIsLentToAHolderIsCopied(t *testing.T) {
 		}
 		if !disk {
 			lender.copier.moves++
-			m.Sequence, m.Begin = lender.copier.moves, m.Lent
+			m.Sequence, m.Begin, m.Term = lender.copier.moves, m.Lent, n1.parts.term
 		}
 		n1.Deliver(&Ask{Hop: 1, Deadline: w.now.Add(time.Second), Move: m})
 		if left := w.remaining("n1", "five", key); left != 2 {

@@ -139,7 +139,7 @@ func (m *memories) add(before *answered, id cluster.ID, p *process, now time.Dur
 	}
 	if a.by != nil && a.by != p {
 		last := *a
-		last.decisions, last.next, last.told = slices.Clone(a.decisions), nil, nil
+		last.decisions, last.next, last.told = slices.Clone(a.decisions), nil, slices.Clone(a.told)
 		a.before = &last
 	}
 	a.by, a.at, a.now, a.charges, a.repeated = p, p.now(), now, charges, 0
@@ -177,7 +177,7 @@ func (j *onceJudge) remembered(p *process, a *answered, id cluster.ID, items []a
 		a.told = append(a.told, told{p, p.now()}) // and p remembers it from now on
 		return a.decisions
 	}
-	return nil
+	return j.repeatsEarlier(p, a, items, got)
 }
 
 // letInWhole notes that an owner has let in items that stand or fall together.
@@ -221,67 +221,6 @@ func (a *answered) stands(latest *answered, p *process) bool {
 		}
 	}
 	return !a.share && ends > p.now()
-}
-
-// mayRepeat follows an answer that p may have remembered, as a says, or may have decided once more.
-func (j *onceJudge) mayRepeat(p *process, a *answered, items []asked, got []limiter.Decision) {
-	if a != nil && j.copiedBack(a, p, items) {
-		j.carrier.bring(items[0].account, p)
-		return
-	}
-	fallen := len(items) > 1 && falls(items, got)
-	for i := range items {
-		j.carrier.bring(items[i].account, p)
-		it := &items[i]
-		j.counted.mayCount(p, it)
-		it.account.reference.mayHave(p.now(), it, got[i].Allowed, fallen)
-		if it.op == cluster.OpTake && it.cost < 0 {
-			it.account.note(p, it.cost) // windows are counted anew from what is noted
-		}
-	}
-}
-
-// hasChargedItself reports whether p may know it as a take that its share had admitted, and that it
-// has charged to itself since it decides. That goes over no line, so nobody sees it.
-func (j *onceJudge) hasChargedItself(p *process, it *asked) bool {
-	owed, known := it.account.reference.owed[owing{p, it.id}]
-	return known && it.op == cluster.OpTake && j.world.now < owed.until-owedLasts+2*memory
-}
-
-// hasHeardOfDebt reports whether p was told that got is the answer to a take that a share had let
-// in: the process with that share may have charged it to itself, before it gave p the key.
-func (j *onceJudge) hasHeardOfDebt(p *process, it *asked, got limiter.Decision) bool {
-	return it.op == cluster.OpTake && it.account.reference.isOwedBySome(it.id) &&
-		j.memories.hasHeard(p, it.id, got)
-}
-
-// hasHeard reports whether p was told that got is the answer under id, and has to remember it.
-func (m *memories) hasHeard(p *process, id cluster.ID, got limiter.Decision) bool {
-	return slices.ContainsFunc(m.hearsay, func(x hearsay) bool {
-		return x.id == id && x.says == got && x.to == p && x.at.Add(memory) > p.now()
-	})
-}
-
-// repeatsShare is what p has answered under id from its share, when it had to decide by itself, if
-// got says that again; else nil. If p may have charged that to itself since, it is got.
-func (j *onceJudge) repeatsShare(p *process, id cluster.ID, items []asked,
-	got []limiter.Decision,
-) []limiter.Decision {
-	own := p.shares.answers.get(id)
-	if own == nil || own.at.Add(memory) <= p.now() || len(got) != 1 || got[0] != own.decisions[0] {
-		if len(items) == 1 && (j.hasChargedItself(p, &items[0]) ||
-			j.hasHeardOfDebt(p, &items[0], got[0])) {
-			j.allowed.used[ownDebt]++
-			j.mayRepeat(p, nil, items, got)
-			return got
-		}
-		return nil
-	}
-	own.repeated = j.world.now
-	for i := range items {
-		j.carrier.bring(items[i].account, p)
-	}
-	return own.decisions
 }
 
 // remember notes what p has answered under id. A second charge is excused if the node that charged
