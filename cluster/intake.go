@@ -229,7 +229,7 @@ func (ik *intake) beginLocked(in *inbox, m *Move) {
 			// what was lent was another copy, and this one may have no entry that says so
 			pt.lentTo, pt.lentOf = 0, 0
 			pt.mixed = false
-			pt.heldBy, pt.heldTerm = m.From, m.Term
+			pt.held = heldLast{m.From, m.Term}
 			ik.parts.enterLocked(int(p), partCopied)
 		}
 	}

@@ -61,9 +61,7 @@ type part struct {
 	former *peer
 	// boot of the holder of the entries here; own boot: this node was; 0: of no one
 	copyOf uint64
-	// boot that was heard to hold it last, and the term that it had heard of by then (stale.go)
-	heldBy   uint64
-	heldTerm uint64
+	held   heldLast // by which boot it was last, as far as is known
 	// of copyOf over its table: what is here was found in that pass, or before
 	pass   uint64
 	lentTo uint64          // boot of the last claimer that has got this copy, as its holder is gone
@@ -181,7 +179,7 @@ func (ps *partitions) holdLocked(p int, term uint64) {
 	pt.before = cmp.Or(pt.hint, pt.before)
 	pt.copyOf, pt.hint, pt.lentTo, pt.lost, pt.restored = ps.boot, "", 0, 0, false
 	pt.whole, pt.gave, pt.lentOf = true, false, 0
-	pt.heldBy, pt.heldTerm = ps.boot, ps.term
+	pt.held = heldLast{ps.boot, ps.term}
 	ps.enterLocked(p, partHeld)
 }
 

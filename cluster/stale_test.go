@@ -36,11 +36,11 @@ func TestCopiesOfAnEarlierHolderComeLate(t *testing.T) {
 				t.Fatalf("n2 has a copy of boot %d, whole: %t", pt.copyOf, pt.whole)
 			}
 			if c.gone {
-				pt.heldBy = 77
+				pt.held.boot = 77
 			}
 			m := &Move{
 				From: late.boot, To: n.boot, ID: "n3", Secret: n.view.Load().Secret,
-				Term: uint64(int64(pt.heldTerm) + c.later),
+				Term: uint64(int64(pt.held.term) + c.later),
 			}
 			m.Sequence, m.Begin, m.Lack.Of = 1<<40, []uint16{p}, []uint16{p}
 			if a := n.intake.hear(w.now, n.view.Load(), m); a == nil || !a.Applied {

@@ -22,8 +22,6 @@ type account struct {
 	held      *held     // of limits of which units are set aside, else nil
 	replica   *replica  // of replicated limits, else nil
 	count     *keyCount // of what was charged and not forgotten; nil: nothing yet
-	// when it was last decided on under less than the full promise; 0: never
-	marked time.Duration
 
 	// its windows are those of a calendar, and clocks are so far apart that one that has been there
 	// and back may be another
@@ -37,10 +35,17 @@ type account struct {
 	backs  []givenBack
 
 	told map[*process][]toldDenial
+	doubts
+	refunding
+}
+
+// doubts are reasons for which decisions on a key may differ from those of one limiter.
+type doubts struct {
+	// when it was last decided on under less than the full promise; 0: never
+	marked time.Duration
 	// processes to which counters have come that had lain at the door of a machine while it stood
 	// still, and when it read them
 	aged map[*process]time.Duration
-	refunding
 }
 
 // refunding is what clients are about to give back to a key.
