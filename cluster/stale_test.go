@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"testing"
 	"time"
 
@@ -57,6 +58,43 @@ func TestCopiesOfAnEarlierHolderComeLate(t *testing.T) {
 				t.Error("the message of the sender is changed")
 			}
 		})
+	}
+}
+
+// Promise: copies that were lent before another member has held the partition come too late: they
+// make no copy whole, and change none.
+func TestCopiesThatWereLentComeLate(t *testing.T) {
+	w := founded(t, 3, copiesOf(2), five)
+	key := w.key("n2", 0)
+	w.take("n2", "five", key)
+	n, late, hash := w.nodes["n2"], w.nodes["n3"], limiter.Hash(key)
+	p := uint16(n.parts.partition(hash))
+	pt, l := &n.parts.list[p], (*n.limits.Load())["five"]
+	knows := limiter.NewTable(limiter.TableConfig{Bytes: 1 << 20})
+	for range 3 {
+		knows.Take(w.now, l, key, hash, 1)
+	}
+	// n2 should hold it, n1 does, and has begun to copy it to n2
+	n.parts.enterLocked(int(p), partCopied)
+	pt.copyOf, pt.whole, pt.mixed = w.nodes["n1"].boot, false, false
+	pt.held = heldLast{pt.copyOf, n.parts.term}
+	before := n.holder.table.Entry(w.now, l, key, hash)
+	for _, later := range []uint64{0, 1} {
+		m := &Move{
+			From: late.boot, To: n.boot, ID: "n3", Secret: n.view.Load().Secret,
+			Term: pt.held.term - 1 + later,
+		}
+		m.Sequence, m.Lent, m.Whole = 1<<40+later, []uint16{p}, []uint16{p}
+		m.Entries = []limiter.Entry{knows.Entry(w.now, l, key, hash)}
+		if a := n.intake.hear(w.now, n.view.Load(), m); a == nil || !a.Applied {
+			t.Fatalf("it is answered by %+v", a)
+		}
+		after, fresh := n.holder.table.Entry(w.now, l, key, hash), later == 1
+		if changed := !bytes.Equal(before.State, after.State); pt.whole != fresh ||
+			pt.mixed != fresh || changed != fresh {
+			t.Errorf("the copy is whole: %t, mixed: %t, changed: %t; the message is fresh: %t",
+				pt.whole, pt.mixed, changed, fresh)
+		}
 	}
 }
 
