@@ -31,6 +31,8 @@ var (
 		"how long TestChurn goes on after each fault")
 	churnStop = flag.Duration("churn.stop", 6*time.Second,
 		"how long TestChurn stops a node with SIGSTOP, beside a second")
+	churnFailover = flag.Duration("churn.failover", time.Second,
+		"--failover of the clusters in TestChurn")
 	churnOut = flag.String("churn.out", "",
 		"file that TestChurn's table is written to, as Markdown")
 )
@@ -96,7 +98,10 @@ func (c *churn) add(indices ...int) { c.start(nil, indices...) }
 func (c *churn) addAgents(indices ...int) { c.start([]string{"--role", "agent"}, indices...) }
 
 func (c *churn) start(role []string, indices ...int) {
-	args := append([]string{"--limits", c.limits, "--copies", fmt.Sprint(*churnCopy)}, role...)
+	args := append([]string{
+		"--limits", c.limits, "--copies", fmt.Sprint(*churnCopy),
+		"--failover", churnFailover.String(),
+	}, role...)
 	for _, p := range c.nodes {
 		if p.alive() {
 			args = append(args, "--join", p.gossip)

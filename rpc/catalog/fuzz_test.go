@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"encoding/json"
 	"fmt"
 	"hash/crc32"
 	"path/filepath"
@@ -68,4 +69,51 @@ func TestForeignFileOfLimits(t *testing.T) {
 		!strings.Contains(err.Error(), "move it away") {
 		t.Errorf("another file: %v", err)
 	}
+}
+
+// Promise: whatever another node says of the log, the answer is a message of the log or an error.
+// What is said is merged, so that saying it again changes nothing, and the log can be written and
+// read.
+func FuzzAnswer(f *testing.F) {
+	const entry = `{"name":"login","version":"12@n1","base":"none","by":"ops",` +
+		`"at_ms":1764032400000,"limit":{"algorithm":"gcra","limit":10,"per":"1m"}}`
+	for _, text := range []string{
+		`{}`, `{"hashes":""}`, `{"hashes":"AAAA"}`, `{"entries":[]}`, `null`, `[`,
+		`{"entries":[` + entry + `]}`, `{"entries":[` + entry + `,` + entry + `]}`,
+		`{"entries":[` + strings.Replace(entry, "12@n1", "13@n2", 1) + `]}`,
+		`{"entries":[` + strings.Replace(entry, "none", "12@n1", 1) + `]}`,
+		`{"entries":[` + strings.Replace(entry, "gcra", "no such", 1) + `]}`,
+		`{"entries":[{"name":"login"}]}`,
+	} {
+		f.Add([]byte(text), false)
+	}
+	hashes, err := json.Marshal(message{Hashes: writeHashes([parts]uint64{3: 1})})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(hashes, true)
+	f.Fuzz(func(t *testing.T, text []byte, agent bool) {
+		c := newWorld(t, "n1").catalogs["n1"]
+		before := c.log.Hashes()
+		out, err := c.Answer(text, agent)
+		after := c.log.Hashes()
+		var said message
+		if err == nil {
+			err = json.Unmarshal(out, &said)
+			if err != nil {
+				t.Fatalf("%q is answered by %q: %v", text, out, err)
+			}
+		}
+		if agent && after != before {
+			t.Fatalf("an agent has changed the log by %q", text)
+		}
+		if _, err := c.Answer(text, agent); err == nil && c.log.Hashes() != after {
+			t.Fatalf("%q changes the log twice", text)
+		}
+		list := c.log.Parts(func(int) bool { return true })
+		again, err := parse("FILE", sealed(lines(t, list)))
+		if err != nil || len(again) != len(list) {
+			t.Fatalf("%q: a log of %d entries is read as %d, %v", text, len(list), len(again), err)
+		}
+	})
 }
