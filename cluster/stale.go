@@ -26,18 +26,20 @@ type heldLast struct {
 // freshLocked is m without copies of partitions that another node has held since m was made.
 func (ik *intake) freshLocked(m *Move) *Move {
 	stale := func(p uint16) bool { return ik.staleLocked(m, p) }
-	ofStale := func(e limiter.Entry) bool {
-		return stale(uint16(ik.partition(limiter.Hash(e.Key))))
-	}
+	ofStale := func(key string) bool { return stale(uint16(ik.partition(limiter.Hash(key)))) }
+	entry := func(e limiter.Entry) bool { return ofStale(e.Key) }
+	hold := func(h HoldCopy) bool { return ofStale(h.Key) }
 	if !slices.ContainsFunc(m.Begin, stale) && !slices.ContainsFunc(m.Whole, stale) &&
-		!slices.ContainsFunc(m.Lent, stale) && !slices.ContainsFunc(m.Entries, ofStale) {
+		!slices.ContainsFunc(m.Lent, stale) && !slices.ContainsFunc(m.Entries, entry) &&
+		!slices.ContainsFunc(m.Holds, hold) {
 		return m
 	}
 	fresh := *m // its sender may go on with m
 	for _, list := range []*[]uint16{&fresh.Begin, &fresh.Whole, &fresh.Lent, &fresh.Lack.Of} {
 		*list = slices.DeleteFunc(slices.Clone(*list), stale)
 	}
-	fresh.Entries = slices.DeleteFunc(slices.Clone(m.Entries), ofStale)
+	fresh.Entries = slices.DeleteFunc(slices.Clone(m.Entries), entry)
+	fresh.Holds = slices.DeleteFunc(slices.Clone(m.Holds), hold)
 	return &fresh
 }
 

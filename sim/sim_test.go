@@ -149,6 +149,17 @@ func TestSummaryDoesNotDependOnWorkers(t *testing.T) {
 	}
 }
 
+// A share of an allowance that is too large is a failure, of as many seeds as have a steady share.
+func TestAllowancesThatAreTooLargeFail(t *testing.T) {
+	for seeds, want := range map[int]int{steadily - 1: 0, steadily: 1} {
+		s := &Summary{}
+		s.allowed.of[anyCharge], s.allowed.used[lateTwice] = 100, 6
+		if s.sumUp(seeds); len(s.Beyond) != want {
+			t.Errorf("of %d seeds %v are used too often", seeds, s.Beyond)
+		}
+	}
+}
+
 // What never happens has not been tested: among seeds enough, each kind of fault has to have been
 // injected.
 func TestKindsThatAreMissingFail(t *testing.T) {
