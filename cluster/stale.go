@@ -7,16 +7,17 @@ import (
 	"penstock/limiter"
 )
 
-// A message about copies may be long on its way, and arrive when another node has held the partition
-// and has begun its own copies here. Taken for news, its copy would come in the place of those, or
-// be called whole: their holder would go on as if they were, and give the partition away to a node
-// that has nothing of it (world 3009999820). All that it brings the later holder has had, for it
-// holds the partition by a gift, or because all members have called it free. Terms tell the two
-// apart. A node draws one that is higher than all it has heard of before it gives a partition away,
-// and it hears the highest of all members before it holds one that they have called free. So a
-// message of a later holder never names a lower term than one of an earlier holder that is a member
-// still; nor does one that lends copies to a claimer, which has named the highest that it knows. A
-// node that is no member any more may have heard of terms that no other node has, and is not asked.
+// A message about copies may be long on its way, and arrive when another node has held the
+// partition and has begun its own copies here. Taken for news, its copy would come in the place of
+// those, or be called whole: their holder would go on as if they were, and give the partition away
+// to a node that has nothing of it (world 3009999820). All that it brings the later holder has
+// had, for it holds the partition by a gift, or because all members have called it free. Terms
+// tell the two apart. A node draws one that is higher than all it has heard of before it gives a
+// partition away, and it hears the highest of all members before it holds one that they have
+// called free. So a message of a later holder never names a lower term than one of an earlier
+// holder that is a member still; nor does one that lends copies to a claimer, which has named the
+// highest that it knows. A node that is no member any more may have heard of terms that no other
+// node has, and is not asked.
 
 // heldLast says which boot has held a partition, and the highest term that it had heard of by then.
 type heldLast struct {

@@ -58,7 +58,8 @@ func FuzzParseParts(f *testing.F) {
 			}
 		}
 		for i, name := range order {
-			if above := parted.Limits[name].Parent; above != "" && slices.Contains(order[i:], above) {
+			above := parted.Limits[name].Parent
+			if above != "" && slices.Contains(order[i:], above) {
 				t.Fatalf("%s comes before its parent %s: %q", name, above, order)
 			}
 		}
