@@ -48,9 +48,6 @@ func (a *admit) handle(ctx context.Context, call *tap.Info) (context.Context, er
 		refusal = err
 	}
 	if refusal != nil {
-		// gRPC keeps the context of a call that is refused here, and its header with it, until the
-		// deadline that the client has named
-		clear(call.Header)
 		return nil, door.StatusError(refusal)
 	}
 	if _, set := ctx.Deadline(); set || !a.single[call.FullMethodName] || complete(ctx) {
