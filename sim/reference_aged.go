@@ -9,9 +9,9 @@ import (
 // A copy says how old it is when it is sent, and ages by its way at the member that takes it in.
 // Nobody can know how long it has lain at the door of a machine that stood still: its counters are
 // as young there as they were when it was sent. The member that was stopped may decide by them
-// (carrier.bring), and so may each to which it gives or lends them afterwards. What had run out
-// long ago may count once more with all of these: they may deny too early for a window, and never
-// admit more.
+// (carrier.bring), and so may each to which it gives or lends them afterwards. Units that had run
+// out long ago may count once more with all of these: they may deny too early for a window, and
+// never admit more.
 
 // ages notes to which process a message of from has brought counters that had lain at the door of a
 // machine while it stood still: of p, or of one from which they have come since.

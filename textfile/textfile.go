@@ -15,7 +15,7 @@ import (
 // Most is how many bytes Read reads at most.
 const Most = 16 << 20
 
-// patience is how long what is written into a pipe is waited for.
+// patience is how long the end of a pipe is waited for.
 const patience = time.Minute
 
 // Read reads a file of at most Most bytes. A pipe may be given as well, as a shell makes one of

@@ -143,15 +143,7 @@ func (w *Watcher) load(asked bool) error {
 	if w.closed {
 		return ErrClosed
 	}
-	var count int
-	var renewed bool
-	var err error
-	if !w.State().Last.IsZero() {
-		err = textfile.Again(w.path)
-	}
-	if err == nil {
-		count, renewed, err = w.renew(asked || w.fault != "")
-	}
+	count, renewed, err := w.read(asked || w.fault != "")
 	state := State{OK: err == nil, Last: time.Now()}
 	if !renewed {
 		state.Last = w.State().Last
@@ -170,6 +162,16 @@ func (w *Watcher) load(asked bool) error {
 		w.log.Info(w.what+" are loaded", "path", w.path, w.what, count)
 	}
 	return err
+}
+
+// read renews what is in force, from a path that no pipe may have taken since the first load.
+func (w *Watcher) read(always bool) (count int, renewed bool, err error) {
+	if !w.State().Last.IsZero() {
+		if err := textfile.Again(w.path); err != nil {
+			return 0, false, err
+		}
+	}
+	return w.renew(always)
 }
 
 // ErrClosed says that nothing is loaded any more.

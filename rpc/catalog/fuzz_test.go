@@ -72,8 +72,8 @@ func TestForeignFileOfLimits(t *testing.T) {
 }
 
 // Promise: whatever another node says of the log, the answer is a message of the log or an error.
-// What is said is merged, so that saying it again changes nothing, and the log can be written and
-// read.
+// A message is merged, so that the same one once more changes nothing, and the log can be written
+// and read.
 func FuzzAnswer(f *testing.F) {
 	const entry = `{"name":"login","version":"12@n1","base":"none","by":"ops",` +
 		`"at_ms":1764032400000,"limit":{"algorithm":"gcra","limit":10,"per":"1m"}}`
