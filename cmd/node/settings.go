@@ -81,7 +81,7 @@ type securityFlags struct {
 	PeerTLSKey    string `group:"security" name:"peer-tls-key" type:"path" placeholder:"FILE" help:"Private key of --peer-tls-cert."`
 	PeerTLSCA     string `group:"security" name:"peer-tls-ca" type:"path" placeholder:"FILE" help:"Other nodes must show a certificate of this authority."`
 	AuthTokenFile string `group:"security" type:"path" placeholder:"FILE" help:"Clients must send a bearer token, of the Redis protocol by AUTH. A file with one token, which may do everything, or with a list of clients and their rights (docs/security.md). Watched; SIGHUP reads it again."`
-	AuditLog      string `group:"security" type:"path" placeholder:"FILE" help:"Append what clients and files change to this file, as lines of JSON. Default: the log. SIGHUP opens it again, after it was renamed. GET /v1/audit shows the last 1000 entries."`
+	AuditLog      string `group:"security" type:"path" placeholder:"FILE" help:"Append what clients and files change to this file, as lines of JSON. Default: the log, without refunds. SIGHUP opens it again, after it was renamed. GET /v1/audit shows the last 1000 entries."`
 	gossipGuard
 	TrustedProxy networks `group:"security" placeholder:"CIDR,..." help:"Networks or addresses of proxies: their X-Forwarded-For names the client in the key {ip}. With commas. Default: none."`
 	HTTPHost     []string `group:"security" name:"http-host" sep:"," placeholder:"NAME" help:"Further names that requests to --http and --admin may have in Host, with commas; * is any. Addresses, localhost, --name and --advertise always may, and with a token or TLS all names."`
