@@ -246,10 +246,16 @@ func (d *rightsDoors) countedAs(door, request string) string {
 	}[door]
 }
 
-// marks are what requests leave: charges, limits, and entries of the audit log.
+// marks are what requests leave: charges, limits, and entries of the audit log. Holds that run out
+// meanwhile are not of the request's doing.
 func (d *rightsDoors) marks() [3]uint64 {
-	return [3]uint64{
-		d.node.Stats().Changes(), d.node.LimitsHash(), uint64(len(d.files.audit.Last(1000))),
+	stats := d.node.Stats()
+	for {
+		ranOut := stats.RanOut.Load()
+		changes := stats.Changes() - ranOut
+		if stats.RanOut.Load() == ranOut {
+			return [3]uint64{changes, d.node.LimitsHash(), uint64(len(d.files.audit.Last(1000)))}
+		}
 	}
 }
 
