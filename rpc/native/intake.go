@@ -304,7 +304,7 @@ func (c *weighedConn) completeLocked(stream uint32) {
 type requests struct{ *weighedConn }
 
 func (c requests) begun(f frameHead) {
-	if f.kind == frameHeaders && !f.ends() && c.calls[f.stream] == nil {
+	if f.kind == frameHeaders && c.calls[f.stream] == nil {
 		u := c.spare
 		if c.spare = nil; u == nil {
 			u = new(openCall)

@@ -274,6 +274,30 @@ func TestCompleteCallsWeighNothing(t *testing.T) {
 	}
 }
 
+// Promise: a call without a message weighs as others do until its answer has gone: gRPC keeps it for
+// as long as its client does not read.
+func TestCallsWithoutAMessageWeigh(t *testing.T) {
+	conn, far := net.Pipe()
+	far.Close() // nobody reads
+	door := newIntake(1<<20, slog.New(slog.DiscardHandler))
+	c := newWeighedConn(conn, conn, door)
+	var asks, answers bytes.Buffer
+	asks.WriteString(http2.ClientPreface)
+	head := http2.HeadersFrameParam{StreamID: 1, EndHeaders: true, EndStream: true}
+	if http2.NewFramer(&asks, nil).WriteHeaders(head) != nil ||
+		http2.NewFramer(&answers, nil).WriteHeaders(head) != nil {
+		t.Fatal("no frames")
+	}
+	c.received(asks.Bytes())
+	if w := door.used.Load(); w != answerWeight || c.unfinished() {
+		t.Errorf("a call weighs %d; want %d", w, answerWeight)
+	}
+	_, _ = c.Write(answers.Bytes())
+	if w := door.used.Load(); w != 0 {
+		t.Errorf("a call that was answered weighs %d", w)
+	}
+}
+
 // Promise: without the token, nothing is kept of a call, however much of it is sent.
 func TestNothingIsKeptBeforeTheToken(t *testing.T) {
 	address, door := newOpenDoor(t, Config{AuthToken: "secret"})

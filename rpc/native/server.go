@@ -106,14 +106,15 @@ func NewServer(c Config) *door.Server {
 func NewAdminServer(c Config) *door.Server {
 	b := newBare("admin", c, handedOver{door.Credentials(nil)})
 	b.addAdmin(c)
-	reflection.Register(b.Server)
-	b.calls.learn(b.Server)
-	return door.NewServer(b.Server, b.ending, nil)
+	reflection.Register(b)
+	b.calls.learn(b)
+	return door.NewServer(b.server, b.ending, nil)
 }
 
-// bare is a gRPC server without services, and what guards it.
+// bare is a gRPC server without services, and what guards it. Services are added to it, and not to
+// the server within.
 type bare struct {
-	*grpc.Server
+	server  *grpc.Server
 	calls   *admit
 	weighed *intake
 	refused *refusals
@@ -123,22 +124,24 @@ type bare struct {
 func newBare(
 	name string, c Config, by credentials.TransportCredentials, more ...grpc.ServerOption,
 ) *bare {
+	refused := newRefusals(c.Metrics, name)
 	b := &bare{
 		calls: &admit{
 			clients: door.ClientsOf(c.Clients, c.AuthToken), single: make(map[string]bool),
-			gate: c.Gate,
+			gate: c.Gate, refused: refused,
 		},
 		weighed: newIntake(cmp.Or(c.Unfinished, defaultUnfinished),
 			cmp.Or(c.Logger, slog.Default())),
-		refused: newRefusals(c.Metrics, name),
+		refused: refused,
 		ending:  make(chan struct{}),
 	}
 	if c.Metrics != nil {
 		b.weighed.showIn(c.Metrics, name)
 	}
-	b.Server = grpc.NewServer(append(append(door.ServerOptions(c.TLS), more...),
+	b.server = grpc.NewServer(append(append(door.ServerOptions(c.TLS), more...),
 		grpc.Creds(weighing{by, b.weighed}),
-		grpc.InTapHandle(b.refused.atHeaders(b.calls.handle)),
+		grpc.InTapHandle(b.calls.handle),
+		grpc.UnknownServiceHandler(b.calls.answerUnknown),
 		grpc.ForceServerCodecV2(weighingCodec{wire.NewCodec()}),
 		grpc.UnaryInterceptor(b.refused.unary),
 		grpc.StreamInterceptor(b.refused.stream),
@@ -152,7 +155,7 @@ func newBare(
 
 // addAdmin adds penstock.v1.Admin.
 func (b *bare) addAdmin(c Config) {
-	penstockv1.RegisterAdminServer(b.Server, admin.New(admin.Config{
+	penstockv1.RegisterAdminServer(b, admin.New(admin.Config{
 		Node: c.Node, Drain: c.Drain, Audit: c.Audit,
 		Roster: c.Roster, Catalog: catalog.OrAlone(c.Catalog, c.Node), Recorder: c.Recorder,
 	}))
@@ -162,13 +165,13 @@ func (b *bare) addAdmin(c Config) {
 func newServer(c Config) (*door.Server, *intake) {
 	inlines := door.OrNew(c.Inlines, c.Node)
 	b := newBare("grpc", c, door.Credentials(c.TLS), grpc.NumStreamWorkers(streamWorkers))
-	s, calls, ending := b.Server, b.calls, b.ending
-	registerRateLimiter(s, &rateLimiter{
+	calls, ending := b.calls, b.ending
+	registerRateLimiter(b, &rateLimiter{
 		node: c.Node, clock: c.Clock, inlines: inlines, ending: ending,
 		guarded: calls.clients != nil, audit: c.Audit, gate: c.Gate, refused: b.refused,
 		seconds: c.Metrics.Checks("grpc"), trace: c.Trace,
 	})
-	gubernator.Register(s, &gubernator.Door{
+	gubernator.Register(b, &gubernator.Door{
 		Node: c.Node, Clock: c.Clock, Inlines: inlines, Draining: c.Draining, Audit: c.Audit,
 		Seconds: c.Metrics.Checks("gubernator"),
 	})
@@ -176,15 +179,15 @@ func newServer(c Config) (*door.Server, *intake) {
 		b.addAdmin(c)
 	}
 	for _, further := range c.Doors {
-		further.Register(s, ending)
+		further.Register(b, ending)
 	}
-	healthv1.RegisterHealthServer(s, &health{
-		node: c.Node, services: slices.Collect(maps.Keys(s.GetServiceInfo())),
+	healthv1.RegisterHealthServer(b, &health{
+		node: c.Node, services: slices.Collect(maps.Keys(b.GetServiceInfo())),
 		draining: c.Draining, ending: ending,
 	})
-	reflection.Register(s)
-	calls.learn(s)
-	return door.NewServer(s, ending, nil), b.weighed
+	reflection.Register(b)
+	calls.learn(b)
+	return door.NewServer(b.server, ending, nil), b.weighed
 }
 
 // rateLimiter is penstock.v1.RateLimiter.

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/tap"
 
 	gubernatorv1 "penstock/proto/gubernator"
 	"penstock/rpc/door"
@@ -33,17 +32,6 @@ func (r *refusals) note(ctx context.Context, method string, err error) {
 		u = r.gubernator
 	}
 	u.NoteCall(ctx, err)
-}
-
-// atHeaders is next, with calls counted that it refuses.
-func (r *refusals) atHeaders(next tap.ServerInHandle) tap.ServerInHandle {
-	return func(ctx context.Context, call *tap.Info) (context.Context, error) {
-		within, err := next(ctx, call)
-		if err != nil {
-			r.note(ctx, call.FullMethodName, err)
-		}
-		return within, err
-	}
 }
 
 // unary is weighAnswer, with calls counted that are refused.
