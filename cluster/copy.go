@@ -66,30 +66,31 @@ type copier struct {
 // collectLocked sorts what has changed in the table into the outboxes.
 func (cp *copier) collectLocked(now limiter.Instant) {
 	cp.parts.passes++
+	cp.keepers.dropSealedLocked()
 	cp.holder.book.Changed(func() {
 		cp.holder.table.Changed(now, func(hash uint64, e limiter.Entry) {
-			cp.eachCopy(hash, func(o *outbox) {
-				o.pending = append(o.pending, waitingEntry{e, now})
+			cp.eachCopy(hash, func(c *changes) {
+				c.pending = append(c.pending, waitingEntry{e, now})
 			})
 			if len(e.State) == 0 && cp.parts.list != nil {
 				cp.emptiedLocked(cp.partition(hash), waitingEntry{e, now})
 			}
 		})
 	}, func(hash uint64, h limiter.Hold) {
-		cp.eachCopy(hash, func(o *outbox) { o.addHold(h) })
+		cp.eachCopy(hash, func(c *changes) { c.addHold(h) })
 	})
 	cp.collectBackLocked(now)
 	for _, p := range cp.keepers.outboxes {
 		o := p.out
 		o.dropOldBack(now)
-		if len(o.back)+len(o.pending)+len(o.opened)+len(o.settled) > copiesWaiting {
+		if o.changes.len() > copiesWaiting {
 			cp.copyAnewLocked(p)
 		}
 	}
 }
 
-// eachCopy calls f for each outbox in which a change of the key with this hash belongs.
-func (cp *copier) eachCopy(hash uint64, f func(*outbox)) {
+// eachCopy calls f where a change of the key with this hash belongs.
+func (cp *copier) eachCopy(hash uint64, f func(*changes)) {
 	if cp.parts.list != nil {
 		cp.keepers.eachCopy(cp.partition(hash), f)
 	}
@@ -102,7 +103,7 @@ func (cp *copier) collectBackLocked(now limiter.Instant) {
 	cp.holder.recent.NewlyGivenBack(now, func(x Memory) {
 		if cp.parts.list != nil {
 			cp.keepers.eachCopy(int(x.Partition),
-				func(o *outbox) { o.back = append(o.back, waitingMemory{x, now}) })
+				func(c *changes) { c.back = append(c.back, waitingMemory{x, now}) })
 		}
 	})
 }
@@ -115,9 +116,8 @@ func (cp *copier) copyAnewLocked(p *peer) {
 	for _, e := range p.out.pending {
 		p.out.keepEmptied(e)
 	}
-	p.out.back, p.out.pending, p.out.looking, p.out.begun = nil, nil, false, nil
-	p.out.settled, p.out.opened, p.out.whole, p.out.due = nil, nil, nil, true
-	p.out.lent = nil
+	p.out.changes, p.out.sealed, p.out.looking, p.out.begun = changes{}, changes{}, false, nil
+	p.out.whole, p.out.due, p.out.lent = nil, true, nil
 	for i := range cp.parts.list {
 		pt := &cp.parts.list[i]
 		if s := pt.slotOf(p, true); s != nil {

@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"slices"
+
 	"penstock/limiter"
 	"penstock/ring"
 )
@@ -26,6 +28,7 @@ func (cp *copier) sealLocked(now limiter.Instant, r *route, p *peer) (rests bool
 	var memories [ring.Partitions]int32
 	counted := false
 	total := int32(0)
+	cp.keepers.dropSealedLocked()
 	for i := range cp.parts.list {
 		if cp.parts.list[i].to != p || !cp.mayGiveLocked(r, i) {
 			continue
@@ -101,6 +104,7 @@ func (cp *copier) takenLocked(now limiter.Instant, p *peer, m *Move, a *MoveAnsw
 		case p.out.fences == cp.parts.fences:
 			// no other node can hold it, so this one goes on
 			cp.parts.holdLocked(int(i), cp.parts.nextTermLocked())
+			cp.keepers.goOnLocked(int(i))
 			// for another one, if the View has changed meanwhile
 			cp.keepers.retargetPartLocked(r, int(i))
 			p.out.rest(i, now.Add(refusedRests))
@@ -112,18 +116,25 @@ func (cp *copier) takenLocked(now limiter.Instant, p *peer, m *Move, a *MoveAnsw
 	}
 }
 
-// copiedBackLocked notes that a boot has taken what it is being given, for it has begun to copy it
-// to this node: that may come before the answer. From here on what it says replaces what this node
-// had.
-func (cp *copier) copiedBackLocked(p int, to uint64) {
+// copiedBackLocked notes that a gift was taken, for its taker begins with m to copy p to this node,
+// or a member does to which the taker has given p since: that may come before the answer. From here
+// on what the taker says replaces what this node had. Another member was given more than that, and
+// this node has no whole copy of it; but if it went on as a giver, it would forget that copy with
+// the taker's, and that member would believe that it is here (world 7000001123).
+func (cp *copier) copiedBackLocked(p int, m *Move) {
 	pt := &cp.parts.list[p]
+	gift, taken := pt.to.out.last, pt.to.boot == m.From
+	if !taken && (gift == nil || !slices.Contains(gift.Gift, uint16(p)) || m.Term <= gift.Term) {
+		return // it was not sent yet, so m is of one that has held p before
+	}
 	cp.keepers.endOthersLocked(p, pt.to)
 	cp.parts.enterLocked(p, partCopied)
 	cp.stats.Given.Add(1)
-	if gift := pt.to.out.last; gift != nil {
+	if gift != nil {
 		pt.term = max(pt.term, gift.Term)
 	}
-	pt.to, pt.copyOf, pt.whole, pt.gave = nil, to, true, true
+	pt.copyOf, pt.whole, pt.gave = pt.to.boot, taken, taken
+	pt.to = nil
 }
 
 // ungiveLocked gives up a gift with an unknown fate: the members that should hold its partitions

@@ -215,8 +215,8 @@ func (ik *intake) beginLocked(in *inbox, m *Move) {
 			continue
 		}
 		pt := &ik.parts.list[p]
-		if pt.state == partGiving && pt.to != nil && pt.to.boot == m.From {
-			ik.copier.copiedBackLocked(int(p), m.From)
+		if pt.state == partGiving && pt.to != nil {
+			ik.copier.copiedBackLocked(int(p), m)
 		}
 		if pt.state < partHeld {
 			pt.whole, pt.gave = pt.gave && pt.copyOf == m.From, false

@@ -260,21 +260,11 @@ func (kp *keepers) endSecondLocked(p int, keeper *peer) {
 	pt.second = slot{}
 }
 
-// eachCopy calls f for each outbox in which a change of a key of partition p belongs.
-func (kp *keepers) eachCopy(p int, f func(*outbox)) {
-	pt := &kp.parts.list[p]
-	if pt.to != nil && pt.copied > copyWanted {
-		f(pt.to.out)
-	}
-	if kp.parts.list[p].state != partHeld {
-		return
-	}
-	if s := &pt.second; s.to != nil && s.copied > copyWanted && s.to != pt.to {
-		f(s.to.out)
-	}
-	if pt.former != nil && pt.former != pt.to && pt.former.out != nil {
-		f(pt.former.out)
-	}
+// copyAgainLocked has all of p be copied once more to where s says.
+func (kp *keepers) copyAgainLocked(p uint16, s *slot) {
+	s.copied = copyAgain
+	kp.outboxLocked(s.to).begin([]uint16{p})
+	s.to.out.due = true
 }
 
 // retargetLocked decides anew which members get copies of what this node holds: the member that
@@ -353,9 +343,7 @@ func (kp *keepers) copyLentLocked(lent []uint16) {
 		pt := &kp.parts.list[p]
 		for _, s := range [...]*slot{&pt.slot, &pt.second} {
 			if s.to != nil && s.copied > copyAgain {
-				s.copied = copyAgain
-				kp.outboxLocked(s.to).begin([]uint16{p})
-				s.to.out.due = true
+				kp.copyAgainLocked(p, s)
 			}
 		}
 	}

@@ -379,11 +379,11 @@ func TestPermitsThatAreLentAreKept(t *testing.T) {
 // are not sent any more.
 func TestWhatWaitsOfAnEndedCopyIsDropped(t *testing.T) {
 	held := func(key string) limiter.Hold { return limiter.Hold{Key: key} }
-	o := outbox{
+	o := outbox{changes: changes{
 		pending: []waitingEntry{{Entry: limiter.Entry{Key: "a"}}, {Entry: limiter.Entry{Key: "b"}}},
 		opened:  []limiter.Hold{held("a"), held("b")},
 		settled: []limiter.Hold{held("b"), held("a")},
-	}
+	}}
 	o.dropEnded([]uint16{7}, func(hash uint64) int {
 		if hash == limiter.Hash("a") {
 			return 7

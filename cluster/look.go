@@ -88,7 +88,7 @@ func (cp *copier) readLocked(
 func (cp *copier) emptiedLocked(p int, e waitingEntry) {
 	pt := &cp.parts.list[p]
 	for _, s := range [...]*slot{&pt.slot, &pt.second} {
-		if s.to != nil && s.copied == copyWanted && pt.state == partHeld {
+		if s.to != nil && s.copied == copyWanted && pt.state >= partHeld {
 			cp.keepers.outboxLocked(s.to).keepEmptied(e)
 		}
 	}

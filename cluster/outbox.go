@@ -14,13 +14,12 @@ import (
 type outbox struct {
 	busy bool // push is at work
 	// there may be copies to begin, to complete, to lend or to give: look at all partitions
-	due     bool
-	back    []waitingMemory // what was given back: before the entries that it has changed
-	pending []waitingEntry  // in the order in which they changed
-	emptied []waitingEntry  // as good as never seen, before the copy of their partition has begun
-	// holds that have ended: each travels with the last entry of its key, which has its charge
-	settled []limiter.Hold
-	opened  []limiter.Hold // holds that have not: they travel after the last
+	due bool
+	changes
+	// what had changed last of partitions that are being given to another peer: if that refuses
+	// them, it belongs in the copies of this one as well
+	sealed  changes
+	emptied []waitingEntry // as good as never seen, before the copy of their partition has begun
 	news
 	look
 	spread
@@ -35,6 +34,15 @@ type outbox struct {
 	unsure  bool                       // it may have been
 	// how often the time for an answer was, since answers came too late
 	doubled uint8
+}
+
+// changes are what a copy is to be told, in this order.
+type changes struct {
+	back    []waitingMemory // what was given back: before the entries that it has changed
+	pending []waitingEntry  // in the order in which they changed
+	// holds that have ended: each travels with the last entry of its key, which has its charge
+	settled []limiter.Hold
+	opened  []limiter.Hold // holds that have not: they travel after the last
 }
 
 // look is how far a look through the table is, for what is copyBegun.
@@ -126,13 +134,43 @@ func (o *outbox) keepEmptied(e waitingEntry) {
 	}
 }
 
-func (o *outbox) addHold(h limiter.Hold) {
+func (c *changes) addHold(h limiter.Hold) {
 	if h.State == limiter.HoldOpen {
-		o.opened = append(o.opened, h)
+		c.opened = append(c.opened, h)
 	} else {
-		o.settled = append(o.settled, h)
+		c.settled = append(c.settled, h)
 	}
 }
+
+// split takes the changes of some partitions out of c. partition says which one a hash belongs to.
+func (c *changes) split(some func(p int) bool, partition func(hash uint64) int) (taken changes) {
+	of := func(key string) bool { return some(partition(limiter.Hash(key))) }
+	c.back, taken.back = split(c.back, func(x waitingMemory) bool { return some(int(x.Partition)) })
+	c.pending, taken.pending = split(c.pending, func(e waitingEntry) bool { return of(e.Key) })
+	c.settled, taken.settled = split(c.settled, func(h limiter.Hold) bool { return of(h.Key) })
+	c.opened, taken.opened = split(c.opened, func(h limiter.Hold) bool { return of(h.Key) })
+	return taken
+}
+
+func split[T any](list []T, is func(T) bool) (others, those []T) {
+	for _, x := range list {
+		if is(x) {
+			those = append(those, x)
+		} else {
+			others = append(others, x)
+		}
+	}
+	return others, those
+}
+
+// add adds what has changed later.
+func (c *changes) add(later changes) {
+	c.back, c.pending = append(c.back, later.back...), append(c.pending, later.pending...)
+	c.settled = append(c.settled, later.settled...)
+	c.opened = append(c.opened, later.opened...)
+}
+
+func (c *changes) len() int { return len(c.back) + len(c.pending) + len(c.settled) + len(c.opened) }
 
 // addEndsOf adds those ends of holds of which the charges are in some entries. An entry that has
 // the charge of a hold, and came without its end, would have a member that decides next charge it

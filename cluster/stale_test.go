@@ -116,3 +116,56 @@ func TestAGiftBeginsNoCopies(t *testing.T) {
 		t.Errorf("the second message: %+v", m)
 	}
 }
+
+// Promise: a giver that hears first from the member to which its taker has given the partition on
+// keeps that one's copy, though the answer to its own gift comes later. A message of a member that
+// has held the partition before says nothing of the gift.
+func TestGivenOnBeforeTheAnswer(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		later int64
+		sent  bool
+		taken bool
+	}{
+		{"given on", 1, true, true},
+		{"begun before", 0, true, false},
+		{"the gift is not sent yet", 1, false, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := founded(t, 3, copiesOf(2), five)
+			n, next := w.nodes["n1"], w.nodes["n3"]
+			p := uint16(n.parts.partition(limiter.Hash(w.key("n1", 0))))
+			pt, r := &n.parts.list[p], n.view.Load()
+			n.parts.enterLocked(int(p), partGiving)
+			pt.slot = slot{to: r.peers[r.Find("n2")], copied: copyTaken}
+			gift := &Move{Term: n.parts.nextTermLocked()}
+			if gift.Gift = []uint16{p}; !c.sent {
+				gift.Gift = nil
+			}
+			n.copier.keepers.outboxLocked(pt.to).last = gift
+			pt.hint = "n2"
+			m := &Move{
+				From: next.boot, To: n.boot, ID: "n3", Secret: r.Secret,
+				Term: uint64(int64(gift.Term) + c.later),
+			}
+			m.Sequence, m.Begin, m.Whole = 1<<40, []uint16{p}, []uint16{p}
+			m.Complete = true
+			if a := n.intake.hear(w.now, r, m); a == nil || !a.Applied || len(a.Whole) > 0 {
+				t.Fatalf("it is answered by %+v", a)
+			}
+			// now the answer of n2, and the end of the copy that n2 had begun
+			m2 := &Move{Term: gift.Term, Giving: gift.Giving}
+			n.parts.mu.Lock()
+			n.copier.takenLocked(w.now, r.peers[r.Find("n2")], m2, &MoveAnswer{Whole: m2.Gift})
+			n.parts.mu.Unlock()
+			from := "n3"
+			if !c.taken {
+				from = "n2"
+			}
+			if want := c.taken || c.sent; want && pt.copyOf != w.nodes[from].boot ||
+				(pt.state == partGiving) != !c.sent {
+				t.Errorf("the partition is %v, of boot %d, at last", pt.state, pt.copyOf)
+			}
+		})
+	}
+}

@@ -47,6 +47,7 @@ type SeedCounts struct {
 	// of all, with other copies than one, or zones, from CopySeeds on
 	Copied int `json:"copied"`
 	Treed  int `json:"treed"` // of all, with limits in trees, from TreeSeeds on
+	Late   int `json:"late"`  // of all, with messages that come late, from LateSeeds on
 	Total  int `json:"-"`     // that are to be run
 	Held   int `json:"held"`
 }
@@ -111,7 +112,8 @@ func KeptSeeds() []uint64 {
 }
 
 // Check runs the kept seeds, KeptSeeds or none, then the n seeds from from on, a fourth as many
-// worlds of holds, and an eighth as many of disks, of calendars, of copies and of trees each, in
+// worlds of holds, and an eighth as many of disks, of calendars, of copies, of trees and of late
+// messages each, in
 // several worlds at a time, one per worker. progress is called after each with what is known so
 // far; it may be nil, and the calls do not overlap. The sums do not depend on the number of
 // workers.
@@ -124,26 +126,14 @@ func Check(
 		Skies: make(map[string]int), Checks: make(map[string]uint64),
 	}
 	if from < HoldSeeds {
-		s.Holding, s.OnDisk, s.Dated, s.Copied, s.Treed = n/4, n/8, n/8, n/8, n/8
+		s.Holding, s.OnDisk, s.Dated, s.Copied, s.Treed, s.Late = n/4, n/8, n/8, n/8, n/8, n/8
 	}
-	s.Total = len(keptSeeds) + n + s.Holding + s.OnDisk + s.Dated + s.Copied + s.Treed
+	s.Total = len(keptSeeds) + n + s.others()
 	seed := func(i int) uint64 {
-		switch k := i - len(keptSeeds); {
-		case k < 0:
+		if i < len(keptSeeds) {
 			return keptSeeds[i]
-		case k < n:
-			return from + uint64(k)
-		case k < n+s.Holding:
-			return HoldSeeds + from + uint64(k-n)
-		case k < n+s.Holding+s.OnDisk:
-			return DiskSeeds + from + uint64(k-n-s.Holding)
-		case k < n+s.Holding+s.OnDisk+s.Dated:
-			return CalendarSeeds + from + uint64(k-n-s.Holding-s.OnDisk)
-		case k < n+s.Holding+s.OnDisk+s.Dated+s.Copied:
-			return CopySeeds + from + uint64(k-n-s.Holding-s.OnDisk-s.Dated)
-		default:
-			return TreeSeeds + from + uint64(k-n-s.Holding-s.OnDisk-s.Dated-s.Copied)
 		}
+		return s.seed(uint64(i-len(keptSeeds)), uint64(n))
 	}
 	// Worker k runs every so many-th seed from the k-th on, so reports are collected in the order
 	// of the seeds by asking one worker after the other.
@@ -167,6 +157,35 @@ func Check(
 		}
 	}
 	return s
+}
+
+// others are the seeds of worlds of some kind.
+func (s *SeedCounts) others() int {
+	return s.Holding + s.OnDisk + s.Dated + s.Copied + s.Treed + s.Late
+}
+
+// seed is the k-th of the seeds that are not kept, of which n mean worlds of no kind.
+func (s *SeedCounts) seed(k, n uint64) uint64 {
+	for _, of := range []struct {
+		first uint64
+		count int
+	}{
+		{HoldSeeds, s.Holding},
+		{DiskSeeds, s.OnDisk},
+		{CalendarSeeds, s.Dated},
+		{CopySeeds, s.Copied},
+		{TreeSeeds, s.Treed},
+		{LateSeeds, s.Late},
+	} {
+		if k < n {
+			break
+		}
+		if k -= n; k < uint64(of.count) {
+			return of.first + s.From + k
+		}
+		n = uint64(of.count)
+	}
+	return s.From + k
 }
 
 func (s *Summary) add(r *Report) {
@@ -320,10 +339,10 @@ func (s *Summary) WriteText(w io.Writer) error {
 	if s.OK() {
 		fmt.Fprintf(&b,
 			"ok: %d of %d seeds held every promise (%d kept, %d from %d, %d of holds, %d of "+
-				"disks, %d of calendars, %d of copies, %d of trees)\n",
+				"disks, %d of calendars, %d of copies, %d of trees, %d late)\n",
 			s.Held, s.Seeds, s.Kept,
-			s.Seeds-s.Kept-s.Holding-s.OnDisk-s.Dated-s.Copied-s.Treed, s.From,
-			s.Holding, s.OnDisk, s.Dated, s.Copied, s.Treed)
+			s.Seeds-s.Kept-s.others(), s.From,
+			s.Holding, s.OnDisk, s.Dated, s.Copied, s.Treed, s.Late)
 	} else if len(s.Failed) > 0 {
 		fmt.Fprintf(&b, "FAILED: %d of %d seeds broke a promise: %s\n", len(s.Failed), s.Seeds,
 			someOf(s.Failed))

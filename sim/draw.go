@@ -26,6 +26,8 @@ func stream(seed uint64, n uint64) *rand.Rand { return rand.New(rand.NewPCG(seed
 // draw is the world of a seed.
 func draw(seed uint64) *plan {
 	switch {
+	case seed >= LateSeeds:
+		return drawLate(seed)
 	case seed >= TreeSeeds:
 		return drawTrees(seed)
 	case seed >= CopySeeds:

@@ -274,8 +274,8 @@ func TestCompleteCallsWeighNothing(t *testing.T) {
 	}
 }
 
-// Promise: a call without a message weighs as others do until its answer has gone: gRPC keeps it for
-// as long as its client does not read.
+// Promise: a call without a message weighs as others do until its answer has gone: gRPC keeps it
+// for as long as its client does not read.
 func TestCallsWithoutAMessageWeigh(t *testing.T) {
 	conn, far := net.Pipe()
 	far.Close() // nobody reads
