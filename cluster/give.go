@@ -28,7 +28,7 @@ func (cp *copier) sealLocked(now limiter.Instant, r *route, p *peer) (rests bool
 	var memories [ring.Partitions]int32
 	counted := false
 	total := int32(0)
-	cp.keepers.dropSealedLocked()
+	cp.keepers.dropSealedLocked() // of an earlier gift of the same partitions
 	for i := range cp.parts.list {
 		if cp.parts.list[i].to != p || !cp.mayGiveLocked(r, i) {
 			continue
@@ -120,7 +120,7 @@ func (cp *copier) takenLocked(now limiter.Instant, p *peer, m *Move, a *MoveAnsw
 // or a member does to which the taker has given p since: that may come before the answer. From here
 // on what the taker says replaces what this node had. Another member was given more than that, and
 // this node has no whole copy of it; but if it went on as a giver, it would forget that copy with
-// the taker's, and that member would believe that it is here (world 7000001123).
+// the taker's, and that member would believe that it is here (world 7000003221).
 func (cp *copier) copiedBackLocked(p int, m *Move) {
 	pt := &cp.parts.list[p]
 	gift, taken := pt.to.out.last, pt.to.boot == m.From

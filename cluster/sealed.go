@@ -1,13 +1,12 @@
 package cluster
 
-// A gift has all that its taker needs. Other members have copies of the partition as well, and what
-// has changed last before the seal is for these too, if the gift is refused: their copies would be
-// whole without it, and one of these members would be given the partition next, for it has a whole
-// copy (world 7000000001).
+// A gift has all that its taker needs. Other members have copies of the partition as well, and the
+// last changes before the seal are for these too, if the gift is refused: their copies would count
+// as whole without them, and so one of these members could be given the partition next.
 
-// eachCopy calls f where a change of a key of partition p belongs: with what each peer is to be
-// told. What had changed last before p is given away goes to its taker, and is kept for the others:
-// if they got it and p was taken, it might come to them after what the taker says.
+// eachCopy calls f where a change of a key of partition p belongs. The last changes before p is
+// given away go to its taker, and are kept for the others: if these got them and p was taken, they
+// might come after what the taker says.
 func (kp *keepers) eachCopy(p int, f func(*changes)) {
 	pt := &kp.parts.list[p]
 	if pt.to != nil && pt.copied > copyWanted {

@@ -64,3 +64,35 @@ func TestRefusedGiftsAreInAllCopies(t *testing.T) {
 		}
 	}
 }
+
+// Promise: a second copy of which the look was under way while a gift was, and was refused, is made
+// once more, for that look has not read the partition; and a key that was reset just before the
+// seal is known to a copy that begins later.
+func TestSecondCopyAfterARefusedGift(t *testing.T) {
+	w := founded(t, 3, copiesOf(2), five)
+	n, key := w.nodes["n1"], w.key("n1", 0)
+	p := n.parts.partition(limiter.Hash(key))
+	n.parts.mu.Lock()
+	defer n.parts.mu.Unlock()
+	pt := &n.parts.list[p]
+	o := n.copier.keepers.outboxLocked(pt.second.to)
+	for _, c := range []struct{ before, after copyState }{
+		{copyBegun, copyAgain},
+		{copyWanted, copyWanted},
+		{copyTaken, copyTaken},
+	} {
+		pt.second.copied, o.begun, o.emptied = c.before, nil, nil
+		n.parts.enterLocked(p, partGiving)
+		n.copier.emptiedLocked(p, waitingEntry{Entry: limiter.Entry{Key: key}})
+		n.parts.holdLocked(p, n.parts.nextTermLocked())
+		n.copier.keepers.goOnLocked(p)
+		again := c.after == copyAgain
+		if pt.second.copied != c.after || (len(o.begun) == 1) != again {
+			t.Errorf("a copy in state %d is in %d, and begins anew: %v", c.before,
+				pt.second.copied, o.begun)
+		}
+		if kept := len(o.emptied) == 1; kept != (c.before == copyWanted) {
+			t.Errorf("a copy in state %d hears of the reset key when it begins: %t", c.before, kept)
+		}
+	}
+}

@@ -113,10 +113,9 @@ func KeptSeeds() []uint64 {
 
 // Check runs the kept seeds, KeptSeeds or none, then the n seeds from from on, a fourth as many
 // worlds of holds, and an eighth as many of disks, of calendars, of copies, of trees and of late
-// messages each, in
-// several worlds at a time, one per worker. progress is called after each with what is known so
-// far; it may be nil, and the calls do not overlap. The sums do not depend on the number of
-// workers.
+// messages each, in several worlds at a time, one per worker. progress is called after each with
+// what is known so far; it may be nil, and the calls do not overlap. The sums do not depend on the
+// number of workers.
 func Check(
 	keptSeeds []uint64, from uint64, n, workers int, progress func(*Summary),
 ) *Summary {
@@ -133,7 +132,7 @@ func Check(
 		if i < len(keptSeeds) {
 			return keptSeeds[i]
 		}
-		return s.seed(uint64(i-len(keptSeeds)), uint64(n))
+		return s.seed(i-len(keptSeeds), n)
 	}
 	// Worker k runs every so many-th seed from the k-th on, so reports are collected in the order
 	// of the seeds by asking one worker after the other.
@@ -165,11 +164,12 @@ func (s *SeedCounts) others() int {
 }
 
 // seed is the k-th of the seeds that are not kept, of which n mean worlds of no kind.
-func (s *SeedCounts) seed(k, n uint64) uint64 {
+func (s *SeedCounts) seed(k, n int) uint64 {
 	for _, of := range []struct {
 		first uint64
 		count int
 	}{
+		{0, n},
 		{HoldSeeds, s.Holding},
 		{DiskSeeds, s.OnDisk},
 		{CalendarSeeds, s.Dated},
@@ -177,15 +177,12 @@ func (s *SeedCounts) seed(k, n uint64) uint64 {
 		{TreeSeeds, s.Treed},
 		{LateSeeds, s.Late},
 	} {
-		if k < n {
-			break
+		if k < of.count {
+			return of.first + s.From + uint64(k)
 		}
-		if k -= n; k < uint64(of.count) {
-			return of.first + s.From + k
-		}
-		n = uint64(of.count)
+		k -= of.count
 	}
-	return s.From + k
+	panic("sim: more seeds than there are")
 }
 
 func (s *Summary) add(r *Report) {

@@ -19,10 +19,9 @@ import (
 	"penstock/rpc/rpctest"
 )
 
-// Promise: calls that are refused or unknown, and those for health, are paid for as others are: an
-// address that has had its share hears OVERLOADED. Health has an account of its own, and so has a
-// client that is known, also at that address.
-func TestCallsThatAreRefusedArePaidFor(t *testing.T) {
+// openClosed opens a door that knows two clients, and connects to it. A gate of nil lets in all.
+func openClosed(t *testing.T, gate *fair.Gate) *grpc.ClientConn {
+	t.Helper()
 	set, err := access.Parse([]byte(`clients:
 - {name: clerk, token: clerk-0123456789abcdef, admin: read}
 - {name: other, token: other-0123456789abcdef, admin: read}
@@ -30,7 +29,6 @@ func TestCallsThatAreRefusedArePaidFor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	gate := fair.Strained(1e-6, func() time.Duration { return 0 })
 	d := NewServer(Config{
 		Node: rpctest.Alone(t, rpctest.Specs...), Clock: clock.New(), Clients: access.New(set),
 		Gate: gate,
@@ -47,6 +45,15 @@ func TestCallsThatAreRefusedArePaidFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+// Promise: calls that are refused or unknown, and those for health, are paid for as others are: an
+// address that has had its share hears OVERLOADED. Health has an account of its own, and so has a
+// client that is known, also at that address.
+func TestCallsThatAreRefusedArePaidFor(t *testing.T) {
+	gate := fair.Strained(1e-6, func() time.Duration { return 0 })
+	conn := openClosed(t, gate)
 	call := func(method, token string) codes.Code {
 		ctx := rpctest.Patience(t)
 		if token != "" {

@@ -2,7 +2,6 @@ package native
 
 import (
 	"context"
-	"net"
 	"runtime"
 	"strings"
 	"testing"
@@ -10,48 +9,19 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
 
 	penstockv1 "penstock/proto/penstock/v1"
-	"penstock/rpc/access"
-	"penstock/rpc/clock"
 	"penstock/rpc/rpctest"
 )
-
-// openClosed opens a door that knows one client, and connects to it.
-func openClosed(t *testing.T) *grpc.ClientConn {
-	t.Helper()
-	set, err := access.Parse([]byte(
-		"clients:\n- {name: clerk, token: clerk-0123456789abcdef, admin: read}\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	d := NewServer(Config{
-		Node: rpctest.Alone(t, rpctest.Specs...), Clock: clock.New(), Clients: access.New(set),
-	})
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	go func() { _ = d.Serve(l) }()
-	t.Cleanup(d.Stop)
-	conn, err := grpc.NewClient("passthrough:///"+l.Addr().String(),
-		grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
-	return conn
-}
 
 // Promise: a call that is refused leaves nothing in memory, also while its connection stays and
 // long before the deadline that its client has named.
 func TestRefusedCallsLeaveNothing(t *testing.T) {
-	conn := openClosed(t)
+	conn := openClosed(t, nil)
 	objects := func() uint64 {
 		var m runtime.MemStats
 		for range 2 {
@@ -98,7 +68,7 @@ func TestRefusedCallsLeaveNothing(t *testing.T) {
 // Promise: a call that is refused is answered before its message has come, be it of a method with
 // one request, of a stream, or of nothing; and gRPC's words for what there is not stay.
 func TestRefusedBeforeTheMessage(t *testing.T) {
-	conn := openClosed(t)
+	conn := openClosed(t, nil)
 	both := &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}
 	refused := func(method, token string) error {
 		ctx := rpctest.Patience(t)
