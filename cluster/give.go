@@ -120,7 +120,7 @@ func (cp *copier) takenLocked(now limiter.Instant, p *peer, m *Move, a *MoveAnsw
 // or a member does to which the taker has given p since: that may come before the answer. From here
 // on what the taker says replaces what this node had. Another member was given more than that, and
 // this node has no whole copy of it; but if it went on as a giver, it would forget that copy with
-// the taker's, and that member would believe that it is here (world 7000003221).
+// the taker's, and that member would believe that it is here (world 7000003000).
 func (cp *copier) copiedBackLocked(p int, m *Move) {
 	pt := &cp.parts.list[p]
 	gift, taken := pt.to.out.last, pt.to.boot == m.From

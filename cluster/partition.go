@@ -179,7 +179,7 @@ func (ps *partitions) holdLocked(p int, term uint64) {
 	pt.before = cmp.Or(pt.hint, pt.before)
 	pt.copyOf, pt.hint, pt.lentTo, pt.lost, pt.restored = ps.boot, "", 0, 0, false
 	pt.whole, pt.gave, pt.lentOf = true, false, 0
-	pt.held = heldLast{ps.boot, ps.term}
+	pt.held = heldLast{ps.boot, ps.nextTermLocked()}
 	ps.enterLocked(p, partHeld)
 }
 

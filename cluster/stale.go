@@ -13,13 +13,14 @@ import (
 // to a node that has nothing of it (world 3009999820). All that it brings the later holder has
 // had, for it holds the partition by a gift, or because all members have called it free. Terms
 // tell the two apart. A node draws one that is higher than all it has heard of before it gives a
-// partition away, and it hears the highest of all members before it holds one that they have
-// called free. So a message of a later holder never names a lower term than one of an earlier
-// holder that is a member still; nor does one that lends copies to a claimer, which has named the
-// highest that it knows. A node that is no member any more may have heard of terms that no other
-// node has, and is not asked.
+// partition away, it hears the highest of all members before it holds one that they have called
+// free, and it draws one more when it begins to hold. So a message of a later holder always names a
+// higher term than one of an earlier holder that is a member still; and one that lends copies to a
+// claimer no lower one, for the claimer has named the highest that it knows. A node that is no
+// member any more may have heard of terms that no other node has, and is not asked.
 
-// heldLast says which boot has held a partition, and the highest term that it had heard of by then.
+// heldLast says which boot has held a partition, and under which term it began, or has begun to copy
+// it here.
 type heldLast struct {
 	boot, term uint64
 }

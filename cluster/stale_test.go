@@ -61,6 +61,29 @@ func TestCopiesOfAnEarlierHolderComeLate(t *testing.T) {
 	}
 }
 
+// Promise: a node that begins to hold a partition draws a term above that of its claim, or of the
+// gift, so what an earlier holder has said is told apart from what it says.
+func TestHoldersDrawATerm(t *testing.T) {
+	w, _ := joinsThree(t, 1,
+		func(_ *Node, _ *Move, deliver func() *Answer) *Answer { return deliver() })
+	w.die("n1", w.members(4))
+	w.pass(2 * time.Second)
+	given, claimed := uint64(0), uint64(0)
+	for id, n := range w.nodes {
+		given, claimed = given+n.Stats().Received.Load(), claimed+n.Stats().Claimed.Load()
+		for p := range n.parts.list {
+			pt := &n.parts.list[p]
+			if pt.state == partHeld && (pt.held.boot != n.boot || pt.held.term <= pt.term) {
+				t.Errorf("%s holds %d under %+v; it was called free, or given, under %d",
+					id, p, pt.held, pt.term)
+			}
+		}
+	}
+	if given == 0 || claimed == 0 {
+		t.Errorf("%d partitions were given and %d claimed", given, claimed)
+	}
+}
+
 // Promise: copies that were lent before another member has held the partition come too late: they
 // make no copy whole, and change none.
 func TestCopiesThatWereLentComeLate(t *testing.T) {

@@ -161,7 +161,7 @@ func (j *countedJudge) counts(p *process, it *asked, got limiter.Decision) {
 	now := p.now()
 	before := c.by
 	j.passes(a, p)
-	c.refills(now, s)
+	c.settles(now, s)
 	if it.op == cluster.OpReset {
 		*c = keyCount{
 			by: p, last: c.last, fences: c.fences, blind: c.blind, unseen: c.unseen, looked: w.now,
@@ -180,7 +180,7 @@ func (j *countedJudge) counts(p *process, it *asked, got limiter.Decision) {
 	had := c.follows(now, it, got)
 	if w.now < c.blind {
 		if it.op == cluster.OpTake {
-			c.learn(now, s, got)
+			c.learn(now, s, got, ways{})
 		}
 		return
 	}
@@ -196,9 +196,19 @@ func (j *countedJudge) counts(p *process, it *asked, got limiter.Decision) {
 	}
 	c.misses(now, s, was, charged, over)
 	if it.op == cluster.OpTake {
-		c.learn(now, s, got)
+		c.learn(now, s, got, j.ways(a))
 	}
 	c.begins(now, s, was, charged, over)
+}
+
+// ways are those by which the state of a may have come: from one holder to the next it goes by way
+// of two other members at most.
+func (j *countedJudge) ways(a *account) (by ways) {
+	for _, m := range j.world.machines {
+		by.most = max(by.most, 3*j.world.network.slowest(m))
+	}
+	by.unseen = len(a.reference.owed) > 0 || j.world.now < a.count.unseen
+	return by
 }
 
 // changes reports whether a decision has charged or given back: a look changes nothing.
@@ -280,7 +290,9 @@ func (j *countedJudge) passes(a *account, p *process) {
 		j.loss.Blind++
 	}
 	if !w.plan.oneClock() { // p may have had it since it changed, and been faster
-		c.later += int64((w.now-c.changed)/1000+1) * a.spec.Limit
+		if s := a.spec.Algorithm; s == limiter.GCRA || s == limiter.LeakyBucket {
+			c.later += (w.now-c.changed)/1000 + 1
+		}
 		c.older = max(c.older, (c.changed-c.copied())/1000)
 	}
 }

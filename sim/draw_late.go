@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"penstock/cluster/ownership"
-	"penstock/limiter"
 )
 
 // LateSeeds is the first seed of worlds in which much comes late. Seeds below mean other worlds.
@@ -25,12 +24,6 @@ func drawLate(seed uint64) *plan {
 	r := stream(seed, lateStream)
 	p := drawPlain(seed, r, 3+r.IntN(3))
 	p.strict, p.sky = false, lossy
-	// The end of a window, and how full a bucket is, come later with each way of a copy. An older
-	// state that goes on is before that, and the judge that counts losses would take it for one.
-	for s := &p.limits[0].Spec; s.Algorithm != limiter.SlidingLog; {
-		*s = drawPlainLimit(r)
-	}
-	p.demands[0].limits = []string{p.limits[0].Name}
 	drawLateness(r, p)
 	p.gossip = drawGossip(r)
 	p.copies = oneOf(r, ownership.OneCopy, ownership.OneCopy, ownership.TwoCopies)

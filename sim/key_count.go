@@ -25,7 +25,8 @@ type keyCount struct {
 	since   naiveState    // what it had before those decisions of then that found has not told of
 	begun   bool          // whether there are any
 	changed time.Duration // when something was charged or given back last
-	later   int64         // how much more a bucket has counted for having travelled, in parts
+	// how much earlier its charges end to count in a copy that has not travelled as far
+	later time.Duration
 	// how much more time may have passed for a copy from before the charges that may be forgotten
 	older time.Duration
 }
@@ -70,34 +71,40 @@ func (c *keyCount) granted(now time.Duration, lost int64) int64 {
 }
 
 // exceeded is by how much a decision exceeds what c has left, and what c had and has left by the
-// copy that explains the decision: an older one, where c as it was does not.
+// copy that explains the decision: one that has not travelled as far, and has forgotten nothing, or
+// one from before the charges that may be forgotten, where c as it was does not.
 func (c *keyCount) exceeded(
 	now limiter.Instant, it *asked, got limiter.Decision, was naiveState, left int64,
 ) (by naiveState, had, over int64) {
-	later, over := c.later, c.beyond(now, it, got, left)
+	over = c.beyond(now, it, got, left)
 	c.extra += over
-	if over == 0 || c.older <= 0 {
-		return was, left, over
+	if over > 0 && c.later > 0 {
+		was, left, over = c.elder(now, it, got, was, c.later)
+		c.later = 0
 	}
-	was = c.elder(was, now)
-	c.whole, c.later, c.older = was, later, 0
-	left = c.follows(now, it, got)
-	return was, left, max(1, c.beyond(now, it, got, left))
+	if over > 0 && c.older > 0 {
+		was, left, over = c.elder(now, it, got, was, c.older)
+		c.older, over = 0, max(1, over)
+	}
+	return was, left, over
 }
 
-// elder is st as an older copy has it. Where something is forgotten, the copy is from before the
-// charges that may be. Of a log each entry has an age of its own.
-func (c *keyCount) elder(st naiveState, now limiter.Instant) naiveState {
-	log := st.log
-	st.shift(-c.older, now)
-	st.log = log
-	return st
+// elder has c go on from was as a copy has it that is older by that much. Of a log each entry has
+// an age of its own.
+func (c *keyCount) elder(
+	now limiter.Instant, it *asked, got limiter.Decision, was naiveState, by time.Duration,
+) (st naiveState, left, over int64) {
+	log := was.log
+	was.shift(-by, now)
+	was.log = log
+	c.whole = was
+	left = c.follows(now, it, got)
+	return was, left, c.beyond(now, it, got, left)
 }
 
 // hidden is how many units less than c a bucket has counted by a decision, as its ResetAfter tells,
 // which is exact. Remaining is told in whole units: one that was forgotten does not show in it
-// if the state has come a little later for having travelled. An older state that goes on may be
-// without that again, and nothing is forgotten by it.
+// if the state has come a little later for having travelled.
 func (c *keyCount) hidden(
 	now limiter.Instant, s *limiter.Spec, op cluster.Op, got limiter.Decision,
 ) int64 {
@@ -107,18 +114,51 @@ func (c *keyCount) hidden(
 	whole, unit := c.whole.copy(), int64(s.Per)
 	whole.take(now, s, 0)
 	less := whole.used - int64(got.ResetAfter)*s.Limit
-	units := (max(0, less-c.later) + unit - 1) / unit
-	c.later += max(0, units*unit-less)
-	return units
+	return (max(0, less) + unit - 1) / unit
 }
 
-// refills has what a bucket counts for having travelled come back with all else that it counts: one
-// that is full counts nothing more for it.
-func (c *keyCount) refills(now limiter.Instant, s *limiter.Spec) {
+// delayed notes by how much later than c had it a decision tells the end of what is counted: by no
+// more than a way takes, beyond that more was charged. A state comes later with each way, and one
+// that has not come that way may go on.
+func (c *keyCount) delayed(
+	now limiter.Instant, s *limiter.Spec, got limiter.Decision, by ways,
+) {
+	ends := c.whole.peek(now, s, 0).ResetAfter
+	if ends == 0 || got.ResetAfter == 0 {
+		c.later = 0
+		return
+	}
+	grown := got.ResetAfter - ends
+	if by.unseen && grown > 0 {
+		grown = withoutUnits(s, grown)
+	}
+	c.later = max(0, c.later+min(grown, max(0, by.most-c.later)))
+}
+
+// ways are those of a state from one holder to the next.
+type ways struct {
+	most   time.Duration // that they take
+	unseen bool          // something may be charged meanwhile that no decision has told of
+}
+
+// withoutUnits is what is left of a delay without that of whole units, or refills. What a window
+// counts does not delay its end.
+func withoutUnits(s *limiter.Spec, delay time.Duration) time.Duration {
+	const rounded = 2 // what is told is rounded up to the next nanosecond
+	step := s.Per
+	switch s.Algorithm {
+	case limiter.FixedWindow:
+		return delay
+	case limiter.GCRA, limiter.LeakyBucket:
+		step = max(1, s.Per/time.Duration(s.Limit))
+	}
+	return max(0, (delay+rounded)%step-rounded)
+}
+
+// settles has nothing end earlier than now.
+func (c *keyCount) settles(now limiter.Instant, s *limiter.Spec) {
 	if c.later > 0 {
-		whole := c.whole.copy()
-		whole.take(now, s, 0)
-		c.later = min(c.later, whole.used)
+		c.later = min(c.later, c.whole.peek(now, s, 0).ResetAfter)
 	}
 }
 
@@ -236,10 +276,16 @@ func (c *keyCount) prune(before time.Duration) {
 	})
 }
 
-// learn takes over what a decision tells of the state after it.
-func (c *keyCount) learn(now limiter.Instant, s *limiter.Spec, got limiter.Decision) {
+// learn takes over what a decision tells of the state after it, which may have come later than
+// what is known by such ways.
+func (c *keyCount) learn(
+	now limiter.Instant, s *limiter.Spec, got limiter.Decision, by ways,
+) {
 	used := got.Limit - got.Remaining
 	c.older = 0
+	if tellsAll(s) {
+		c.delayed(now, s, got, by)
+	}
 	switch {
 	case s.Algorithm == limiter.GCRA || s.Algorithm == limiter.LeakyBucket:
 		c.whole = naiveState{used: max(0, int64(got.ResetAfter)-1) * s.Limit, poured: now}
@@ -253,6 +299,16 @@ func (c *keyCount) learn(now limiter.Instant, s *limiter.Spec, got limiter.Decis
 		mark := now.Add(got.ResetAfter - time.Duration((used+s.Refill-1)/s.Refill)*s.Per)
 		c.whole = naiveState{naiveKinds: naiveKinds{missing: used, mark: mark, phased: true}}
 	}
+}
+
+// tellsAll reports whether decisions under s tell to the nanosecond when all that is counted ends to
+// count, at once or at a steady rate.
+func tellsAll(s *limiter.Spec) bool {
+	switch s.Algorithm {
+	case limiter.GCRA, limiter.LeakyBucket, limiter.FixedWindow, limiter.TokenBucket:
+		return true
+	}
+	return false
 }
 
 // loseBefore has st count what makes it count that much less after a decision that charges so

@@ -115,7 +115,8 @@ func TestWindowThatIsUsedUp(t *testing.T) {
 	s := &limiter.Spec{Algorithm: limiter.FixedWindow, Limit: 2, Per: 100 * time.Millisecond}
 	now := limiter.Instant(1_700_000_000_000_000_000)
 	c := &keyCount{whole: naiveState{start: now, count: 1}}
-	c.learn(now, s, limiter.Decision{Allowed: true, Limit: 2, ResetAfter: 15 * time.Millisecond})
+	c.learn(now, s, limiter.Decision{Allowed: true, Limit: 2, ResetAfter: 15 * time.Millisecond},
+		ways{})
 	if got := c.whole.peek(now, s, 0); got.Remaining != 0 || got.ResetAfter != 15*time.Millisecond {
 		t.Errorf("%d are left for %v; want none for 15 ms", got.Remaining, got.ResetAfter)
 	}
@@ -150,7 +151,8 @@ func TestWhatACutPairMayForget(t *testing.T) {
 
 // Promise: a unit that a bucket has forgotten is counted also where the rest has come a little
 // later for having travelled, so that as many whole units are left as if nothing was forgotten. A
-// state that has come later, or an older one that has not, has forgotten nothing.
+// state that has come later, or an older one that has not, has forgotten nothing; but what is told
+// to end later than any way explains was charged, and may not be forgotten either.
 func TestForgottenUnitThatDoesNotShow(t *testing.T) {
 	const ms = time.Millisecond
 	s := &limiter.Spec{Algorithm: limiter.GCRA, Limit: 100, Per: time.Minute, Burst: 100}
@@ -169,15 +171,73 @@ func TestForgottenUnitThatDoesNotShow(t *testing.T) {
 		{"it is later, and as before", []time.Duration{ms, -ms}, []int64{0, 0}},
 		{"it is later, and one is forgotten", []time.Duration{ms, -ms - unit}, []int64{0, 1}},
 		{"one is, and an older one goes on", []time.Duration{ms - unit, -ms}, []int64{1, 0}},
+		{"an older one goes on twice", []time.Duration{ms, -ms, -ms}, []int64{0, 0, 1}},
+		{"more is charged, and forgotten", []time.Duration{unit, -unit}, []int64{0, 1}},
 	} {
 		c := &keyCount{whole: naiveState{used: 40 * int64(s.Per), poured: now}}
 		for i, by := range x.tells {
-			got := limiter.Decision{ResetAfter: time.Duration(c.whole.used/s.Limit) + by}
-			if lost := c.hidden(now, s, cluster.OpTake, got); lost != x.want[i] {
+			used := c.whole.used + int64(by)*s.Limit
+			lost := tell(c, now, s, limiter.Decision{
+				Allowed: true, Limit: s.Burst, Remaining: s.Burst - (used+s.Per.Nanoseconds()-1)/
+					s.Per.Nanoseconds(), ResetAfter: time.Duration(used / s.Limit),
+			})
+			if lost != x.want[i] {
 				t.Errorf("%s: decision %d shows that %d are forgotten, want %d", x.name, i, lost,
 					x.want[i])
 			}
-			c.whole.used = int64(got.ResetAfter) * s.Limit
+			c.whole.used = used
+		}
+	}
+}
+
+// tell has c follow a decision that charges nothing, of a state that no way has made later by more
+// than 3 ms, and returns how much is forgotten.
+func tell(c *keyCount, now limiter.Instant, s *limiter.Spec, got limiter.Decision) (lost int64) {
+	it := &asked{account: &account{spec: s}, op: cluster.OpTake}
+	was := c.whole
+	left := c.follows(now, it, got)
+	was, _, lost = c.exceeded(now, it, got, was, left)
+	c.misses(now, s, was, 0, lost)
+	c.learn(now, s, got, ways{most: 3 * time.Millisecond})
+	return lost
+}
+
+// Promise: a window that has come later for having travelled may end as it did before, where a copy
+// goes on that has not come that way; nothing is forgotten by that. One that ends earlier than that
+// has forgotten all. The same goes for the refills of a token bucket.
+func TestWindowThatComesLater(t *testing.T) {
+	const ms = time.Millisecond
+	now := limiter.Instant(1_700_000_000_000_000_000)
+	for _, s := range []*limiter.Spec{
+		{Algorithm: limiter.FixedWindow, Limit: 10, Per: time.Second},
+		{Algorithm: limiter.TokenBucket, Limit: 10, Per: time.Second, Refill: 10},
+	} {
+		for _, x := range []struct {
+			name  string
+			later time.Duration // it is told to end, 900 ms before its end
+			at    time.Duration // after that it is told to be empty, at its end
+			want  int64
+		}{
+			{"it has come later", ms, 0, 0},
+			{"it has not", 0, 0, 0},
+			{"it ends sooner", ms, -2 * ms, 7},
+			{"it ends a moment too soon", ms, -ms, 7},
+			{"no way is that long", 8 * ms, 0, 7},
+		} {
+			c := &keyCount{whole: naiveState{start: now, count: 7, naiveKinds: naiveKinds{
+				missing: 7, mark: now, phased: true,
+			}}}
+			lost := tell(c, now.Add(100*ms), s, limiter.Decision{
+				Allowed: true, Limit: 10, Remaining: 3, ResetAfter: 900*ms + x.later,
+			})
+			if lost != 0 {
+				t.Errorf("%v, %s: %d are forgotten at first", s.Algorithm, x.name, lost)
+			}
+			lost = tell(c, now.Add(s.Per+x.at), s,
+				limiter.Decision{Allowed: true, Limit: 10, Remaining: 10})
+			if lost != x.want {
+				t.Errorf("%v, %s: %d are forgotten, want %d", s.Algorithm, x.name, lost, x.want)
+			}
 		}
 	}
 }

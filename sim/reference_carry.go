@@ -261,7 +261,7 @@ func (r *reference) drop(lost int64) {
 func (j *carrier) lost(a *account, before, p *process) int64 {
 	r, k := &a.reference, j.world.plan.partition(a.hash)
 	if j.world.plan.sky == calm || j.claims[k] < r.last && j.holders[k] == p ||
-		j.counted.firm(a, before, p) || r.isOver(before, a.spec) {
+		j.counted.firm(a, before, p) || r.isOver(before, p, a.spec) {
 		return 0
 	}
 	most, lost := a.mostLost(before), min(j.unheard(a, before), j.disk.unsaved(a, before, p))
@@ -301,10 +301,13 @@ func (a *account) charged(now time.Duration) int64 {
 	return capacityOf(a.spec)
 }
 
-// isOver reports whether all that p, the last to decide, may have counted has run out by its clock:
-// then nothing of it can be forgotten.
-func (r *reference) isOver(p *process, s *limiter.Spec) bool {
-	return !r.isBlind() && !r.isHeld() && asNew(r.strictest(), p.now(), s)
+// isOver reports whether all that before, the last to decide, may have counted has run out by its
+// clock, and by that of p as well if windows begin by the clock: then nothing of it can be
+// forgotten.
+func (r *reference) isOver(before, p *process, s *limiter.Spec) bool {
+	st := r.strictest()
+	return !r.isBlind() && !r.isHeld() && asNew(st, before.now(), s) &&
+		(!onTheClock(s) || asNew(st, p.now(), s))
 }
 
 // refusalsCount reports whether s remembers what it has refused.
