@@ -98,6 +98,8 @@ func (h *hasher) state(now Instant, s *State) {
 	}
 	h.config(v.value)
 	h.config(v.pendingValue)
+	h.num(int(v.refused.of))
+	h.config(v.refused.value)
 	h.config(p.value)
 	h.boots(p.yes)
 	h.boots(f.answered)

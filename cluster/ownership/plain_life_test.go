@@ -220,6 +220,15 @@ func said(draw *rand.Rand, s *keeper, e Epoch) []Message {
 	}
 }
 
+// thinksAgain tells the last proposer that this voter has refused if it would consent now.
+func (s *State) thinksAgain(now Instant) {
+	to, value := s.voter.refused.of, s.voter.refused.value
+	if s.stage == StageJoined && value != nil && s.wouldAccept(now, value) {
+		s.puts(to, Consent{value, true})
+		s.voter.refused = refusal{}
+	}
+}
+
 // takes hands what a member says in this epoch to what it is for.
 func (s *keeper) takes(now Instant, from Boot, m Message) {
 	switch m := m.(type) {
@@ -231,8 +240,14 @@ func (s *keeper) takes(now Instant, from Boot, m Message) {
 		if e := s.entry(from); e.sign == SignUp || e.sign == SignEnded {
 			e.sign, e.signAt = SignLeft, now
 		}
+		s.thinksAgain(now)
 	case Canvass:
-		s.puts(from, Consent{m.Value, s.wouldAccept(now, m.Value)})
+		yes := s.wouldAccept(now, m.Value)
+		s.puts(from, Consent{m.Value, yes})
+		s.voter.refused = refusal{from, m.Value}
+		if yes {
+			s.voter.refused = refusal{}
+		}
 	case Consent:
 		s.consented(now, from, m)
 	case Prepare:

@@ -87,6 +87,7 @@ func (s *State) happens(now Instant, event Event) {
 		if x.sign == SignGone && s.founding.votedFor == e.Boot && s.stage == StageOutside {
 			s.ends(Unfounded)
 		}
+		s.thinksAgain(now)
 	case Unreached:
 		s.entry(e.Boot).unreached = now
 	case Reached:

@@ -79,6 +79,9 @@ func anything(draw *rand.Rand) (s *keeper, now Instant) {
 	if draw.IntN(2) == 0 {
 		s.voter.pending, s.voter.pendingValue = 32, successor()
 	}
+	if draw.IntN(2) == 0 {
+		s.voter.refused = refusal{pick(draw, s.config.Voters...), successor()}
+	}
 	s.proposer = proposer{ballot: ballot(), tries: uint(draw.IntN(4))}
 	if q := &s.proposer; draw.IntN(3) > 0 {
 		q.phase, q.value = phase(draw.IntN(4)), successor()

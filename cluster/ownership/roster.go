@@ -141,6 +141,13 @@ func (s *State) refused(now Instant, b Boot) {
 	if e.sign == SignGone && s.founding.votedFor == b && s.stage == StageOutside {
 		s.end(Unfounded)
 	}
+	s.reconsider(now)
+}
+
+// left notes that a member has given up its right for good.
+func (s *State) left(now Instant, b Boot) {
+	s.entry(b).line(lineLeft, now)
+	s.reconsider(now)
 }
 
 // lineEnded notes that a line has ended. A member that has lost its lines to most voters may be the

@@ -266,3 +266,59 @@ func TestVotersAreChosen(t *testing.T) {
 		}
 	}
 }
+
+// Promise: a voter that is asked for its consent before it sees that a member is gone, or has left,
+// consents as soon as it sees that, and once; to what was asked in another epoch, never.
+func TestConsentComesWithTheSight(t *testing.T) {
+	for _, x := range []struct {
+		name   string
+		events []Event
+		want   int
+	}{
+		{"its address refuses", []Event{AddressRefused{3}, AddressRefused{3}}, 1},
+		{"it says farewell", []Event{
+			Received{3, Farewell{Epoch{Founded(9), 4}}}, AddressRefused{3},
+		}, 1},
+		{"another one's address refuses", []Event{AddressRefused{4}}, 0},
+		{"the next epoch begins", []Event{Received{2, Decided{&Configuration{
+			Epoch: Epoch{Founded(9), 5}, Previous: Epoch{Founded(9), 4},
+			Members: []Member{{ID: "a", Boot: 1}, {ID: "b", Boot: 2}, {ID: "c", Boot: 3}},
+			Voters:  []Boot{1, 2, 3},
+		}}}, AddressRefused{3}}, 0},
+	} {
+		p := Default()
+		c := &Configuration{Epoch: Epoch{Founded(9), 4}, Voters: []Boot{1, 2, 3, 4}}
+		for i, id := range []string{"a", "b", "c", "d"} {
+			c.Members = append(c.Members, Member{ID: id, Boot: Boot(i + 1)})
+		}
+		now := Instant(time.Hour)
+		s, _ := Within(&p, c.Members[0], now, c)
+		value := &Configuration{
+			Epoch: Epoch{Founded(9), 5}, Previous: c.Epoch, Voters: []Boot{1, 2, 4},
+			Members: []Member{c.Members[0], c.Members[1], c.Members[3]},
+		}
+		for _, e := range []Event{
+			LineUp{3}, LineUp{4}, LineEnded{3}, LineEnded{4}, Received{2, Canvass{value}},
+		} {
+			for _, said := range s.Step(now, e).Sends {
+				if m, ok := said.Message.(Consent); ok && m.Yes {
+					t.Fatalf("%s: it consents before", x.name)
+				}
+			}
+		}
+		consents := 0
+		for _, e := range x.events {
+			for _, said := range s.Step(now, e).Sends {
+				if m, ok := said.Message.(Consent); ok {
+					consents++
+					if said.To != 2 || !m.Yes || m.Value != value {
+						t.Errorf("%s: it says %+v to %d", x.name, m, said.To)
+					}
+				}
+			}
+		}
+		if consents != x.want {
+			t.Errorf("%s: it consents %d times, want %d", x.name, consents, x.want)
+		}
+	}
+}

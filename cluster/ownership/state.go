@@ -263,18 +263,16 @@ func (m Missed) heard(s *State, _ Instant, _ Boot) {
 
 func (m Renew) heard(s *State, now Instant, from Boot)    { s.renewAsked(now, from, m) }
 func (m RenewAck) heard(s *State, now Instant, from Boot) { s.renewAcked(now, from, m) }
-func (Farewell) heard(s *State, now Instant, from Boot)   { s.entry(from).line(lineLeft, now) }
-func (m Canvass) heard(s *State, now Instant, from Boot) {
-	s.send(from, Consent{m.Value, s.wouldAccept(now, m.Value)})
-}
-func (m Consent) heard(s *State, now Instant, from Boot) { s.consented(now, from, m) }
-func (m Prepare) heard(s *State, now Instant, from Boot) { s.prepare(now, from, m) }
-func (m Promise) heard(s *State, _ Instant, from Boot)   { s.promised(from, m) }
-func (m Accept) heard(s *State, now Instant, _ Boot)     { s.accept(now, m) }
-func (m Accepted) heard(s *State, _ Instant, from Boot)  { s.accepted(from, m) }
-func (m Secede) heard(s *State, now Instant, from Boot)  { s.secede(now, from, m) }
-func (Seceded) heard(s *State, _ Instant, from Boot)     { s.fork.answer(from) }
-func (Behind) heard(*State, Instant, Boot)               {} // inEpoch has answered it
+func (Farewell) heard(s *State, now Instant, from Boot)   { s.left(now, from) }
+func (m Canvass) heard(s *State, now Instant, from Boot)  { s.canvassed(now, from, m.Value) }
+func (m Consent) heard(s *State, now Instant, from Boot)  { s.consented(now, from, m) }
+func (m Prepare) heard(s *State, now Instant, from Boot)  { s.prepare(now, from, m) }
+func (m Promise) heard(s *State, _ Instant, from Boot)    { s.promised(from, m) }
+func (m Accept) heard(s *State, now Instant, _ Boot)      { s.accept(now, m) }
+func (m Accepted) heard(s *State, _ Instant, from Boot)   { s.accepted(from, m) }
+func (m Secede) heard(s *State, now Instant, from Boot)   { s.secede(now, from, m) }
+func (Seceded) heard(s *State, _ Instant, from Boot)      { s.fork.answer(from) }
+func (Behind) heard(*State, Instant, Boot)                {} // inEpoch has answered it
 
 // inEpoch reports whether a message is of this boot's epoch. If it is older, its sender is told
 // what followed; if it is newer, it is asked; if it is of another lineage, both find out which one

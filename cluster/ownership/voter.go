@@ -19,6 +19,14 @@ type voter struct {
 
 	pending      Ballot // an Accept that waits until the evicted have no right any more
 	pendingValue *Configuration
+
+	refused refusal
+}
+
+// refusal is a canvass that a voter has not consented to, the last one of this epoch.
+type refusal struct {
+	of    Boot // the proposer
+	value *Configuration
 }
 
 // evictable reports whether this voter would let b go: it is gone, has left, or is quiet (R4, R6).
@@ -58,6 +66,27 @@ func (s *register) wouldAccept(now Instant, value *Configuration) bool {
 		}
 	}
 	return true
+}
+
+// canvassed says whether this voter would accept what another one is about to propose.
+func (s *register) canvassed(now Instant, from Boot, value *Configuration) {
+	yes := s.wouldAccept(now, value)
+	if s.voter.refused = (refusal{}); !yes {
+		s.voter.refused = refusal{from, value}
+	}
+	s.send(from, Consent{value, yes})
+}
+
+// reconsider consents to what this voter has refused, once it sees what it lacked: that a member is
+// gone, which its proposer has seen a moment earlier. Asked again by the proposer's next Poll, it
+// would consent as well, only later.
+func (s *register) reconsider(now Instant) {
+	r := s.voter.refused
+	if s.stage != StageJoined || r.value == nil || !s.wouldAccept(now, r.value) {
+		return
+	}
+	s.voter.refused = refusal{}
+	s.send(r.of, Consent{r.value, true})
 }
 
 // massive reports whether value evicts too many silent members at once, too early (R7). One silent
