@@ -251,3 +251,34 @@ func TestHalfThatIsBoundIsNotStuck(t *testing.T) {
 		w.heals(t)
 	}
 }
+
+// Promise: the last node of a cluster decides again at the instant at which it sees that the other
+// one is gone, also of those that were more before. It does not wait until it renews once more.
+func TestWhoIsLeftDecidesAtOnce(t *testing.T) {
+	for _, gone := range []int{1, 2} {
+		p := Default()
+		c := &Configuration{Epoch: Epoch{Founded(9), 4}}
+		for i := range gone + 1 {
+			m := Member{ID: string(rune('a' + i)), Boot: Boot(i + 1)}
+			c.Members, c.Voters = append(c.Members, m), append(c.Voters, m.Boot)
+		}
+		now := Instant(time.Hour)
+		s, _ := Within(&p, c.Members[0], now, c)
+		for _, v := range c.Voters[1:] {
+			s.Step(now, LineUp{v})
+			s.Step(now, Received{v, RenewAck{c.Epoch, now, now}})
+		}
+		s.Step(now, Poll{})
+		if now = now.Add(100 * time.Millisecond); !s.Deciding(now) {
+			t.Fatalf("%d of %d: it has no right before", gone, gone+1)
+		}
+		for _, v := range c.Voters[1:] {
+			s.Step(now, LineEnded{v})
+			s.Step(now, AddressRefused{v})
+		}
+		s.Step(now, Poll{})
+		if got := s.Config(); len(got.Members) != 1 || got.Marked() || !s.Deciding(now) {
+			t.Errorf("%d of %d are gone: %v, it decides: %v", gone, gone+1, got, s.Deciding(now))
+		}
+	}
+}

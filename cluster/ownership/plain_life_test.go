@@ -36,7 +36,8 @@ func (s *State) ends(why Ending) {
 
 // installs begins an epoch with nothing under way. The boot remembers the evicted, hands the
 // configuration on later, and ends if it is not named. Each member counts as renewed just now, with
-// nothing acknowledged and nobody missed; one that has left and is an owner again is up.
+// nothing acknowledged and nobody missed; one that has left and is an owner again is up. What this
+// boot asks for at this instant counts.
 func (s *State) installs(now Instant, c *Configuration) {
 	old, joined := s.config, s.stage == StageJoined
 	if joined {
@@ -81,6 +82,9 @@ func (s *State) installs(now Instant, c *Configuration) {
 		}
 	}
 	s.roster, s.renewed = known, never
+	if s.right.floor > now {
+		s.right.floor = now
+	}
 	s.renew(now)
 }
 

@@ -253,6 +253,9 @@ func (s *State) install(now Instant, c *Configuration) {
 		}
 	}
 	s.forget()
+	// What is acknowledged in this epoch was asked for in it, so after the right was lost, be it at
+	// this instant.
+	s.right.floor = min(s.right.floor, now)
 	s.renewed = never
 	s.renew(now)
 }
