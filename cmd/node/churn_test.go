@@ -98,16 +98,7 @@ func (c *churn) add(indices ...int) { c.start(nil, indices...) }
 func (c *churn) addAgents(indices ...int) { c.start([]string{"--role", "agent"}, indices...) }
 
 func (c *churn) start(role []string, indices ...int) {
-	args := append([]string{
-		"--limits", c.limits, "--copies", fmt.Sprint(*churnCopy),
-		"--failover", churnFailover.String(),
-	}, role...)
-	for _, p := range c.nodes {
-		if p.alive() {
-			args = append(args, "--join", p.gossip)
-			break
-		}
-	}
+	args := append(c.flags(), role...)
 	started := make([]*process, len(indices))
 	var all sync.WaitGroup
 	for k, i := range indices {
@@ -138,13 +129,27 @@ func (c *churn) start(role []string, indices ...int) {
 	}
 }
 
+// flags are those of a node that joins the others.
+func (c *churn) flags() []string {
+	flags := []string{
+		"--limits", c.limits, "--copies", fmt.Sprint(*churnCopy),
+		"--failover", churnFailover.String(),
+	}
+	for _, p := range c.nodes {
+		if p.alive() {
+			return append(flags, "--join", p.gossip)
+		}
+	}
+	return flags
+}
+
 func (c *churn) leave(i int) {
 	began := time.Now()
 	c.signal(i, syscall.SIGTERM)
 	if code := c.nodes[i].exitCode(c.t); code != 0 {
-		c.t.Errorf("n%d leaves with exit code %d", i+1, code)
+		c.t.Errorf("%s leaves with exit code %d", c.nodes[i].name, code)
 	}
-	c.t.Logf("n%d has handed over and left %v after SIGTERM", i+1,
+	c.t.Logf("%s has handed over and left %v after SIGTERM", c.nodes[i].name,
 		time.Since(began).Round(time.Millisecond))
 }
 
@@ -174,13 +179,24 @@ func (p *process) alive() bool {
 
 // asked is what clients saw.
 type asked struct {
+	prefix string // of the keys that are asked for
+
 	checks, failed, degraded atomic.Int64
 	admitted                 [hotKeys]atomic.Int64
 	first                    atomic.Pointer[error]
 
+	// Set by tests that judge each answer: the units that were admitted of a key and can be
+	// forgotten by no fault any more, and whether those that are admitted now are such.
+	sure     [hotKeys]atomic.Int64
+	counting atomic.Bool
+
 	mu      sync.Mutex // guards below
 	latency []time.Duration
 	right   [hotKeys][]time.Time // when a key had a right answer: by its owner, within the deadline
+	// when a key had an answer of a node that decides for it, marked or not
+	decided [hotKeys][]time.Time
+	wrong   []string  // answers without a mark that have forgotten what is sure
+	ended   time.Time // nobody asks any more
 	// when the deciding node first denied a key: its window is longer than the test; zero: never
 	used  [hotKeys]time.Time
 	stale int // undegraded yes to what was asked after that
@@ -199,6 +215,7 @@ func (c *churn) ask(stop chan struct{}) {
 	for i := 0; ; {
 		select {
 		case <-stop:
+			a.ended = time.Now()
 			all.Wait()
 			return
 		case <-ticker.C:
@@ -215,8 +232,8 @@ func (c *churn) ask(stop chan struct{}) {
 func (a *asked) check(ctx context.Context, to *client.Client, key int) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	began := time.Now()
-	d, err := checkItems(ctx, to, []*penstockv1.Item{item("hot", fmt.Sprintf("hot-%d", key))})
+	began, sure, counting := time.Now(), a.sure[key].Load(), a.counting.Load()
+	d, err := checkItems(ctx, to, []*penstockv1.Item{item("hot", a.name(key))})
 	took := time.Since(began)
 	a.checks.Add(1)
 	switch {
@@ -236,7 +253,11 @@ func (a *asked) check(ctx context.Context, to *client.Client, key int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.latency = append(a.latency, took)
+	if !d[0].Degraded || d[0].Source != penstockv1.Source_SOURCE_FALLBACK {
+		a.decided[key] = append(a.decided[key], time.Now())
+	}
 	if !d[0].Degraded {
+		a.judge(key, sure, counting, d[0])
 		a.right[key] = append(a.right[key], time.Now())
 		if !d[0].Allowed && a.used[key].IsZero() {
 			a.used[key] = time.Now()
@@ -244,6 +265,24 @@ func (a *asked) check(ctx context.Context, to *client.Client, key int) {
 		if d[0].Allowed && !a.used[key].IsZero() && began.After(a.used[key]) {
 			a.stale++
 		}
+	}
+}
+
+func (a *asked) name(key int) string { return fmt.Sprintf("%shot-%d", a.prefix, key) }
+
+// judge looks whether an answer without a mark knows of all units that were sure when the question
+// was asked, and counts what it admits.
+func (a *asked) judge(key int, sure int64, counting bool, d *penstockv1.Decision) {
+	own := int64(0)
+	if d.Allowed {
+		own = 1
+	}
+	if used := d.Limit - d.Remaining - own; used < sure {
+		a.wrong = append(a.wrong, fmt.Sprintf("%s: %d units were sure, and without a mark an "+
+			"answer knows of %d: %v", a.name(key), sure, used, d))
+	}
+	if counting {
+		a.sure[key].Add(own)
 	}
 }
 
@@ -266,12 +305,14 @@ func (a *asked) p99() time.Duration {
 
 // gaps are the longest times that keys were without a right answer: of the key in the middle, and
 // of the worst. In them is the time from one question to the next.
-func (a *asked) gaps() (middle, worst time.Duration) {
+func (a *asked) gaps() (middle, worst time.Duration) { return a.gapsOf(&a.right) }
+
+func (a *asked) gapsOf(answers *[hotKeys][]time.Time) (middle, worst time.Duration) {
 	var longest [hotKeys]time.Duration
-	for key, right := range a.right {
-		slices.SortFunc(right, time.Time.Compare)
-		for i := 1; i < len(right); i++ {
-			longest[key] = max(longest[key], right[i].Sub(right[i-1]))
+	for key, at := range answers {
+		at = append(slices.SortedFunc(slices.Values(at), time.Time.Compare), a.ended)
+		for i := 1; i < len(at); i++ {
+			longest[key] = max(longest[key], at[i].Sub(at[i-1]))
 		}
 	}
 	slices.Sort(longest[:])
