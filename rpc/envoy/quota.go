@@ -229,11 +229,12 @@ func (q *quotas) report(domain *policy.Domain,
 		delete(q.buckets, name)
 		return abandon(), nil
 	}
-	lasts := leaseOf(m.Rule.Limit.Per, u.TimeElapsed.AsDuration())
+	every := min(u.TimeElapsed.AsDuration(), limiter.MaxTTL) // twice that is an int64 too
+	lasts := leaseOf(m.Rule.Limit.Per, every)
 	if !b.wants(now, lasts) {
 		return nil, nil
 	}
-	return q.lend(now, b, m.Rule.Limit, lasts, u.TimeElapsed.AsDuration(), admitted+refused), nil
+	return q.lend(now, b, m.Rule.Limit, lasts, every, admitted+refused), nil
 }
 
 // withoutLimit is what a rule says that has nothing to count: 0 requests are refused, unless the

@@ -1,8 +1,10 @@
 package envoy
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -107,6 +109,28 @@ func TestQuotaStrategies(t *testing.T) {
 		}
 		if word, _, _ := said(t, out.BucketAction[0]); word != c.want {
 			t.Errorf("%v: %s, want %s", c.id, word, c.want)
+		}
+	}
+}
+
+// Promise: an Envoy gets a lease whatever it says of how long ago its last report was.
+func TestQuotaAfterAnyTime(t *testing.T) {
+	for _, elapsed := range []time.Duration{
+		math.MinInt64, -1, 0, 1, time.Hour, 1 << 61, 1 << 62, math.MaxInt64,
+	} {
+		door, _ := alone(t, quotaLimits)
+		q := &quotas{door: door, domain: "q", buckets: map[string]*bucket{}}
+		out, err := q.hear(&quotav3.RateLimitQuotaUsageReports{
+			BucketQuotaUsages: []*quotav3.RateLimitQuotaUsageReports_BucketQuotaUsage{
+				usage(quotaBucket("user", "x"), elapsed, 1, 0),
+			},
+		})
+		if err != nil || len(out.BucketAction) != 1 {
+			t.Errorf("after %v: %v, %v", elapsed, out, err)
+			continue
+		}
+		if word, _, _ := said(t, out.BucketAction[0]); word != "lease" {
+			t.Errorf("after %v: %s", elapsed, word)
 		}
 	}
 }
@@ -217,6 +241,7 @@ type coming struct {
 // Messages take their time.
 type anEnvoy struct {
 	q                *quotas
+	user             string // in its bucket; empty: x
 	tokens           int64
 	until            time.Duration
 	allowed, denied  uint64
@@ -248,7 +273,7 @@ func (e *anEnvoy) report(t *testing.T, now, way time.Duration) {
 	out, err := e.q.hear(&quotav3.RateLimitQuotaUsageReports{
 		Domain: "q",
 		BucketQuotaUsages: []*quotav3.RateLimitQuotaUsageReports_BucketQuotaUsage{
-			usage(quotaBucket("user", "x"), now-e.reported, e.allowed, e.denied),
+			usage(quotaBucket("user", cmp.Or(e.user, "x")), now-e.reported, e.allowed, e.denied),
 		},
 	})
 	if err != nil {
