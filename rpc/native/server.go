@@ -166,11 +166,9 @@ func newServer(c Config) (*door.Server, *intake) {
 	inlines := door.OrNew(c.Inlines, c.Node)
 	b := newBare("grpc", c, door.Credentials(c.TLS), grpc.NumStreamWorkers(streamWorkers))
 	calls, ending := b.calls, b.ending
-	registerRateLimiter(b, &rateLimiter{
-		node: c.Node, clock: c.Clock, inlines: inlines, ending: ending,
-		guarded: calls.clients != nil, audit: c.Audit, gate: c.Gate, refused: b.refused,
-		seconds: c.Metrics.Checks("grpc"), trace: c.Trace,
-	})
+	r := newRateLimiter(c, inlines)
+	r.ending, r.refused = ending, b.refused
+	registerRateLimiter(b, r)
 	gubernator.Register(b, &gubernator.Door{
 		Node: c.Node, Clock: c.Clock, Inlines: inlines, Draining: c.Draining, Audit: c.Audit,
 		Seconds: c.Metrics.Checks("gubernator"),
@@ -190,6 +188,12 @@ func newServer(c Config) (*door.Server, *intake) {
 	return door.NewServer(b.server, ending, nil), b.weighed
 }
 
+// Register adds penstock.v1.RateLimiter alone to a server of the caller's. What NewServer has
+// before a call, which finds its client and refuses what is too much, is not there.
+func Register(s grpc.ServiceRegistrar, c Config) {
+	registerRateLimiter(s, newRateLimiter(c, door.OrNew(c.Inlines, c.Node)))
+}
+
 // rateLimiter is penstock.v1.RateLimiter.
 type rateLimiter struct {
 	penstockv1.UnimplementedRateLimiterServer
@@ -203,6 +207,14 @@ type rateLimiter struct {
 	refused *refusals
 	seconds prometheus.Observer // of checks; nil: they are not measured
 	trace   *trace.Tracer
+}
+
+func newRateLimiter(c Config, inlines *door.Inlines) *rateLimiter {
+	return &rateLimiter{
+		node: c.Node, clock: c.Clock, inlines: inlines,
+		guarded: door.ClientsOf(c.Clients, c.AuthToken) != nil, audit: c.Audit, gate: c.Gate,
+		seconds: c.Metrics.Checks("grpc"), trace: c.Trace,
+	}
 }
 
 // Check charges items.
