@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"sync"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -16,10 +17,28 @@ import (
 // sorts its circle again for every member that it is given. The tables are the same, to the last
 // partition (a test).
 type circle struct {
-	at      []uint64 // rising
-	of      []uint16 // index of the point's member
+	of      []uint16            // by point: the index of its member
+	first   *[Partitions]uint32 // by partition: the first point that it passes, or one too many
 	members int
 	clashes bool // two points coincide: only the library decides which of them counts
+}
+
+// begins are the partitions in the order in which they lie on the circle.
+var begins = sync.OnceValue(func() *[Partitions]begin {
+	var list [Partitions]begin
+	var key [8]byte
+	for p := range list {
+		binary.LittleEndian.PutUint64(key[:], uint64(p))
+		list[p] = begin{xxhash.Sum64(key[:]), p}
+	}
+	slices.SortFunc(list[:], func(a, b begin) int { return cmp.Compare(a.at, b.at) })
+	return &list
+})
+
+// begin is where a partition lies on the circle.
+type begin struct {
+	at        uint64
+	partition int
 }
 
 func newCircle(sorted []string) *circle {
@@ -37,13 +56,19 @@ func newCircle(sorted []string) *circle {
 	}
 	slices.SortFunc(points, func(a, b point) int { return cmp.Compare(a.at, b.at) })
 	c := &circle{
-		at: make([]uint64, len(points)), of: make([]uint16, len(points)),
-		members: len(sorted),
+		of: make([]uint16, len(points)), first: new([Partitions]uint32), members: len(sorted),
 	}
 	for i, p := range points {
-		c.at[i], c.of[i] = p.at, p.of
+		c.of[i] = p.of
+		c.clashes = c.clashes || i > 0 && points[i-1].at == p.at
 	}
-	c.clashes = len(slices.Compact(slices.Clone(c.at))) < len(c.at)
+	i := 0
+	for _, b := range begins() {
+		for i < len(points) && points[i].at < b.at {
+			i++
+		}
+		c.first[b.partition] = uint32(i)
+	}
 	return c
 }
 
@@ -65,11 +90,8 @@ func (c *circle) place(owners *[Partitions]uint16, without, nor int) error {
 	}
 	most := int(math.Ceil(float64(Partitions) / float64(members) * load))
 	owned := make([]int, c.members)
-	var key [8]byte
 	for p := range owners {
-		binary.LittleEndian.PutUint64(key[:], uint64(p))
-		i, _ := slices.BinarySearch(c.at, xxhash.Sum64(key[:]))
-		for ; ; i++ { // most × members is more than there are partitions, so it ends
+		for i := int(c.first[p]); ; i++ { // most × members is more than there are partitions, so it ends
 			if i >= len(c.of) {
 				i = 0
 			}
