@@ -19,8 +19,8 @@ import (
 // claimer no lower one, for the claimer has named the highest that it knows. A node that is no
 // member any more may have heard of terms that no other node has, and is not asked.
 
-// heldLast says which boot has held a partition, and under which term it began, or has begun to copy
-// it here.
+// heldLast says which boot has held a partition, and under which term it began to, or to copy it
+// here.
 type heldLast struct {
 	boot, term uint64
 }

@@ -91,7 +91,8 @@ func (c *circle) place(owners *[Partitions]uint16, without, nor int) error {
 	most := int(math.Ceil(float64(Partitions) / float64(members) * load))
 	owned := make([]int, c.members)
 	for p := range owners {
-		for i := int(c.first[p]); ; i++ { // most × members is more than there are partitions, so it ends
+		// most × members is more than there are partitions, so it ends
+		for i := int(c.first[p]); ; i++ {
 			if i >= len(c.of) {
 				i = 0
 			}

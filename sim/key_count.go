@@ -301,8 +301,8 @@ func (c *keyCount) learn(
 	}
 }
 
-// tellsAll reports whether decisions under s tell to the nanosecond when all that is counted ends to
-// count, at once or at a steady rate.
+// tellsAll reports whether decisions under s tell to the nanosecond when all that is counted is
+// over, at once or at a steady rate.
 func tellsAll(s *limiter.Spec) bool {
 	switch s.Algorithm {
 	case limiter.GCRA, limiter.LeakyBucket, limiter.FixedWindow, limiter.TokenBucket:
