@@ -242,6 +242,22 @@ func TestWindowThatComesLater(t *testing.T) {
 	}
 }
 
+// Promise: where units may be charged that no decision has told of, what they delay is no way that
+// the state has come: it may not be taken back.
+func TestUnseenUnitsAreNoDelay(t *testing.T) {
+	const ms = time.Millisecond
+	now := limiter.Instant(1_700_000_000_000_000_000)
+	s := &limiter.Spec{Algorithm: limiter.GCRA, Limit: 100, Per: time.Second, Burst: 100}
+	for unseen, want := range map[bool]time.Duration{false: 31 * ms, true: ms} {
+		c := &keyCount{whole: naiveState{used: 40 * int64(s.Per), poured: now}}
+		c.learn(now, s, limiter.Decision{Limit: 100, Remaining: 56, ResetAfter: 431 * ms},
+			ways{most: 100 * ms, unseen: unseen})
+		if c.later != want {
+			t.Errorf("unseen %v: it is %v later, want %v", unseen, c.later, want)
+		}
+	}
+}
+
 // Promise: a key that comes back to the process that decided on it last may have been on a faster
 // clock in between, so more time may have passed for it. One that has stayed has gone by one clock.
 func TestKeyThatComesBackHasBeenOnOtherClocks(t *testing.T) {
