@@ -30,9 +30,9 @@ import (
 	"penstock/rpc/wire"
 )
 
-// This file has a node and all its doors in one process, without a socket. What is asked are the
-// bytes that a client would send: for HTTP what net/http makes of them, for gRPC a message without
-// its frame, for Redis all of it.
+// This file has a node and all its doors in one process, without a socket. A request is the
+// bytes that a client would send: for HTTP as net/http has read them, for gRPC a message without
+// its frame, for Redis all of them.
 
 // handClock stands still until it is moved.
 type handClock struct{ now limiter.Instant }

@@ -203,12 +203,11 @@ func (j *countedJudge) counts(p *process, it *asked, got limiter.Decision) {
 
 // ways are those by which the state of a may have come: from one holder to the next it goes by way
 // of two other members at most.
-func (j *countedJudge) ways(a *account) (by ways) {
-	for _, m := range j.world.machines {
-		by.most = max(by.most, 3*j.world.network.slowest(m))
+func (j *countedJudge) ways(a *account) ways {
+	return ways{
+		most:   3 * j.world.network.slow,
+		unseen: len(a.reference.owed) > 0 || j.world.now < a.count.unseen,
 	}
-	by.unseen = len(a.reference.owed) > 0 || j.world.now < a.count.unseen
-	return by
 }
 
 // changes reports whether a decision has charged or given back: a look changes nothing.

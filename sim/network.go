@@ -20,8 +20,9 @@ var (
 
 // network is what lies between the machines: it delays, loses, doubles and reorders.
 type network struct {
-	lines [][]line // from, to
-	cuts  int      // of lines
+	lines [][]line      // from, to
+	cuts  int           // of lines
+	slow  time.Duration // that the slowest message of all has been on its way
 	tally MessageReport
 	// not in use
 	letters []*letter
@@ -180,6 +181,7 @@ func (w *world) post(from, to *machine, arrive happens) (copies int) {
 		}
 		line.last = max(at, line.last)
 		line.slow = max(line.slow, at-w.now)
+		n.slow = max(n.slow, at-w.now)
 		w.schedule.add(at, arrive)
 	}
 	return copies

@@ -253,8 +253,8 @@ func (s *State) install(now Instant, c *Configuration) {
 		}
 	}
 	s.forget()
-	// What is acknowledged in this epoch was asked for in it, so after the right was lost, be it at
-	// this instant.
+	// An acknowledgement of this epoch is of a renewal in it, so the right was lost before that was
+	// sent, be it at the same instant.
 	s.right.floor = min(s.right.floor, now)
 	s.renewed = never
 	s.renew(now)
