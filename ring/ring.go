@@ -14,11 +14,11 @@
 // The table comes from consistent hashing with bounded loads (Mirrokni, Thorup, Zadimoghaddam:
 // "Consistent Hashing with Bounded Loads", 2016). Every member has 100 points on a circle. A
 // partition goes clockwise to the first member that has room, and no member gets more than 1.25
-// times the average. github.com/buraksezer/consistent defines that table, to the last partition. But
-// its time grows with the square of the members, and when a node dies all others make a table in
-// the same moment, and nobody decides for the keys of the dead one before they are done. So tables
-// come from a circle of our own (circle.go), in a twentieth of the time. Tests compare them with
-// the library's, which still makes the tables where two points fall together.
+// times the average. github.com/buraksezer/consistent defines that table, to the last partition.
+// But its time grows with the square of the members, and when a node dies all others make a table
+// in the same moment, and nobody decides for the keys of the dead one before they are done. So
+// tables come from a circle of our own (circle.go), in a twentieth of the time. Tests compare them
+// with the library's, which still makes the tables where two points fall together.
 //
 // Nothing here reads a clock, waits, logs or draws a random number.
 package ring

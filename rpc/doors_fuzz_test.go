@@ -237,8 +237,8 @@ func (v *visit) send(w *way, list []asking, atomic bool) ([]reply, error) {
 	return replies, nil
 }
 
-// ask asks, and compares the answers with those of the naive limiter. A faulty item must be refused,
-// and charge nothing; the items beside it are refused too, or decided as ever.
+// ask asks, and compares the answers with those of the naive limiter. A faulty item must be
+// refused, and charge nothing; the items beside it are refused too, or decided as ever.
 func (v *visit) ask(w *way, list []asking, atomic bool) error {
 	for i := range list {
 		if strings.HasPrefix(w.name, "gRPC") && list[i].named {
