@@ -39,34 +39,43 @@ type steps struct {
 // other names, and says of each step what it costs. It fails if an answer without a mark does not
 // know of what was charged before the fault and copied, or has been admitted after it; if a live
 // key loses its count; if a request fails; or if some key has no decider in the end. Units that are
-// admitted in the moments before a crash are extra, how many is a figure. With more keys, and a
-// higher rate, it measures:
+// admitted in the moments before a crash are extra, how many is a figure. All steps, with more keys
+// and a higher rate, are measured by:
 //
-//	go test ./cmd/node -run TestStepByStep -v -args -churn.live=20000 -churn.rate=1000
+//	go test ./cmd/node -run TestStepByStep -v -args -churn.steps=3 -churn.live=20000 \
+//		-churn.rate=1000
+//
+// With fewer rounds TestDieOneAfterTheOther is left to kill nodes, and TestChurn to send them away.
 func TestStepByStep(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")
 	}
 	kill := func(s *steps) { s.dies(syscall.SIGKILL) }
+	silence := func(s *steps) { s.dies(syscall.SIGSTOP) }
+	all := *churnSteps
 	for _, x := range []struct {
-		name  string
-		nodes int
-		run   func(s *steps)
+		name   string
+		nodes  int
+		rounds int
+		round  []func(s *steps)
 	}{
-		{"four die one after the other (kill -9)", 4, func(s *steps) { s.times(kill) }},
+		{"they die one after the other (kill -9)", all + 1, all, []func(*steps){kill}},
 		{
-			"four fall silent one after the other (SIGSTOP)", 4,
-			func(s *steps) { s.times(func(s *steps) { s.dies(syscall.SIGSTOP) }) },
+			"they fall silent one after the other (SIGSTOP)", max(3, all+1), max(2, all),
+			[]func(*steps){silence},
 		},
 		{
-			"replaced one by one by new names (kill -9)", 3,
-			func(s *steps) { s.times((*steps).joins, kill) },
+			"replaced one by one by new names (kill -9)", 3, max(1, all),
+			[]func(*steps){(*steps).joins, kill},
 		},
 		{
-			"replaced one by one by new names (SIGTERM)", 3,
-			func(s *steps) { s.times((*steps).joins, (*steps).leaves) },
+			"replaced one by one by new names (SIGTERM)", 3, all,
+			[]func(*steps){(*steps).joins, (*steps).leaves},
 		},
 	} {
+		if x.rounds == 0 {
+			continue
+		}
 		t.Run(x.name, func(t *testing.T) {
 			s := &steps{churn: &churn{t: t, limits: write(t, stepsLimits)}}
 			for range x.nodes {
@@ -76,7 +85,11 @@ func TestStepByStep(t *testing.T) {
 			s.settled()
 			s.chargeLive()
 			s.step("nothing", s.nodes, false, func() {}, func() {})
-			x.run(s)
+			for range x.rounds {
+				for _, step := range x.round {
+					step(s)
+				}
+			}
 			t.Logf("%d live keys, %d checks a second over %d keys:\n%s", *churnLive, *churnRate,
 				hotKeys, strings.Join(append([]string{
 					"| step | checks | failed | marked | extra | of one key | a key without a " +
@@ -84,15 +97,6 @@ func TestStepByStep(t *testing.T) {
 					"|---|---|---|---|---|---|---|---|---|",
 				}, s.table...), "\n"))
 		})
-	}
-}
-
-// times makes three rounds of steps.
-func (s *steps) times(round ...func(s *steps)) {
-	for range 3 {
-		for _, step := range round {
-			step(s)
-		}
 	}
 }
 

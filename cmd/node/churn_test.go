@@ -31,6 +31,8 @@ var (
 		"how long TestChurn goes on after each fault")
 	churnStop = flag.Duration("churn.stop", 6*time.Second,
 		"how long TestChurn stops a node with SIGSTOP, beside a second")
+	churnSteps = flag.Int("churn.steps", 0,
+		"rounds of each kind in TestStepByStep; with 0 it takes two of one kind and one of another")
 	churnFailover = flag.Duration("churn.failover", time.Second,
 		"--failover of the clusters in TestChurn")
 	churnOut = flag.String("churn.out", "",
