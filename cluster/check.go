@@ -46,6 +46,9 @@ type Request struct {
 	Atomic   bool            // all items are admitted, or none is charged
 	Deadline limiter.Instant // on this node's clock; 0 means DefaultDeadline from now
 	Trace    Trace           // of the client, if it is kept
+	// HungUp is closed when the client waits no more, as a context's Done is; nil: that is not known.
+	// What is undecided then is not charged.
+	HungUp <-chan struct{}
 }
 
 // Item is one limit applied to one key.
@@ -123,16 +126,24 @@ type Decision struct {
 
 // Check decides every item of r into out, which must be as long as r.Items. It changes nothing of
 // r, and keeps nothing of it. It returns an error only if nothing was decided and nothing charged:
-// an *InputError, an *UnknownLimitError, ErrNoView or ErrExpired. A denial is an answer, never an
-// error.
+// an *InputError, an *UnknownLimitError, ErrNoView, ErrExpired or ErrHungUp. A denial is an answer,
+// never an error.
 func (n *Node) Check(r *Request, out []Decision) error {
 	now := n.clock.Now()
+	if r.HungUp != nil && n.still.mayBeOld(now) {
+		if n.isOver(r.Deadline, r.HungUp) {
+			return ErrHungUp
+		}
+		now = n.clock.Now()
+	}
 	if n.pulse.idle.Load() {
 		n.pulse.wakeFor()
 	}
 	view, under := n.view.Load(), n.right.tenure(now)
 	var one [1]flight
-	b := batch{items: one[:], deadline: r.Deadline, atomic: r.Atomic, trace: r.Trace}
+	b := batch{
+		items: one[:], deadline: r.Deadline, atomic: r.Atomic, trace: r.Trace, hungUp: r.HungUp,
+	}
 	if k := min(len(r.Items), MaxItems); k != 1 {
 		lent := flights.Get().(*[]flight)
 		*lent = slices.Grow((*lent)[:0], k)[:k]
@@ -148,7 +159,8 @@ func (n *Node) Check(r *Request, out []Decision) error {
 		return err
 	}
 	if trees != nil {
-		return checkTrees(n, now, b.deadline, b.trace, trees, out)
+		whole := batch{deadline: b.deadline, trace: r.Trace, hungUp: r.HungUp}
+		return checkTrees(n, now, &whole, trees, out)
 	}
 	if b.atomic && len(b.items) > 1 {
 		if err := n.multiOwner.checkAtomic(now, view, &b, out); err != nil {

@@ -35,6 +35,9 @@ func (e *UnknownLimitError) Error() string {
 var (
 	// ErrExpired: the deadline had passed before anything was done. Nothing was charged.
 	ErrExpired = errors.New("deadline passed before the check was decided; nothing was charged")
+	// ErrHungUp: this node stood still, and the client has hung up. Nothing was charged.
+	ErrHungUp = errors.New(
+		"this node stood still, and the client has hung up; nothing was charged")
 	// ErrNoView: the node has not joined a cluster yet. Nothing was charged.
 	ErrNoView = errors.New("this node has not joined its cluster yet; nothing was charged")
 )

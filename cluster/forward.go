@@ -171,10 +171,17 @@ func (fw *forwarder) decideRest(
 			targets[i] = nobody
 		}
 	}
+	if len(away) == 0 {
+		return
+	}
 	slices.Sort(away) // some have waited longer than others, and stand in the order of the request
+	over := fw.isOver(r.deadline, r.hungUp)
+	now = fw.clock.Now()
 	for _, i := range away {
 		switch {
 		case targets[i] != nobody && fw.decideStill(now, &r.items[i], &out[i]):
+		case over:
+			out[i] = fw.shares.undecided(view, &r.items[i])
 		case !r.owed:
 			out[i] = fw.shares.fallback(now, view, &r.items[i])
 		}

@@ -26,7 +26,9 @@ type multiOwner struct {
 // several that do, the one that gets the first key that they have in common meets none of the
 // others at the next, and one of them gets all.
 func (mo *multiOwner) reserveAll(now limiter.Instant, view *route, r *batch, out []Decision) {
-	whole := &batch{items: r.items, deadline: r.deadline, owed: r.owed, trace: r.trace}
+	whole := &batch{
+		items: r.items, deadline: r.deadline, owed: r.owed, trace: r.trace, hungUp: r.hungUp,
+	}
 	mo.forwarder.checkEach(now, view, whole, out)
 	if mo.granted(r, out) {
 		return
@@ -51,6 +53,7 @@ func (mo *multiOwner) reserveAll(now limiter.Instant, view *route, r *batch, out
 		now = mo.clock.Now()
 		one := &batch{
 			items: r.items[i : i+1 : i+1], deadline: r.deadline, owed: r.owed, trace: r.trace,
+			hungUp: r.hungUp,
 		}
 		out[i] = Decision{}
 		// that of the first try has been cancelled

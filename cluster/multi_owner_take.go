@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"slices"
 	"time"
 
 	"penstock/limiter"
@@ -94,18 +95,25 @@ func (mo *multiOwner) takeAll(now limiter.Instant, view *route, r *batch, out []
 		mo.release(asks, cancels(asks, asks.items, out))
 	}
 	refuseReleased(asks.items, out)
-	now, view = mo.clock.Now(), mo.view.Load()
 	silent := make([]bool, len(out))
 	for i := range out {
-		if silent[i] = out[i].Owner == ""; silent[i] { // no node has decided
+		silent[i] = out[i].Owner == "" // no node has decided
+	}
+	over := slices.Contains(silent, true) && mo.isOver(r.deadline, r.hungUp)
+	now, view = mo.clock.Now(), mo.view.Load()
+	for i := range out {
+		switch {
+		case !silent[i]:
+			r.items[i].ID = asks.items[i].ID
+		case over:
+			out[i] = mo.shares.undecided(view, &r.items[i])
+		default:
 			last := r.items[i]
 			if !granted {
 				last.Op = OpPeek
 			}
 			out[i] = mo.shares.fallback(now, view, &last)
 			r.items[i].again = last.again
-		} else {
-			r.items[i].ID = asks.items[i].ID
 		}
 	}
 	if granted {

@@ -33,12 +33,8 @@ type shares struct {
 // not done, by a degraded denial. A reservation is charged to the share as a take is, all of it: it
 // is a promise, and the holder of the key is told of it later (debts.go).
 func (sh *shares) fallback(now limiter.Instant, view *route, it *flight) Decision {
-	d := Decision{Source: SourceFallback, Degraded: true, ID: it.ID}
-	if o := view.Owner(it.hash); o >= 0 {
-		d.Owner = view.Members[o].ID
-	}
-	d.Decision = limiter.Decision{Limit: it.Limit.Capacity(), RetryAfter: limiter.Never}
-	sh.stats.Fallback.Add(1)
+	d := sh.undecided(view, it)
+	d.RetryAfter = limiter.Never
 	nodes := max(1, view.Active(), sh.right.size())
 	cutOff := sh.right.minority.Load()
 	switch {
@@ -54,6 +50,17 @@ func (sh *shares) fallback(now limiter.Instant, view *route, it *flight) Decisio
 		d.Decision = sh.decideShare(now, it, nodes)
 		d.Bound = max(it.Limit.Capacity(), int64(nodes)*it.Limit.Share(nodes).Capacity())
 	}
+	return d
+}
+
+// undecided is the answer to an item that no node has decided: a denial, and nothing is charged.
+func (sh *shares) undecided(view *route, it *flight) Decision {
+	d := Decision{Source: SourceFallback, Degraded: true, ID: it.ID}
+	if o := view.Owner(it.hash); o >= 0 {
+		d.Owner = view.Members[o].ID
+	}
+	d.Decision = limiter.Decision{Limit: it.Limit.Capacity(), RetryAfter: fallbackRetry}
+	sh.stats.Fallback.Add(1)
 	return d
 }
 

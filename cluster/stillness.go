@@ -12,15 +12,16 @@ import (
 // what has come meanwhile as if it came now. Of a take under its client's own id that may be wrong:
 // the client, which got no answer, has asked another node, and if that is longer ago than the owner
 // remembers answers, it would charge the take again. So for a moment after it has stood still for
-// that long, a node's doors wait whether a client has hung up before they ask the node, and an heir
-// sends on nothing.
+// that long, a node waits whether the client has hung up (Request.HungUp) before it decides, and an
+// heir sends on nothing. The same goes for a take that the node had in hand when it was stopped,
+// and has not sent to its owner yet: see decideRest.
 
 const (
 	// oldFor is for how long after it stood still a process may read what came before.
 	oldFor = 500 * time.Millisecond
-	// HangUpTime is for how long a door waits whether a client has hung up (Node.StoodStill): what
-	// a client does after its request lies behind it in the same socket.
-	HangUpTime = 50 * time.Millisecond
+	// hangUpTime is for how long a node waits whether a client has hung up: what a client does
+	// after its request lies behind it in the same socket.
+	hangUpTime = 50 * time.Millisecond
 )
 
 // stillness is whether the process stood still. Without timers nothing is known of that.
@@ -49,8 +50,27 @@ func (s *stillness) mayBeOld(now limiter.Instant) bool {
 	return int64(now) < s.until.Load() || last != 0 && now > last.Add(dedup.Lasts)
 }
 
-// StoodStill reports whether the process stood still, just before, for longer than owners remember
-// answers. A request that comes now under an id of its client may then have lain at its door, and
-// may have been answered by another node under the same id: a door waits for HangUpTime, and drops
-// it if its client has hung up.
-func (s *self) StoodStill() bool { return s.still.mayBeOld(s.clock.Now()) }
+// isOver reports whether client, a Request's HungUp, is closed. If the process stood still, it waits
+// for a moment first, until that shows; a deadline that has not come yet is kept.
+func (s *self) isOver(deadline limiter.Instant, client <-chan struct{}) bool {
+	if client == nil {
+		return false
+	}
+	if now := s.clock.Now(); !isClosed(client) && s.still.mayBeOld(now) {
+		until := now.Add(hangUpTime)
+		if now < deadline {
+			until = min(until, deadline)
+		}
+		s.net.Wait(until)
+	}
+	return isClosed(client)
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}

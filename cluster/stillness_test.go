@@ -1,16 +1,17 @@
 package cluster
 
 import (
+	"errors"
 	"testing"
 	"time"
 
 	"penstock/limiter"
 )
 
-// Promise: a node that stood still for longer than owners remember answers says so to its doors
-// from the first instruction on, until all that came meanwhile has been read; one that stood still
-// for less does not.
-func TestNodeSaysThatItStoodStill(t *testing.T) {
+// Promise: a node that stood still for longer than owners remember answers knows so from the first
+// instruction on, until all that came meanwhile has been read; one that stood still for less does
+// not.
+func TestNodeKnowsThatItStoodStill(t *testing.T) {
 	for name, still := range map[string]struct {
 		lasts time.Duration
 		old   bool
@@ -23,17 +24,17 @@ func TestNodeSaysThatItStoodStill(t *testing.T) {
 			w.pass(20 * time.Second) // nodes are idle
 			w.freeze("n1")
 			w.pass(still.lasts)
-			if got := w.nodes["n1"].StoodStill(); got != still.old {
+			if got := w.nodes["n1"].still.mayBeOld(w.now); got != still.old {
 				t.Errorf("in its first instruction: %v", got)
 			}
 			w.thaw("n1")
 			for _, ms := range []time.Duration{0, 20, 400} {
 				w.pass(ms * time.Millisecond)
-				if got := w.nodes["n1"].StoodStill(); got != still.old {
+				if got := w.nodes["n1"].still.mayBeOld(w.now); got != still.old {
 					t.Errorf("%v ms after the last look: %v", int64(ms), got)
 				}
 			}
-			if w.pass(oldFor); w.nodes["n1"].StoodStill() {
+			if w.pass(oldFor); w.nodes["n1"].still.mayBeOld(w.now) {
 				t.Error("it is never over")
 			}
 		})
@@ -51,5 +52,98 @@ func TestStoppedNodeIsNotOld(t *testing.T) {
 	s.ends()
 	if s.mayBeOld(at.Add(time.Hour)) {
 		t.Error("a node without timers stands still")
+	}
+}
+
+// Promise: a node that stood still drops what its client has hung up on, and answers a client that
+// waits; one that did not stand still asks nobody.
+func TestWhatLayAtItsDoor(t *testing.T) {
+	for _, x := range []struct {
+		name  string
+		still time.Duration
+		after time.Duration // when the client hangs up; 0: it waits
+		want  error
+	}{
+		{"it had hung up", 2200 * time.Millisecond, 1, ErrHungUp},
+		{"it shows a little later", 2200 * time.Millisecond, hangUpTime - 1, ErrHungUp},
+		{"it waits", 2200 * time.Millisecond, 0, nil},
+		{"it had hung up on one that was there", 300 * time.Millisecond, 1, nil},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			w := newWorld(t, 3, five)
+			w.pass(20 * time.Second)
+			w.freeze("n1")
+			w.pass(x.still)
+			w.thaw("n1")
+			left := make(chan struct{})
+			if x.after != 0 {
+				w.after("", x.after, func() { close(left) })
+			}
+			for i, owner := range []string{"n1", "n2"} {
+				out := make([]Decision, 1)
+				err := w.nodes["n1"].Check(&Request{
+					Items:  []Item{{Limit: "five", Key: w.key(owner, i), Cost: 1}},
+					HungUp: left,
+				}, out)
+				if !errors.Is(err, x.want) || err == nil && out[0].Source == SourceFallback {
+					t.Errorf("a key of %s: %+v, %v; want %v", owner, out[0], err, x.want)
+				}
+				want := int64(5)
+				if x.want == nil {
+					want = 4
+				}
+				if got := w.remaining(owner, "five", w.key(owner, i)); got != want {
+					t.Errorf("a key of %s: %d left, want %d", owner, got, want)
+				}
+			}
+		})
+	}
+}
+
+// Promise: no share admits for a client that has hung up, and nothing is owed for it: it asks
+// another node, under the same id, and may be charged there. A client that waits is answered.
+func TestShareAdmitsForNobody(t *testing.T) {
+	for _, atomic := range []bool{false, true} {
+		for _, waits := range []bool{false, true} {
+			w := newWorld(t, 3, five)
+			keys := []string{w.key("n2", 0), w.key("n3", 0)}
+			w.meet = func(c *Call, deliver func() *Answer) {
+				if c.Err = ErrUnsent; c.To.ID != "n2" {
+					c.Answer, c.Err = deliver(), nil
+				}
+			}
+			left := make(chan struct{})
+			r := &Request{HungUp: left, Atomic: atomic}
+			for i, key := range keys {
+				r.Items = append(r.Items, Item{
+					Limit: "five", Key: key, Cost: 1, ID: ID{Origin: 77, Sequence: uint64(i + 1)},
+				})
+			}
+			if !waits {
+				w.after("", time.Millisecond, func() { close(left) })
+			}
+			out := make([]Decision, len(keys))
+			if err := w.nodes["n1"].Check(r, out); err != nil {
+				t.Fatal(err)
+			}
+			if out[0].Allowed != waits || out[0].Source != SourceFallback || !out[0].Degraded {
+				t.Errorf("atomic: %t, it waits: %t: %+v", atomic, waits, out[0])
+			}
+			w.meet = nil
+			w.pass(5 * time.Second)
+			want := [2]int64{4, 4} // of n2's key, if it waits, by what is owed
+			if !waits {
+				want = [2]int64{5, 4}
+				if atomic {
+					want[1] = 5
+				}
+			}
+			got := [2]int64{
+				w.remaining("n3", "five", keys[0]), w.remaining("n3", "five", keys[1]),
+			}
+			if got != want {
+				t.Errorf("atomic: %t, it waits: %t: %d left, want %d", atomic, waits, got, want)
+			}
+		}
 	}
 }

@@ -238,9 +238,9 @@ func ofLevel(id ID, level int) ID {
 	}
 }
 
-// checkTrees decides runs of items one after the other, into out.
+// checkTrees decides runs of items, which r is made of, one after the other, into out.
 func checkTrees(
-	n *Node, now, deadline limiter.Instant, trace Trace, runs []treeRun, out []Decision,
+	n *Node, now limiter.Instant, r *batch, runs []treeRun, out []Decision,
 ) error {
 	for k := range runs {
 		run := &runs[k]
@@ -249,8 +249,8 @@ func checkTrees(
 		}
 		view, under := n.view.Load(), n.right.tenure(now)
 		levels := batch{
-			items: run.items, deadline: deadline, atomic: run.atomic,
-			followed: k+1 < len(runs), trace: trace,
+			items: run.items, deadline: r.deadline, atomic: run.atomic,
+			followed: k+1 < len(runs), trace: r.trace, hungUp: r.hungUp,
 		}
 		all := make([]Decision, len(run.items))
 		if !run.atomic {

@@ -145,14 +145,23 @@ func (c *callers) visit(m *machine, r *request, last bool) {
 	} else {
 		v = new(visit)
 	}
-	r.begun++
+	r.begun, r.turned = r.begun+1, w.now
+	if r.leave != nil {
+		close(r.leave)
+		r.leave = nil
+	}
+	v.left = stays
+	if r.open > 1 {
+		r.leave = make(chan struct{})
+		v.left = r.leave
+	}
 	v.process, v.request, v.number, v.came = p, r, r.begun, w.now
 	switch {
 	case p.machine.frozen:
-		p.do(func() { v.mayWait(w.tasks.start) })
+		p.do(func() { w.tasks.start(p, v) })
 	case last:
-		v.mayWait(w.tasks.last)
+		w.tasks.last(p, v)
 	default:
-		v.mayWait(w.tasks.start)
+		w.tasks.start(p, v)
 	}
 }

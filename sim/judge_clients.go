@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 // hearing is one visit of a client, from the question to the answer.
 type hearing struct {
+	visit    *visit
 	process  *process
 	request  *request
 	items    []cluster.Item // that were asked for, as the node has named them by now
@@ -67,9 +69,8 @@ func (j *judge) left(r *request) {
 // opened begins a visit.
 func (j *judge) opened(h *hearing, v *visit) {
 	p, r, q := v.process, v.request, &v.question
-	j.once.opened(v)
 	*h = hearing{
-		process: p, request: r, deadline: q.Deadline, out: v.out, began: j.world.now,
+		visit: v, process: p, request: r, deadline: q.Deadline, out: v.out, began: j.world.now,
 		items: append(h.items[:0], q.Items...),
 		view:  p.stated.view, members: membersOf(p.stated.agreed), resized: p.stated.resized,
 		decided: h.decided[:0], retried: h.retried[:0], setAside: h.setAside[:0],
@@ -104,9 +105,10 @@ func (j *judge) closed(h *hearing, out []cluster.Decision, err error) {
 	if j.trees == nil {
 		j.observe(h)
 	}
-	if !j.deadline.visited(h) {
+	if errors.Is(err, cluster.ErrHungUp) && h.visit.hungUp() || !j.deadline.visited(h) {
 		return
 	}
+	j.once.decides(h)
 	if !r.broken {
 		j.denied.gave(h, out, err)
 	}

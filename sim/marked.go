@@ -82,6 +82,9 @@ func (j *markedJudge) decideOneAlone(h *hearing, it *cluster.Item, d *cluster.De
 ) {
 	spec := by.spec
 	switch {
+	case h.visit.hungUp() && d.Bound == 0: // nobody waits for it
+		a.due = true
+	case h.visit.hungUpBefore(j.world.now): // it is not charged for nobody
 	case d.Bound == cluster.Unbounded:
 		a.Allowed, a.due = true, it.Op != cluster.OpReset && by.onError &&
 			spec.OnError == limiter.ErrorAllow

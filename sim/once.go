@@ -312,13 +312,14 @@ func (j *onceJudge) outlived(a *answered, p *process) bool {
 	return a.now+memory < j.world.now
 }
 
-// opened checks that a node does not take in what lay at its door, while it stood still, for longer
-// than owners remember answers, if its client has hung up: another node may have answered it.
-func (j *onceJudge) opened(v *visit) {
-	p := v.process
+// decides checks that a node has not decided what lay at its door, while it stood still, for longer
+// than owners remember answers, if its client had hung up: another node may have answered it.
+func (j *onceJudge) decides(h *hearing) {
+	p := h.process
 	m := p.machine
-	if still := m.thawed - m.froze; v.hungUp() && v.came < m.thawed && m.froze >= p.began &&
-		still > memory+memory/10 {
+	still := m.thawed - m.froze
+	if h.visit.came < m.thawed && h.began >= m.thawed && m.froze >= p.began &&
+		still > memory+memory/10 && h.visit.hungUpBefore(h.began) {
 		j.fail(once, "%s takes a request in that lay at its door while it stood still for %v",
 			m.id, still)
 	}

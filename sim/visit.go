@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -15,6 +16,8 @@ type request struct {
 	patience time.Duration // from the question to the deadline, on the node's clock
 	open     int           // visits that are not over
 	begun    int           // visits; with the next one its client hangs up on those before
+	turned   time.Duration // when the last visit began
+	leave    chan struct{} // closed when the next one begins; nil if there is none
 	terms    []term        // kept by the judge, one per item
 	roams    bool          // its client goes to another node at once if one is down
 	retry    retry         // what its client does when it is refused
@@ -31,35 +34,21 @@ type visit struct {
 	request  *request
 	number   int           // of the request's visits, from 1 on
 	came     time.Duration // to the door
+	left     chan struct{} // closed when the client hangs up
 	question cluster.Request
 	out      []cluster.Decision
 	hearing  hearing
 }
 
+// stays is left of those that are the last of their requests.
+var stays = make(chan struct{})
+
 // hungUp reports whether the client has gone on to another node meanwhile.
 func (v *visit) hungUp() bool { return v.number < v.request.begun }
 
-// mayWait begins v, unless the node stood still: then its door waits whether the client has hung
-// up, and drops what it asked.
-func (v *visit) mayWait(begin func(*process, happens)) {
-	p := v.process
-	w := p.machine.world
-	if !p.node.StoodStill() {
-		begin(p, v)
-		return
-	}
-	w.at(w.now+cluster.HangUpTime, func() {
-		p.do(func() {
-			if !v.hungUp() {
-				w.tasks.start(p, v)
-				return
-			}
-			v.over()
-			w.judge.left(v.request)
-			w.course.over(v.request)
-			v.free()
-		})
-	})
+// hungUpBefore reports whether the client had gone on before then.
+func (v *visit) hungUpBefore(then time.Duration) bool {
+	return v.hungUp() && v.request.turned < then
 }
 
 // over has the process wait for v no more.
@@ -87,7 +76,7 @@ func (v *visit) happen() {
 	q := &v.question
 	q.Items = append(q.Items[:0], r.items...)
 	c.told.rename(q.Items)
-	q.Atomic, q.Deadline = r.atomic, p.now().Add(r.patience)
+	q.Atomic, q.Deadline, q.HungUp = r.atomic, p.now().Add(r.patience), v.left
 	v.out = append(v.out[:0], make([]cluster.Decision, len(q.Items))...)
 	h := &v.hearing
 	w.judge.opened(h, v)
@@ -101,7 +90,10 @@ func (v *visit) happen() {
 	}
 	v.over()
 	w.judge.closed(h, v.out, err)
-	if err == nil {
+	switch {
+	case errors.Is(err, cluster.ErrHungUp), err == nil && v.hungUp() && h.givenUp():
+		w.course.over(r)
+	case err == nil:
 		c.answered(r, v.out, w.now-began)
 	}
 	clear(q.Items) // a node that keeps them keeps nothing

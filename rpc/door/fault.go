@@ -60,6 +60,8 @@ func Explain(err error) Fault {
 		f.Code, f.Status = codes.FailedPrecondition, http.StatusConflict
 	case errors.Is(err, context.DeadlineExceeded):
 		f.Code, f.Status = codes.DeadlineExceeded, http.StatusGatewayTimeout
+	case errors.Is(err, cluster.ErrHungUp):
+		f.Code, f.Status = codes.Canceled, http.StatusServiceUnavailable
 	case errors.Is(err, cluster.ErrNoView):
 		f.Code, f.Status = codes.Unavailable, http.StatusServiceUnavailable
 	case errors.Is(err, cluster.ErrExpired):

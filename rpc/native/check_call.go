@@ -2,13 +2,10 @@ package native
 
 import (
 	"context"
-	"net/http"
 	"slices"
 	"sync"
-	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -156,34 +153,10 @@ func check(door any, ctx context.Context, decode func(any) error,
 
 // check decides on c, which is a Check or of a CheckStream.
 func (s *rateLimiter) check(deadline limiter.Instant, c *checkCall) error {
-	if err := s.attend(c.from.Context); err != nil {
-		return err
-	}
 	if c.in != nil {
 		return s.checkMessage(deadline, c)
 	}
 	c.request.Atomic, c.request.Deadline = false, deadline
+	c.request.HungUp = c.from.Context.Done()
 	return s.charge(c)
-}
-
-// errHungUp ends a call that nobody waits for any more.
-var errHungUp = &door.Fault{
-	Code: codes.Canceled, Status: http.StatusServiceUnavailable,
-	Text: "this node stood still, and the client has hung up; nothing was charged",
-}
-
-// attend waits for a moment if the node stood still, since a call may have lain at its door
-// meanwhile: an error means that its client has hung up, and may have asked another node.
-func (s *rateLimiter) attend(ctx context.Context) error {
-	if !s.node.StoodStill() {
-		return nil
-	}
-	enough := time.NewTimer(cluster.HangUpTime)
-	defer enough.Stop()
-	select {
-	case <-enough.C:
-		return nil
-	case <-ctx.Done():
-		return errHungUp
-	}
 }

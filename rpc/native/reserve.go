@@ -18,14 +18,11 @@ func (s *rateLimiter) Reserve(ctx context.Context,
 	c := checkCalls.Get().(*checkCall)
 	defer c.free()
 	c.from = door.Caller{Context: ctx}
-	if err := s.attend(ctx); err != nil {
-		return nil, door.StatusError(err)
-	}
 	if err := c.decode(in.Items, cluster.OpTake, s.inlines); err != nil {
 		s.node.Stats().Refused.Add(1)
 		return nil, door.StatusError(err)
 	}
-	c.request.Deadline = s.deadline(ctx)
+	c.request.Deadline, c.request.HungUp = s.deadline(ctx), ctx.Done()
 	if in.Lease {
 		return s.lend(c, in)
 	}

@@ -255,9 +255,6 @@ func (s *rateLimiter) Reset(ctx context.Context,
 	in *penstockv1.ResetRequest,
 ) (*penstockv1.ResetResponse, error) {
 	c := &checkCall{from: door.Caller{Context: ctx}}
-	if err := s.attend(ctx); err != nil {
-		return nil, door.StatusError(err)
-	}
 	if err := s.decide(s.deadline(ctx), in.Items, false, cluster.OpReset, c); err != nil {
 		return nil, door.StatusError(err)
 	}
@@ -308,6 +305,7 @@ func (s *rateLimiter) decide(deadline limiter.Instant, in []*penstockv1.Item, at
 		return err
 	}
 	c.request.Atomic, c.request.Deadline = atomic, deadline
+	c.request.HungUp = c.from.Context.Done()
 	charge := s.charge
 	if op == cluster.OpReset {
 		charge = s.change
