@@ -46,9 +46,9 @@ type Request struct {
 	Atomic   bool            // all items are admitted, or none is charged
 	Deadline limiter.Instant // on this node's clock; 0 means DefaultDeadline from now
 	Trace    Trace           // of the client, if it is kept
-	// HungUp is closed when the client waits no more, as a context's Done is; nil: that is not known.
-	// What is undecided then is not charged.
-	HungUp <-chan struct{}
+	// HungUp reports whether the client waits no more: what is undecided then is not charged. nil:
+	// that is not known.
+	HungUp func() bool
 }
 
 // Item is one limit applied to one key.

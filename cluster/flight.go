@@ -38,7 +38,7 @@ type batch struct {
 	multiOwner bool // it takes from several owners: it gives back later (multi_owner_take.go)
 	followed   bool // other items of the same request come after it (tree.go)
 	trace      Trace
-	hungUp     <-chan struct{} // of the client (Request.HungUp)
+	hungUp     func() bool // Request.HungUp
 
 	trip time.Duration // the longest round trip so far, of calls that were all answered
 }

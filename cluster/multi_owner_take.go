@@ -95,12 +95,26 @@ func (mo *multiOwner) takeAll(now limiter.Instant, view *route, r *batch, out []
 		mo.release(asks, cancels(asks, asks.items, out))
 	}
 	refuseReleased(asks.items, out)
-	silent := make([]bool, len(out))
+	now, silent := mo.withoutOwners(r, asks, granted, out)
+	if granted {
+		mo.conclude(now, r, asks, ids, silent, out)
+	}
+	unite(r.items, out)
+	hideHolds(asks.items, out, !mo.granted(r, out))
+	return nil
+}
+
+// withoutOwners answers the items of which no node has decided, and says which these are.
+func (mo *multiOwner) withoutOwners(
+	r, asks *batch, granted bool, out []Decision,
+) (now limiter.Instant, silent []bool) {
+	silent = make([]bool, len(out))
 	for i := range out {
-		silent[i] = out[i].Owner == "" // no node has decided
+		silent[i] = out[i].Owner == ""
 	}
 	over := slices.Contains(silent, true) && mo.isOver(r.deadline, r.hungUp)
-	now, view = mo.clock.Now(), mo.view.Load()
+	now = mo.clock.Now()
+	view := mo.view.Load()
 	for i := range out {
 		switch {
 		case !silent[i]:
@@ -116,12 +130,7 @@ func (mo *multiOwner) takeAll(now limiter.Instant, view *route, r *batch, out []
 			r.items[i].again = last.again
 		}
 	}
-	if granted {
-		mo.conclude(now, r, asks, ids, silent, out)
-	}
-	unite(r.items, out)
-	hideHolds(asks.items, out, !mo.granted(r, out))
-	return nil
+	return now, silent
 }
 
 // hideHolds has answers say nothing of the holds of asks, which are not the client's.

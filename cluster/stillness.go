@@ -50,27 +50,18 @@ func (s *stillness) mayBeOld(now limiter.Instant) bool {
 	return int64(now) < s.until.Load() || last != 0 && now > last.Add(dedup.Lasts)
 }
 
-// isOver reports whether client, a Request's HungUp, is closed. If the process stood still, it waits
-// for a moment first, until that shows; a deadline that has not come yet is kept.
-func (s *self) isOver(deadline limiter.Instant, client <-chan struct{}) bool {
-	if client == nil {
+// isOver reports whether a client has hung up, as a Request's HungUp says. If the process stood
+// still, it waits for a moment first, until that shows; a deadline that has not come yet is kept.
+func (s *self) isOver(deadline limiter.Instant, hungUp func() bool) bool {
+	if hungUp == nil {
 		return false
 	}
-	if now := s.clock.Now(); !isClosed(client) && s.still.mayBeOld(now) {
+	if now := s.clock.Now(); !hungUp() && s.still.mayBeOld(now) {
 		until := now.Add(hangUpTime)
 		if now < deadline {
 			until = min(until, deadline)
 		}
 		s.net.Wait(until)
 	}
-	return isClosed(client)
-}
-
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
+	return hungUp()
 }

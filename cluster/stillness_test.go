@@ -75,15 +75,15 @@ func TestWhatLayAtItsDoor(t *testing.T) {
 			w.freeze("n1")
 			w.pass(x.still)
 			w.thaw("n1")
-			left := make(chan struct{})
+			left := false
 			if x.after != 0 {
-				w.after("", x.after, func() { close(left) })
+				w.after("", x.after, func() { left = true })
 			}
 			for i, owner := range []string{"n1", "n2"} {
 				out := make([]Decision, 1)
 				err := w.nodes["n1"].Check(&Request{
 					Items:  []Item{{Limit: "five", Key: w.key(owner, i), Cost: 1}},
-					HungUp: left,
+					HungUp: func() bool { return left },
 				}, out)
 				if !errors.Is(err, x.want) || err == nil && out[0].Source == SourceFallback {
 					t.Errorf("a key of %s: %+v, %v; want %v", owner, out[0], err, x.want)
@@ -112,15 +112,15 @@ func TestShareAdmitsForNobody(t *testing.T) {
 					c.Answer, c.Err = deliver(), nil
 				}
 			}
-			left := make(chan struct{})
-			r := &Request{HungUp: left, Atomic: atomic}
+			left := false
+			r := &Request{HungUp: func() bool { return left }, Atomic: atomic}
 			for i, key := range keys {
 				r.Items = append(r.Items, Item{
 					Limit: "five", Key: key, Cost: 1, ID: ID{Origin: 77, Sequence: uint64(i + 1)},
 				})
 			}
 			if !waits {
-				w.after("", time.Millisecond, func() { close(left) })
+				w.after("", time.Millisecond, func() { left = true })
 			}
 			out := make([]Decision, len(keys))
 			if err := w.nodes["n1"].Check(r, out); err != nil {

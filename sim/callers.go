@@ -144,17 +144,9 @@ func (c *callers) visit(m *machine, r *request, last bool) {
 		v, c.visits = c.visits[n-1], c.visits[:n-1]
 	} else {
 		v = new(visit)
+		v.question.HungUp = v.hungUp
 	}
 	r.begun, r.turned = r.begun+1, w.now
-	if r.leave != nil {
-		close(r.leave)
-		r.leave = nil
-	}
-	v.left = stays
-	if r.open > 1 {
-		r.leave = make(chan struct{})
-		v.left = r.leave
-	}
 	v.process, v.request, v.number, v.came = p, r, r.begun, w.now
 	switch {
 	case p.machine.frozen:

@@ -41,7 +41,7 @@ func (j *markedJudge) decideAlone(h *hearing, out []cluster.Decision) {
 			asked.Op = cluster.OpPeek
 		}
 		by.spec = h.request.terms[i].account.spec
-		j.decideOneAlone(h, &asked, d, &by, a)
+		j.decideIfHeard(h, &asked, d, &by, a)
 		fallen = fallen || h.request.atomic && !a.Allowed && !watches(by.spec)
 	}
 	for i := range h.alone {
@@ -76,15 +76,24 @@ func (l *loneRule) local() bool {
 // open reports whether the limit may have the node decide from all of the limit.
 func (l *loneRule) open() bool { return l.spec.OnPartition == limiter.PartitionOpen }
 
+// decideIfHeard is decideOneAlone, but for a client that has hung up: for that one no share admits.
+func (j *markedJudge) decideIfHeard(h *hearing, it *cluster.Item, d *cluster.Decision,
+	by *loneRule, a *alone,
+) {
+	switch {
+	case h.visit.hungUp() && d.Bound == 0:
+		a.due = true
+	case !h.visit.hungUpBefore(j.world.now):
+		j.decideOneAlone(h, it, d, by, a)
+	}
+}
+
 // decideOneAlone has the reference decide on one item without its owner, where the node said d.
 func (j *markedJudge) decideOneAlone(h *hearing, it *cluster.Item, d *cluster.Decision,
 	by *loneRule, a *alone,
 ) {
 	spec := by.spec
 	switch {
-	case h.visit.hungUp() && d.Bound == 0: // nobody waits for it
-		a.due = true
-	case h.visit.hungUpBefore(j.world.now): // it is not charged for nobody
 	case d.Bound == cluster.Unbounded:
 		a.Allowed, a.due = true, it.Op != cluster.OpReset && by.onError &&
 			spec.OnError == limiter.ErrorAllow

@@ -17,7 +17,6 @@ type request struct {
 	open     int           // visits that are not over
 	begun    int           // visits; with the next one its client hangs up on those before
 	turned   time.Duration // when the last visit began
-	leave    chan struct{} // closed when the next one begins; nil if there is none
 	terms    []term        // kept by the judge, one per item
 	roams    bool          // its client goes to another node at once if one is down
 	retry    retry         // what its client does when it is refused
@@ -34,14 +33,10 @@ type visit struct {
 	request  *request
 	number   int           // of the request's visits, from 1 on
 	came     time.Duration // to the door
-	left     chan struct{} // closed when the client hangs up
 	question cluster.Request
 	out      []cluster.Decision
 	hearing  hearing
 }
-
-// stays is left of those that are the last of their requests.
-var stays = make(chan struct{})
 
 // hungUp reports whether the client has gone on to another node meanwhile.
 func (v *visit) hungUp() bool { return v.number < v.request.begun }
@@ -76,7 +71,7 @@ func (v *visit) happen() {
 	q := &v.question
 	q.Items = append(q.Items[:0], r.items...)
 	c.told.rename(q.Items)
-	q.Atomic, q.Deadline, q.HungUp = r.atomic, p.now().Add(r.patience), v.left
+	q.Atomic, q.Deadline = r.atomic, p.now().Add(r.patience)
 	v.out = append(v.out[:0], make([]cluster.Decision, len(q.Items))...)
 	h := &v.hearing
 	w.judge.opened(h, v)

@@ -26,6 +26,7 @@ type checkCall struct {
 	out     []cluster.Decision
 	verdict *penstockv1.Verdict // nil: none was asked for
 	from    door.Caller         // the client
+	hungUp  func() bool         // what until has made
 
 	bytes []byte                   // of the message
 	in    *penstockv1.CheckRequest // the message, if it is not as foreseen; nil: request is
@@ -44,8 +45,16 @@ func (c *checkCall) clear() {
 	clear(c.out)
 	*c = checkCall{
 		request: cluster.Request{Items: c.request.Items[:0]}, out: c.out[:0],
-		bytes: c.bytes[:0],
+		bytes: c.bytes[:0], hungUp: c.hungUp,
 	}
+}
+
+// until gives the request of c a deadline, and tells the node when its client hangs up.
+func (c *checkCall) until(deadline limiter.Instant) {
+	if c.hungUp == nil {
+		c.hungUp = func() bool { return c.from.Context.Err() != nil }
+	}
+	c.request.Deadline, c.request.HungUp = deadline, c.hungUp
 }
 
 // free gives c to others.
@@ -156,7 +165,7 @@ func (s *rateLimiter) check(deadline limiter.Instant, c *checkCall) error {
 	if c.in != nil {
 		return s.checkMessage(deadline, c)
 	}
-	c.request.Atomic, c.request.Deadline = false, deadline
-	c.request.HungUp = c.from.Context.Done()
+	c.request.Atomic = false
+	c.until(deadline)
 	return s.charge(c)
 }

@@ -22,7 +22,7 @@ func (s *rateLimiter) Reserve(ctx context.Context,
 		s.node.Stats().Refused.Add(1)
 		return nil, door.StatusError(err)
 	}
-	c.request.Deadline, c.request.HungUp = s.deadline(ctx), ctx.Done()
+	c.until(s.deadline(ctx))
 	if in.Lease {
 		return s.lend(c, in)
 	}

@@ -304,8 +304,8 @@ func (s *rateLimiter) decide(deadline limiter.Instant, in []*penstockv1.Item, at
 		s.node.Stats().Refused.Add(1)
 		return err
 	}
-	c.request.Atomic, c.request.Deadline = atomic, deadline
-	c.request.HungUp = c.from.Context.Done()
+	c.request.Atomic = atomic
+	c.until(deadline)
 	charge := s.charge
 	if op == cluster.OpReset {
 		charge = s.change
