@@ -136,7 +136,11 @@ func (j *carrier) drift(r *reference) time.Duration {
 func (j *carrier) carryLoose(a *account, from, p *process, laid bool) {
 	if s := a.spec; !onTheClock(s) {
 		r := &a.reference
-		r.loose.shift(time.Duration(p.now()-from.now())-j.drift(r), p.now())
+		earlier := j.drift(r)
+		if a.count != nil {
+			earlier += a.count.later // p may have a copy that has not travelled as far
+		}
+		r.loose.shift(time.Duration(p.now()-from.now())-earlier, p.now())
 		return
 	}
 	again := a.charged(j.world.now) * a.supply.unit // it may be admitted in a window anew
