@@ -144,7 +144,6 @@ func (c *callers) visit(m *machine, r *request, last bool) {
 		v, c.visits = c.visits[n-1], c.visits[:n-1]
 	} else {
 		v = new(visit)
-		v.question.HungUp = v.hungUp
 	}
 	r.begun, r.turned = r.begun+1, w.now
 	v.process, v.request, v.number, v.came = p, r, r.begun, w.now

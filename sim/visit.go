@@ -71,7 +71,7 @@ func (v *visit) happen() {
 	q := &v.question
 	q.Items = append(q.Items[:0], r.items...)
 	c.told.rename(q.Items)
-	q.Atomic, q.Deadline = r.atomic, p.now().Add(r.patience)
+	q.Atomic, q.Deadline, q.HungUp = r.atomic, p.now().Add(r.patience), v.hungUp
 	v.out = append(v.out[:0], make([]cluster.Decision, len(q.Items))...)
 	h := &v.hearing
 	w.judge.opened(h, v)
