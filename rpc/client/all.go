@@ -58,7 +58,7 @@ func (c *Client) AppendAll(ctx context.Context, out []Decision,
 	for _, i := range b.places {
 		if err != nil {
 			var failed error
-			if decisions[i], failed = c.fallback.take(err, requests[i]); failed != nil {
+			if decisions[i], failed = c.fallback.take(ctx, err, requests[i]); failed != nil {
 				return out, failed
 			}
 		} else if c.leases != nil && leasable(&requests[i]) {

@@ -212,7 +212,7 @@ func (c *Client) Peek(ctx context.Context, limit, key string, cost int64) (Decis
 	in := &penstockv1.PeekRequest{Items: []*penstockv1.Item{r.item()}}
 	out, err := c.limits.Peek(ctx, in)
 	if err != nil {
-		return c.fallback.peek(err, limit, key, cost)
+		return c.fallback.peek(ctx, err, limit, key, cost)
 	}
 	return only(out.Decisions)
 }

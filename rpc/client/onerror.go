@@ -1,6 +1,7 @@
 package client
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -67,9 +68,12 @@ func newFallback(c Config) (fallback, error) {
 }
 
 // decide answers in place of a node that failed with err, or returns err.
-func (f *fallback) decide(err error, limit string,
+func (f *fallback) decide(ctx context.Context, err error, limit string,
 	ask func(limiter.Instant, *limiter.Limit) limiter.Decision,
 ) (Decision, error) {
+	if ctx.Err() == context.Canceled { // whatever has failed before that showed
+		return Decision{}, status.FromContextError(ctx.Err()).Err()
+	}
 	if !nobodyAnswers(err) {
 		return Decision{}, err
 	}
@@ -104,18 +108,22 @@ func nobodyAnswers(err error) bool {
 }
 
 // take and peek are Take and Peek without any node.
-func (f *fallback) take(err error, r Request) (Decision, error) {
+func (f *fallback) take(ctx context.Context, err error, r Request) (Decision, error) {
 	at := limiter.Millis(max(0, r.At.UnixMilli()))
-	return f.decide(err, r.Limit, func(now limiter.Instant, l *limiter.Limit) limiter.Decision {
+	ask := func(now limiter.Instant, l *limiter.Limit) limiter.Decision {
 		return f.table.Do(now, l, r.Key, limiter.Hash(r.Key), limiter.Request{
 			Cost: r.Cost, Report: r.Report, Drain: r.Drain, Strict: r.Strict, At: at,
 			Timed: !r.At.IsZero(), Bounded: r.MaxDelay != 0, MaxDelay: max(0, r.MaxDelay),
 		})
-	})
+	}
+	return f.decide(ctx, err, r.Limit, ask)
 }
 
-func (f *fallback) peek(err error, limit, key string, cost int64) (Decision, error) {
-	return f.decide(err, limit, func(now limiter.Instant, l *limiter.Limit) limiter.Decision {
+func (f *fallback) peek(
+	ctx context.Context, err error, limit, key string, cost int64,
+) (Decision, error) {
+	ask := func(now limiter.Instant, l *limiter.Limit) limiter.Decision {
 		return f.table.Peek(now, l, key, limiter.Hash(key), cost)
-	})
+	}
+	return f.decide(ctx, err, limit, ask)
 }

@@ -127,7 +127,7 @@ func (c *Client) do(ctx context.Context, r *Request, d *Decision) (err error) {
 		sent = c.now()
 	}
 	if *d, err = c.take(ctx, *r); err != nil {
-		*d, err = c.fallback.take(err, *r)
+		*d, err = c.fallback.take(ctx, err, *r)
 		return err
 	}
 	if lends {
