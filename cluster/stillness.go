@@ -50,18 +50,29 @@ func (s *stillness) mayBeOld(now limiter.Instant) bool {
 	return int64(now) < s.until.Load() || last != 0 && now > last.Add(dedup.Lasts)
 }
 
+// woke is when what stood still went on, if what has come may be old.
+func (s *stillness) woke(now limiter.Instant) limiter.Instant {
+	if until := limiter.Instant(s.until.Load()); now < until {
+		return until.Add(-oldFor)
+	}
+	return now
+}
+
 // isOver reports whether a client has hung up, as a Request's HungUp says. If the process stood
-// still, it waits for a moment first, until that shows; a deadline that has not come yet is kept.
+// still, it waits for a moment first, until that shows. A deadline is kept, if it has not passed
+// meanwhile.
 func (s *self) isOver(deadline limiter.Instant, hungUp func() bool) bool {
 	if hungUp == nil {
 		return false
 	}
 	if now := s.clock.Now(); !hungUp() && s.still.mayBeOld(now) {
 		until := now.Add(hangUpTime)
-		if now < deadline {
+		if deadline >= s.still.woke(now) {
 			until = min(until, deadline)
 		}
-		s.net.Wait(until)
+		if until > now {
+			s.net.Wait(until)
+		}
 	}
 	return hungUp()
 }

@@ -26,8 +26,8 @@ func (j *keptJudge) audit(p *process) {
 	w, now := j.world, p.now()
 	held := j.counters(p)
 	for _, a := range j.order {
-		if !p.decidesAtLast(a) {
-			continue
+		if q := a.reference.by; !p.decidesAtLast(a) || q != nil && q != p && q.decidesAtLast(a) {
+			continue // the other half of a pair that is cut for ever has counted it
 		}
 		j.checked[kept]++
 		j.allowed.of[anyKept]++
