@@ -27,6 +27,7 @@ type hearing struct {
 	resized  uint64 // how often it had come to count on more or fewer
 	// its items stand or fall together, and have several owners in the eyes of the node
 	spread   bool
+	asks     bool     // its node has asked another one
 	setAside []uint64 // of such items, the numbers under which others were asked to
 	again    bool     // and under another one, for a second try
 	alone    []alone  // of items without an answer of their owner; nil if there are none
@@ -71,10 +72,10 @@ func (j *judge) opened(h *hearing, v *visit) {
 	p, r, q := v.process, v.request, &v.question
 	*h = hearing{
 		visit: v, process: p, request: r, deadline: q.Deadline, out: v.out, began: j.world.now,
-		items: append(h.items[:0], q.Items...),
-		view:  p.stated.view, members: membersOf(p.stated.agreed), resized: p.stated.resized,
+		items:   append(h.items[:0], q.Items...),
 		decided: h.decided[:0], retried: h.retried[:0], setAside: h.setAside[:0],
 	}
+	j.sees(h)
 	j.aside.asks(h)
 	j.requests.Visits++
 	for i := range r.items {
@@ -86,10 +87,19 @@ func (j *judge) opened(h *hearing, v *visit) {
 	}
 	if !r.broken && j.trees == nil {
 		j.bounded.visited(r)
-		j.spread.spreads(h)
 		j.aside.triesAgain(h)
 		j.denied.gives(h)
 		h.decided = append(h.decided, make([]bool, len(r.items))...)
+	}
+}
+
+// sees has h go by what its node sees now: when it begins, and when it goes on after it has waited,
+// before it has asked or decided anything, whether the client of a node that stood still hangs up.
+func (j *judge) sees(h *hearing) {
+	p := h.process
+	h.view, h.members, h.resized = p.stated.view, membersOf(p.stated.agreed), p.stated.resized
+	if !h.request.broken && j.trees == nil {
+		j.spread.spreads(h)
 	}
 }
 

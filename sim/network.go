@@ -83,6 +83,7 @@ func (p *process) Call(calls []cluster.Call) {
 		w.send(p, &calls[i], l, &t.reply)
 	}
 	if t.hearing != nil {
+		t.hearing.asks = true
 		w.judge.spread.sends(t.hearing, calls)
 	}
 	w.tasks.wait()
@@ -102,6 +103,10 @@ func (p *process) Wait(until limiter.Instant) {
 	}
 	w.at(at, func() { p.do(t.enter) })
 	w.tasks.wait()
+	if h := t.hearing; h != nil && !h.asks && !slices.Contains(h.decided, true) {
+		p.states()
+		w.judge.sees(h)
+	}
 }
 
 func (w *world) send(p *process, c *cluster.Call, l *letter, r *reply) {
