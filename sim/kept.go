@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"strings"
 
 	"penstock/cluster"
@@ -20,14 +21,24 @@ func (p *process) decidesAtLast(a *account) bool {
 	return p.decided && p.stated.decidesFor(p.machine.world.plan.partition(a.hash))
 }
 
+// otherHalfCounts reports whether p is one half of a pair that is cut for ever, and the other one,
+// which decides as well, was the last to decide on a, or has charged it.
+func (j *keptJudge) otherHalfCounts(a *account, p *process) bool {
+	return slices.ContainsFunc(j.world.machines, func(m *machine) bool {
+		q := m.process
+		return q != nil && q != p && q.decidesAtLast(a) &&
+			(a.reference.by == q || a.count != nil && a.count.isChargedBy(q))
+	})
+}
+
 // audit compares the table of p with the reference: what p decides for has to be there; and nothing
 // else may be.
 func (j *keptJudge) audit(p *process) {
 	w, now := j.world, p.now()
 	held := j.counters(p)
 	for _, a := range j.order {
-		if q := a.reference.by; !p.decidesAtLast(a) || q != nil && q != p && q.decidesAtLast(a) {
-			continue // the other half of a pair that is cut for ever has counted it
+		if !p.decidesAtLast(a) || j.otherHalfCounts(a, p) {
+			continue
 		}
 		j.checked[kept]++
 		j.allowed.of[anyKept]++

@@ -266,6 +266,11 @@ func (j *countedJudge) notes(c *keyCount, p *process, it *asked) {
 	c.prune(now - forgets(it.account.spec))
 }
 
+// isChargedBy reports whether p has charged something lately.
+func (c *keyCount) isChargedBy(p *process) bool {
+	return slices.ContainsFunc(c.charges, func(x perishable) bool { return x.by == p })
+}
+
 // prune drops the charges that do not count any more.
 func (c *keyCount) prune(before time.Duration) {
 	if n := len(c.charges); n < 64 || n < cap(c.charges) {
