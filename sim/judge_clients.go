@@ -115,7 +115,10 @@ func (j *judge) closed(h *hearing, out []cluster.Decision, err error) {
 	if j.trees == nil {
 		j.observe(h)
 	}
-	if errors.Is(err, cluster.ErrHungUp) && h.visit.hungUp() || !j.deadline.visited(h) {
+	switch {
+	case errors.Is(err, cluster.ErrHungUp) && h.visit.hungUp(),
+		errors.Is(err, cluster.ErrExpired) && p.now() >= h.deadline, // it stood still
+		!j.deadline.visited(h):
 		return
 	}
 	j.once.decides(h)

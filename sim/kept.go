@@ -76,6 +76,11 @@ func (j *keptJudge) audit(p *process) {
 			p.machine.id, keyText(a.key), a.spec.Name, decisionText(got), decisionText(loose))
 		return
 	}
+	j.auditStrange(p)
+}
+
+// auditStrange checks that the table of p holds nothing that nobody has charged.
+func (j *keptJudge) auditStrange(p *process) {
 	for i := range p.counters {
 		c := &p.counters[i]
 		j.checked[kept]++

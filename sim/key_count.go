@@ -271,6 +271,19 @@ func (c *keyCount) isChargedBy(p *process) bool {
 	return slices.ContainsFunc(c.charges, func(x perishable) bool { return x.by == p })
 }
 
+// chargedApart is what another one has charged that did not reach p, and said so, while p decided.
+func (c *keyCount) chargedApart(p *process) (units int64) {
+	if c == nil {
+		return 0
+	}
+	for _, x := range c.charges {
+		if x.tied && x.by != p {
+			units += x.cost
+		}
+	}
+	return units
+}
+
 // prune drops the charges that do not count any more.
 func (c *keyCount) prune(before time.Duration) {
 	if n := len(c.charges); n < 64 || n < cap(c.charges) {

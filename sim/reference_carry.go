@@ -264,8 +264,13 @@ func (r *reference) drop(lost int64) {
 // one before, or before has it still. Otherwise it is what no heir has a copy of.
 func (j *carrier) lost(a *account, before, p *process) int64 {
 	r, k := &a.reference, j.world.plan.partition(a.hash)
-	if j.world.plan.sky == calm || j.claims[k] < r.last && j.holders[k] == p ||
-		j.counted.firm(a, before, p) || r.isOver(before, p, a.spec) {
+	switch {
+	case j.world.plan.sky == calm, r.isOver(before, p, a.spec):
+		return 0
+	case j.claims[k] < r.last && j.holders[k] == p:
+		// before may have been the other half of a pair
+		return min(capacityOf(a.spec), a.count.chargedApart(p))
+	case j.counted.firm(a, before, p):
 		return 0
 	}
 	most, lost := a.mostLost(before), min(j.unheard(a, before), j.disk.unsaved(a, before, p))

@@ -88,6 +88,8 @@ func (v *visit) happen() {
 	switch {
 	case errors.Is(err, cluster.ErrHungUp), err == nil && v.hungUp() && h.givenUp():
 		w.course.over(r)
+	case errors.Is(err, cluster.ErrExpired):
+		c.failed(r)
 	case err == nil:
 		c.answered(r, v.out, w.now-began)
 	}
