@@ -188,7 +188,7 @@ func (j *countedJudge) counts(p *process, it *asked, got limiter.Decision) {
 	if c.looked != w.now {
 		c.looked, c.lost, c.begun, c.extra = w.now, 0, false, 0
 	}
-	was, had, over := c.exceeded(now, it, got, was, had)
+	was, had, over := c.exceeded(now, it, got, was, had, c.ownOf(p, before))
 	c.noteOwed(p, a, had-got.Remaining)
 	c.lost += over
 	if over > 0 {
@@ -199,6 +199,14 @@ func (j *countedJudge) counts(p *process, it *asked, got limiter.Decision) {
 		c.learn(now, s, got, j.ways(a))
 	}
 	c.begins(now, s, was, charged, over)
+	j.notesHalf(c, p, it)
+}
+
+// notesHalf notes what p has if it decides as one half of a cut pair.
+func (j *countedJudge) notesHalf(c *keyCount, p *process, it *asked) {
+	if it.doubt && j.tied[j.world.plan.partition(it.account.hash)] == j.world.now {
+		c.partsWith(p)
+	}
 }
 
 // ways are those by which the state of a may have come: from one holder to the next it goes by way

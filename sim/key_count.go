@@ -28,7 +28,32 @@ type keyCount struct {
 	// how much earlier its charges end to count in a copy that has not travelled as far
 	later time.Duration
 	// how much more time may have passed for a copy from before the charges that may be forgotten
-	older time.Duration
+	older  time.Duration
+	halves []half
+}
+
+// half is what one half of a cut pair had after it last decided, and has still if it holds the key
+// since: the other half may tell something else meanwhile.
+type half struct {
+	process *process
+	begun   uint64 // how often it had begun to hold something
+	state   naiveState
+}
+
+// partsWith notes what p has, one half of a cut pair.
+func (c *keyCount) partsWith(p *process) {
+	c.halves = slices.DeleteFunc(c.halves, func(x half) bool { return x.process == p })
+	c.halves = append(c.halves, half{p, p.stated.begun, *c.whole.copy()})
+}
+
+// ownOf is what p had as one half of a pair, if it has that still, and the other half has decided
+// since, and charged nothing of which p would have to be short; else nil.
+func (c *keyCount) ownOf(p, last *process) *naiveState {
+	i := slices.IndexFunc(c.halves, func(x half) bool { return x.process == p })
+	if i < 0 || last == p || c.halves[i].begun != p.stated.begun || c.chargedApart(p) > 0 {
+		return nil
+	}
+	return c.halves[i].state.copy()
 }
 
 // perishable is a charge that may be forgotten if the process that took it dies too soon.
@@ -71,13 +96,20 @@ func (c *keyCount) granted(now time.Duration, lost int64) int64 {
 }
 
 // exceeded is by how much a decision exceeds what c has left, and what c had and has left by the
-// copy that explains the decision: one that has not travelled as far, and has forgotten nothing, or
-// one from before the charges that may be forgotten, where c as it was does not.
+// copy that explains the decision: its node's own, if that is not nil, one that has not travelled
+// as far, and has forgotten nothing, or one from before the charges that may be forgotten, where c
+// as it was does not.
 func (c *keyCount) exceeded(
 	now limiter.Instant, it *asked, got limiter.Decision, was naiveState, left int64,
+	own *naiveState,
 ) (by naiveState, had, over int64) {
 	over = c.beyond(now, it, got, left)
 	c.extra += over
+	if over > 0 && own != nil {
+		was, c.whole = *own, *own.copy()
+		left = c.follows(now, it, got)
+		over = c.beyond(now, it, got, left)
+	}
 	if over > 0 && c.later > 0 {
 		was, left, over = c.elder(now, it, got, was, c.later)
 		c.later = 0

@@ -196,7 +196,7 @@ func tell(c *keyCount, now limiter.Instant, s *limiter.Spec, got limiter.Decisio
 	it := &asked{account: &account{spec: s}, op: cluster.OpTake}
 	was := c.whole
 	left := c.follows(now, it, got)
-	was, _, lost = c.exceeded(now, it, got, was, left)
+	was, _, lost = c.exceeded(now, it, got, was, left, nil)
 	c.misses(now, s, was, 0, lost)
 	c.learn(now, s, got, ways{most: 3 * time.Millisecond})
 	return lost
@@ -310,7 +310,7 @@ func TestWhatAnOlderCopyHasBackIsGranted(t *testing.T) {
 	it := &asked{account: &account{spec: s}, cost: 1}
 	got := limiter.Decision{Allowed: true, Limit: 3, Remaining: 2, ResetAfter: time.Second/300 + 1}
 	left := c.follows(now, it, got)
-	if _, _, over := c.exceeded(now, it, got, full, left); over != 2 || c.extra != 3 {
+	if _, _, over := c.exceeded(now, it, got, full, left, nil); over != 2 || c.extra != 3 {
 		t.Fatalf("%d are found forgotten, and %d more left than were; want 2 and 3", over, c.extra)
 	}
 	if got := c.granted(time.Second, 2); got != 3 {
