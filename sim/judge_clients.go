@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"time"
@@ -26,8 +27,10 @@ type hearing struct {
 	members  int    // of the configuration that the node went by then; 0: of none
 	resized  uint64 // how often it had come to count on more or fewer
 	// its items stand or fall together, and have several owners in the eyes of the node
-	spread   bool
-	asks     bool     // its node has asked another one
+	spread bool
+	asks   bool // its node has asked another one
+	// when an item was first seen to be decided without its owner; 0: none was
+	gaveUp   time.Duration
 	setAside []uint64 // of such items, the numbers under which others were asked to
 	again    bool     // and under another one, for a second try
 	alone    []alone  // of items without an answer of their owner; nil if there are none
@@ -262,7 +265,11 @@ func (j *judge) observe(h *hearing) {
 	j.exact.judges(p, true)
 	// What nobody has answered is decided last; after that a node may wait for others to hear what
 	// it has given back. (Of what stands or falls together it may try again.)
-	if h.alone == nil && !h.request.atomic && h.givenUp() {
+	if !h.givenUp() {
+		return
+	}
+	h.gaveUp = cmp.Or(h.gaveUp, j.world.now)
+	if h.alone == nil && !h.request.atomic {
 		j.marked.decideAlone(h, h.out)
 	}
 }

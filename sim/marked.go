@@ -83,7 +83,7 @@ func (j *markedJudge) decideIfHeard(h *hearing, it *cluster.Item, d *cluster.Dec
 	switch {
 	case h.visit.hungUp() && d.Bound == 0:
 		a.due = true
-	case !h.visit.hungUpBefore(j.world.now):
+	case !h.visit.hungUpBefore(h.gaveUp):
 		j.decideOneAlone(h, it, d, by, a)
 	}
 }

@@ -101,9 +101,11 @@ func (p *process) Wait(until limiter.Instant) {
 	if until <= p.now() {
 		at = w.now + w.plan.table.look
 	}
+	h := t.hearing
+	first := h != nil && h.began == w.now && !h.asks && !slices.Contains(h.decided, true)
 	w.at(at, func() { p.do(t.enter) })
 	w.tasks.wait()
-	if h := t.hearing; h != nil && !h.asks && !slices.Contains(h.decided, true) {
+	if first && p.machine.thawed >= max(0, h.began-time.Second) {
 		p.states()
 		w.judge.sees(h)
 	}
