@@ -26,10 +26,7 @@ type multiOwner struct {
 // several that do, the one that gets the first key that they have in common meets none of the
 // others at the next, and one of them gets all.
 func (mo *multiOwner) reserveAll(now limiter.Instant, view *route, r *batch, out []Decision) {
-	whole := &batch{
-		items: r.items, deadline: r.deadline, owed: r.owed, trace: r.trace, hungUp: r.hungUp,
-	}
-	mo.forwarder.checkEach(now, view, whole, out)
+	mo.forwarder.checkEach(now, view, r.each(r.items), out)
 	if mo.granted(r, out) {
 		return
 	}
@@ -51,10 +48,7 @@ func (mo *multiOwner) reserveAll(now limiter.Instant, view *route, r *batch, out
 	})
 	for k, i := range order {
 		now = mo.clock.Now()
-		one := &batch{
-			items: r.items[i : i+1 : i+1], deadline: r.deadline, owed: r.owed, trace: r.trace,
-			hungUp: r.hungUp,
-		}
+		one := r.each(r.items[i : i+1 : i+1])
 		out[i] = Decision{}
 		// that of the first try has been cancelled
 		one.items[0].ID = anew(one.items[0].ID)
@@ -68,6 +62,13 @@ func (mo *multiOwner) reserveAll(now limiter.Instant, view *route, r *batch, out
 			mo.release(r, opened)
 			return
 		}
+	}
+}
+
+// each is some items of r, each of which stands or falls by itself.
+func (r *batch) each(items []flight) *batch {
+	return &batch{
+		items: items, deadline: r.deadline, owed: r.owed, trace: r.trace, hungUp: r.hungUp,
 	}
 }
 

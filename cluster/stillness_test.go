@@ -103,21 +103,42 @@ func TestWhatLayAtItsDoor(t *testing.T) {
 // Promise: no share admits for a client that has hung up, and nothing is owed for it: it asks
 // another node, under the same id, and may be charged there. A client that waits is answered.
 func TestShareAdmitsForNobody(t *testing.T) {
-	for _, atomic := range []bool{false, true} {
+	below := limiter.Spec{
+		Name: "below", Parent: "five", Algorithm: limiter.FixedWindow, Anchor: limiter.FirstHit,
+		Limit: 9, Per: time.Minute,
+	}
+	for _, x := range []struct {
+		name   string
+		limit  string
+		op     Op
+		atomic bool
+		after  int64 // what is left of the other key if nobody waits
+	}{
+		{"takes, each for itself", "five", OpTake, false, 4},
+		{"takes, all or none", "five", OpTake, true, 5},
+		{"reservations, each for itself", "five", OpReserve, false, 4},
+		{"reservations, all or none", "five", OpReserve, true, 5},
+		{"takes below another limit", "below", OpTake, false, 4},
+	} {
 		for _, waits := range []bool{false, true} {
-			w := newWorld(t, 3, five)
-			keys := []string{w.key("n2", 0), w.key("n3", 0)}
+			w := newWorld(t, 3, five, below)
 			w.meet = func(c *Call, deliver func() *Answer) {
 				if c.Err = ErrUnsent; c.To.ID != "n2" {
 					c.Answer, c.Err = deliver(), nil
 				}
 			}
 			left := false
-			r := &Request{HungUp: func() bool { return left }, Atomic: atomic}
+			r := &Request{HungUp: func() bool { return left }, Atomic: x.atomic}
+			keys := []string{w.key("n2", 0), w.key("n3", 0)}
 			for i, key := range keys {
-				r.Items = append(r.Items, Item{
-					Limit: "five", Key: key, Cost: 1, ID: ID{Origin: 77, Sequence: uint64(i + 1)},
-				})
+				it := Item{Limit: x.limit, Key: key, Cost: 1, Op: x.op}
+				if it.ID = (ID{Origin: 77, Sequence: uint64(i + 1)}); x.limit == "below" {
+					it.Key += "/a"
+				}
+				if x.op == OpReserve {
+					it.Hold = &HoldTerms{TTL: time.Minute}
+				}
+				r.Items = append(r.Items, it)
 			}
 			if !waits {
 				w.after("", time.Millisecond, func() { left = true })
@@ -126,24 +147,49 @@ func TestShareAdmitsForNobody(t *testing.T) {
 			if err := w.nodes["n1"].Check(r, out); err != nil {
 				t.Fatal(err)
 			}
-			if out[0].Allowed != waits || out[0].Source != SourceFallback || !out[0].Degraded {
-				t.Errorf("atomic: %t, it waits: %t: %+v", atomic, waits, out[0])
+			if out[0].Allowed != waits || !out[0].Degraded {
+				t.Errorf("%s, it waits: %t: %+v", x.name, waits, out[0])
 			}
 			w.meet = nil
 			w.pass(5 * time.Second)
 			want := [2]int64{4, 4} // of n2's key, if it waits, by what is owed
 			if !waits {
-				want = [2]int64{5, 4}
-				if atomic {
-					want[1] = 5
-				}
+				want = [2]int64{5, x.after}
 			}
 			got := [2]int64{
 				w.remaining("n3", "five", keys[0]), w.remaining("n3", "five", keys[1]),
 			}
 			if got != want {
-				t.Errorf("atomic: %t, it waits: %t: %d left, want %d", atomic, waits, got, want)
+				t.Errorf("%s, it waits: %t: %d left, want %d", x.name, waits, got, want)
 			}
+		}
+	}
+}
+
+// Promise: a node that stood still keeps the deadlines that lie ahead of it while it waits whether
+// a client hangs up. One that passed meanwhile says nothing: the client may have none.
+func TestDeadlineAfterAStop(t *testing.T) {
+	const ms = time.Millisecond
+	for _, x := range []struct {
+		name           string
+		deadline, want time.Duration // since it went on
+	}{
+		{"far ahead", time.Second, hangUpTime},
+		{"ahead", 20 * ms, 20 * ms},
+		{"it comes just now", 0, 0},
+		{"it came while the node stood still", -100 * ms, hangUpTime},
+	} {
+		w := newWorld(t, 3, five)
+		w.pass(20 * time.Second)
+		w.freeze("n1")
+		w.pass(2200 * ms)
+		w.thaw("n1")
+		woke := w.now
+		if w.nodes["n1"].isOver(woke.Add(x.deadline), func() bool { return false }) {
+			t.Errorf("%s: a client that waits has hung up", x.name)
+		}
+		if got := time.Duration(w.now - woke); got != x.want {
+			t.Errorf("%s: it waits for %v, want %v", x.name, got, x.want)
 		}
 	}
 }

@@ -202,7 +202,7 @@ func (j *countedJudge) counts(p *process, it *asked, got limiter.Decision) {
 	j.notesHalf(c, p, it)
 }
 
-// notesHalf notes what p has if it decides as one half of a cut pair.
+// notesHalf notes the state of p if that decides as one half of a cut pair.
 func (j *countedJudge) notesHalf(c *keyCount, p *process, it *asked) {
 	if it.doubt && j.tied[j.world.plan.partition(it.account.hash)] == j.world.now {
 		c.partsWith(p)

@@ -118,16 +118,16 @@ func (j *judge) closed(h *hearing, out []cluster.Decision, err error) {
 	if j.trees == nil {
 		j.observe(h)
 	}
-	switch {
-	case errors.Is(err, cluster.ErrHungUp) && h.visit.hungUp(),
-		errors.Is(err, cluster.ErrExpired) && p.now() >= h.deadline, // it stood still
-		!j.deadline.visited(h):
+	if !j.deadline.visited(h) {
 		return
 	}
-	j.once.decides(h)
 	if !r.broken {
 		j.denied.gave(h, out, err)
 	}
+	if h.waitedInVain(err) {
+		return
+	}
+	j.once.decides(h)
 	due := r.broken
 	if due || err != nil {
 		j.input.refusal(p, err, due)
@@ -138,6 +138,15 @@ func (j *judge) closed(h *hearing, out []cluster.Decision, err error) {
 		return
 	}
 	j.answered(h, out)
+}
+
+// waitedInVain reports whether a node that had stood still waited whether the client hangs up, and
+// rightly decides nothing: the client has hung up, or the deadline has come.
+func (h *hearing) waitedInVain(err error) bool {
+	p := h.process
+	return p.machine.hasThawed(h.began) &&
+		(errors.Is(err, cluster.ErrHungUp) && h.visit.hungUp() ||
+			errors.Is(err, cluster.ErrExpired) && p.now() >= h.deadline)
 }
 
 // answered checks the decisions that a client has got.

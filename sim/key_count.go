@@ -32,25 +32,25 @@ type keyCount struct {
 	halves []half
 }
 
-// half is what one half of a cut pair had after it last decided, and has still if it holds the key
-// since: the other half may tell something else meanwhile.
+// half is the state that one half of a cut pair had after it last decided. It has that still if it
+// holds the key since, though the other half may tell of another one.
 type half struct {
 	process *process
 	begun   uint64 // how often it had begun to hold something
 	state   naiveState
 }
 
-// partsWith notes what p has, one half of a cut pair.
+// partsWith notes the state of p, which is one half of a cut pair.
 func (c *keyCount) partsWith(p *process) {
 	c.halves = slices.DeleteFunc(c.halves, func(x half) bool { return x.process == p })
 	c.halves = append(c.halves, half{p, p.stated.begun, *c.whole.copy()})
 }
 
-// ownOf is what p had as one half of a pair, if it has that still, and the other half has decided
-// since, and charged nothing of which p would have to be short; else nil.
+// ownOf is the state that p had as one half of a pair, if it has that still and the other half has
+// decided since without charging anything, of which p would be short; else nil.
 func (c *keyCount) ownOf(p, last *process) *naiveState {
 	i := slices.IndexFunc(c.halves, func(x half) bool { return x.process == p })
-	if i < 0 || last == p || c.halves[i].begun != p.stated.begun || c.chargedApart(p) > 0 {
+	if i < 0 || last == p || c.halves[i].begun != p.stated.begun || c.chargedApart(p, 0) > 0 {
 		return nil
 	}
 	return c.halves[i].state.copy()
@@ -303,13 +303,14 @@ func (c *keyCount) isChargedBy(p *process) bool {
 	return slices.ContainsFunc(c.charges, func(x perishable) bool { return x.by == p })
 }
 
-// chargedApart is what another one has charged that did not reach p, and said so, while p decided.
-func (c *keyCount) chargedApart(p *process) (units int64) {
+// chargedApart is how much the other half of a cut pair, which p is the one half of, has charged
+// since then.
+func (c *keyCount) chargedApart(p *process, since time.Duration) (units int64) {
 	if c == nil {
 		return 0
 	}
 	for _, x := range c.charges {
-		if x.tied && x.by != p {
+		if x.tied && x.by != p && x.at >= since {
 			units += x.cost
 		}
 	}

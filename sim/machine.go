@@ -184,6 +184,12 @@ func (m *machine) start() {
 	}
 }
 
+// hasThawed reports whether m went on shortly before then, or later: then a node may wait whether the
+// clients that ask it hang up.
+func (m *machine) hasThawed(then time.Duration) bool {
+	return m.thawed >= max(0, then-time.Second)
+}
+
 // crash ends the process at once: what it waits for never comes back, what it knew is gone.
 func (m *machine) crash() {
 	p := m.process

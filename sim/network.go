@@ -105,7 +105,7 @@ func (p *process) Wait(until limiter.Instant) {
 	first := h != nil && h.began == w.now && !h.asks && !slices.Contains(h.decided, true)
 	w.at(at, func() { p.do(t.enter) })
 	w.tasks.wait()
-	if first && p.machine.thawed >= max(0, h.began-time.Second) {
+	if first && p.machine.hasThawed(h.began) {
 		p.states()
 		w.judge.sees(h)
 	}

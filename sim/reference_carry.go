@@ -269,7 +269,7 @@ func (j *carrier) lost(a *account, before, p *process) int64 {
 		return 0
 	case j.claims[k] < r.last && j.holders[k] == p:
 		// before may have been the other half of a pair
-		return min(capacityOf(a.spec), a.count.chargedApart(p))
+		return min(capacityOf(a.spec), a.count.chargedApart(p, j.claims[k]))
 	case j.counted.firm(a, before, p):
 		return 0
 	}

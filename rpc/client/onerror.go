@@ -71,7 +71,7 @@ func newFallback(c Config) (fallback, error) {
 func (f *fallback) decide(ctx context.Context, err error, limit string,
 	ask func(limiter.Instant, *limiter.Limit) limiter.Decision,
 ) (Decision, error) {
-	if ctx.Err() == context.Canceled { // whatever has failed before that showed
+	if ctx.Err() == context.Canceled { // the call may have failed before that showed
 		return Decision{}, status.FromContextError(ctx.Err()).Err()
 	}
 	if !nobodyAnswers(err) {

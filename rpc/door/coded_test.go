@@ -25,6 +25,7 @@ func TestErrorsWithCodes(t *testing.T) {
 		{fmt.Errorf("take: %w", context.Canceled), codes.Canceled},
 		{context.DeadlineExceeded, codes.DeadlineExceeded},
 		{cluster.ErrNoView, codes.Unavailable},
+		{cluster.ErrHungUp, codes.Canceled},
 		{ErrClosed, codes.Canceled},
 		{errors.New("nobody knows it"), codes.Internal},
 	} {

@@ -26,7 +26,7 @@ type checkCall struct {
 	out     []cluster.Decision
 	verdict *penstockv1.Verdict // nil: none was asked for
 	from    door.Caller         // the client
-	hungUp  func() bool         // what until has made
+	hungUp  func() bool         // whether it waits no more; until makes it
 
 	bytes []byte                   // of the message
 	in    *penstockv1.CheckRequest // the message, if it is not as foreseen; nil: request is
