@@ -184,8 +184,8 @@ func (m *machine) start() {
 	}
 }
 
-// hasThawed reports whether m went on shortly before then, or later: then a node may wait whether the
-// clients that ask it hang up.
+// hasThawed reports whether m went on shortly before then, or later: then a node may wait whether
+// the clients that ask it hang up.
 func (m *machine) hasThawed(then time.Duration) bool {
 	return m.thawed >= max(0, then-time.Second)
 }
