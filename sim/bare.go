@@ -26,6 +26,9 @@ func (b *partitionSet) has(k int) bool { return b != nil && b[k/64]>>(k%64)&1 !=
 type copying struct {
 	kept  map[*process]*partitionSet // by the process that keeps them
 	ended map[*process]*partitionSet // by the holder that stays, and has had them end
+	// by the process that keeps one and its partition, when another process last began to copy it
+	// there; only where messages get lost
+	began map[tenure]time.Duration
 }
 
 // copies notes what a Move from one process to another says of copies.
@@ -36,6 +39,7 @@ func (j *common) copies(from, p *process, m *cluster.Move) {
 	c := &j.copying
 	if c.kept == nil {
 		c.kept, c.ended = make(map[*process]*partitionSet), make(map[*process]*partitionSet)
+		c.began = make(map[tenure]time.Duration)
 	}
 	if c.kept[p] == nil {
 		c.kept[p] = new(partitionSet)
@@ -47,6 +51,11 @@ func (j *common) copies(from, p *process, m *cluster.Move) {
 	c.kept[p].set(m.Begin, true)
 	c.ended[from].set(m.End, j.staysAlone(from))
 	c.ended[from].set(m.Begin, false)
+	if j.world.plan.weather.loss > 0 {
+		for _, k := range m.Begin {
+			c.began[tenure{p, int(k)}] = j.world.now
+		}
+	}
 }
 
 // staysAlone reports whether all other members that are there leave.

@@ -100,3 +100,12 @@ func (j *common) letGo(p *process, k int) bool {
 func (j *common) mayReturn(a *account, p *process, since time.Duration, fences uint64) bool {
 	return j.gifts[j.world.plan.partition(a.hash)] > since || p.stated.fenced != fences
 }
+
+// claimsAgain reports whether p, the last to decide on a key of partition k, has let go of that
+// since, and holds it by a claim, after another process has held it and has decided nothing. Where
+// messages get lost, that one may lack what p had charged, and its copies came in the place of
+// p's.
+func (j *common) claimsAgain(r *reference, before, p *process, k int) bool {
+	return before == p && p.stated.fenced != r.fences && j.gifts[k] <= r.last &&
+		j.copying.began[tenure{p, k}] > r.last
+}

@@ -267,7 +267,7 @@ func (j *carrier) lost(a *account, before, p *process) int64 {
 	switch {
 	case j.world.plan.sky == calm, r.isOver(before, p, a.spec):
 		return 0
-	case j.claims[k] < r.last && j.holders[k] == p:
+	case j.claims[k] < r.last && j.holders[k] == p && !j.claimsAgain(r, before, p, k):
 		// before may have been the other half of a pair
 		return min(capacityOf(a.spec), a.count.chargedApart(p, j.claims[k]))
 	case j.counted.firm(a, before, p):

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"penstock/cluster"
 	"penstock/limiter"
 )
 
@@ -170,6 +171,52 @@ func TestNothingIsForgivenThatWasCopied(t *testing.T) {
 		before.fading = []fading{{crash - replicationInterval, crash}}
 		w.now = crash + 100*time.Millisecond
 		if lost := w.judge.carrier.lost(a, before, p); lost != x.want {
+			t.Errorf("%s: %d are forgiven; want %d", x.name, lost, x.want)
+		}
+	}
+}
+
+// Promise: a node that has let go of a key, and has claimed it again, may lack what it had charged
+// where messages get lost and another node has begun copies there in between; else it has all.
+func TestClaimedAgainAfterAnother(t *testing.T) {
+	spec := limiter.Spec{
+		Name: "a", Algorithm: limiter.SlidingLog, Limit: 10, Per: 10 * time.Second,
+		CountRejected: true,
+	}
+	const last = 15 * time.Second
+	for _, x := range []struct {
+		name         string
+		loss         float64
+		fenced       uint64
+		began, given time.Duration
+		want         int64
+	}{
+		{"another node held it", 0.1, 1, last + time.Second, 0, spec.Limit},
+		{"messages arrive", 0, 1, last + time.Second, 0, 0},
+		{"it has not let go", 0.1, 0, last + time.Second, 0, 0},
+		{"nobody else held it", 0.1, 1, last, 0, 0},
+		{"it was given back", 0.1, 1, last + time.Second, last + time.Second, 0},
+	} {
+		w := newWorld(&plan{
+			seed: 1, sky: lossy, weather: weather{loss: x.loss},
+			machines: []machinePlan{
+				{clock: clock{start: 1_700_000_000_000_000_000}},
+				{clock: clock{start: 1_700_000_000_000_000_000}},
+			},
+			sweepEvery: 5 * time.Second,
+			limits:     []rule{{Spec: spec}},
+		}, nil)
+		a, p, j := w.judge.account("a", "one"), w.machines[0].process, w.judge.carrier
+		k, other := w.plan.partition(a.hash), w.machines[1].process
+		w.now = x.began
+		j.copies(other, p, &cluster.Move{Copying: cluster.Copying{Begin: []uint16{uint16(k)}}})
+		r := &a.reference
+		r.by, r.last, r.past = p, last, []charged{{at: last, cost: 3}}
+		r.loose.charge(p.time.at(last), a.spec, 3)
+		j.holders[k], j.claims[k], j.gifts[k] = p, 0, x.given
+		p.stated.fenced = x.fenced
+		w.now = last + 2*time.Second
+		if lost := j.lost(a, p, p); lost != x.want {
 			t.Errorf("%s: %d are forgiven; want %d", x.name, lost, x.want)
 		}
 	}
