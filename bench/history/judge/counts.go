@@ -27,12 +27,14 @@ type count struct {
 	// again may be charged, of settlements that no node knows but one that is away. Units
 	// that are charged so wait, and may be released when that node is back.
 	again, waits int64
+	// which requests are charged in vain, and which can be no more (vain.go)
+	vain, over uint64
 }
 
 // covers says that whatever d explains, c explains too.
 func (c count) covers(d count) bool {
 	return c.used == d.used && c.owed >= d.owed && c.forgiven >= d.forgiven && c.free >= d.free &&
-		c.again >= d.again && c.waits >= d.waits
+		c.again >= d.again && c.waits >= d.waits && c.vain == d.vain && c.over == d.over
 }
 
 // to is how c comes to have used units. Released units are owed, and may be charged again.
@@ -79,10 +81,17 @@ type step struct {
 	forgivable                   int64 // the most that may be forgiven from now on
 	expires                      bool
 	returns                      bool // a node is back
+	lapse                        *lapse
 }
 
 func (s *step) next(all counts) (out counts) {
 	for _, c := range all {
+		if s.lapse != nil {
+			for _, after := range s.lapse.with(c) {
+				out = out.with(after)
+			}
+			continue
+		}
 		if s.op == nil {
 			c.owed, c.forgiven, c.free = c.owed+s.owe, c.forgiven+s.forgive, c.free+s.release
 			if c.again += s.again; s.returns {
@@ -193,6 +202,7 @@ func (e *explanation) steps() []porcupine.Operation {
 			}
 		}
 	}
+	e.lapses(add)
 	for f, units := range e.forget {
 		if units > 0 {
 			add(&step{forgive: units}, f.Start, f.Start)

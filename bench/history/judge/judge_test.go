@@ -42,6 +42,8 @@ func hold(o *Op)               { o.Kind = Hold }
 func promised(o *Op)           { o.Vague = true }
 func settle(n int64) func(*Op) { return func(o *Op) { o.Kind, o.Held = Settle, n } }
 
+func from(s string) func(*Op) { return func(o *Op) { o.Owner = s } }
+
 func marked(bound int64) func(*Op) {
 	return func(o *Op) { o.Mark, o.Source, o.Bound = Marked, "fallback", bound }
 }
@@ -322,6 +324,32 @@ func TestHistories(t *testing.T) {
 			at(0, 1, 8, cost(2)), at(990, 1500, 3, cost(2), marked(10)), at(995, 996, 5),
 			at(1600, 1601, 9),
 		}, killed(), "nothing is lost", ""},
+		{"an owner that is cut off has charged in vain", []*Op{
+			at(0, 1, 9), at(980, 2500, 7, from("n3")), at(990, 995, 7),
+			at(9000, 9001, 7, peek),
+		}, cut(), "", ""},
+		{"… and so has one that is killed", []*Op{
+			at(0, 1, 9), at(980, 1500, 7, from("n3")), at(990, 995, 7), at(1600, 1601, 6),
+		}, killed(), "", ""},
+		{"… which is forgotten", []*Op{
+			at(0, 1, 9), at(980, 2500, 7, from("n3")), at(990, 995, 7),
+			at(9000, 9001, 6, peek),
+		}, cut(), "charged once", ""},
+		{"… and charged once", []*Op{
+			at(0, 1, 9), at(980, 2500, 7, from("n3")), at(990, 995, 5),
+			at(9000, 9001, 7, peek),
+		}, cut(), "charged once", ""},
+		{"… nothing that was asked for later", []*Op{
+			at(0, 1, 9), at(1100, 2500, 7, from("n3")), at(990, 995, 7),
+			at(9000, 9001, 7, peek),
+		}, cut(), "charged once", ""},
+		{"… nor what it has decided on itself", []*Op{
+			at(0, 1, 9), at(980, 2500, 7), at(990, 995, 7), at(9000, 9001, 7, peek),
+		}, cut(), "charged once", ""},
+		{"… nor what is of another owner", []*Op{
+			at(0, 1, 9, from("n3")), at(980, 2500, 7, from("n3")), at(990, 995, 7, from("n3")),
+			at(9000, 9001, 7, peek),
+		}, cut(), "one counter", ""},
 		{"Redis cannot say that it is a share", []*Op{
 			at(0, 1, 9), at(1100, 1101, 4, redis),
 			at(1200, 1201, 7),
