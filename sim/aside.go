@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -49,14 +50,43 @@ type holding struct {
 	account *account
 	units   int64
 	node    *process // that has it as a lease; nil: a client has it
-	// when it runs out, by the clock of the node that opened it; later, if it was extended
-	until   time.Duration
+	lasting
 	release bool // nothing is charged if it runs out
 	adopted bool // found in the ledger of a node that had given it to itself
 	lost    bool // the node that decides may not know of it any more
 	told    bool // its client knows that it has it
 	asked   bool // its client has said that it wants it no more
 	ended   bool
+}
+
+// lasting is how long a hold lasts: a time to live, on the clock of the process that has opened it,
+// or has extended it last. What travels with a copy is the time that is left, and the clock of each
+// process that keeps one counts that down.
+type lasting struct {
+	by    *process
+	since time.Duration // when by began to count
+	ttl   time.Duration // by its clock
+	until time.Duration // when it runs out, at the earliest
+	moved bool          // another process than by has decided since
+}
+
+// lasts has a hold run out when ttl has gone by on the clock of p since that showed from.
+func (x *lasting) lasts(p *process, from limiter.Instant, ttl time.Duration) {
+	*x = lasting{p, p.time.when(from), ttl, p.time.when(from.Add(ttl)), false}
+}
+
+// moves notes that p decides. A clock that is faster than the one of x.by counts down what is left
+// in less time. Its process may have had a copy since the beginning, and need not be p: it may have
+// handed its copy on. So the hold lasts as long as the fastest clock of all makes of it.
+func (x *lasting) moves(p *process) {
+	if x.moved || p == x.by {
+		return
+	}
+	fastest := slices.MaxFunc(p.machine.world.machines, func(m, o *machine) int {
+		return cmp.Compare(m.clock.drift, o.clock.drift)
+	}).clock
+	x.moved = true
+	x.until = min(x.until, fastest.when(fastest.at(x.since).Add(x.ttl)))
 }
 
 // heldAnswer is what was answered under an ID.
@@ -207,7 +237,9 @@ func (j *asideJudge) holds(p *process, it *heldAsk, got limiter.Decision) {
 		j.settles(p, it, got)
 	case cluster.OpExtend:
 		if x := a.held.find(it.hold.ID); x != nil && got.Hold == limiter.HoldOpen {
-			x.until = max(x.until, p.time.when(p.now().Add(it.hold.TTL)))
+			if p.time.when(p.now().Add(it.hold.TTL)) > x.until {
+				x.lasts(p, p.now(), it.hold.TTL)
+			}
 			j.books.report.Extended++
 		} else if got.Hold != limiter.HoldOpen {
 			j.missing(p, a, it.hold, got)

@@ -42,6 +42,7 @@ func (j *asideJudge) meetHold(p *process, x *holding) {
 	if slices.Contains(j.books.batch, x.id) {
 		return
 	}
+	x.moves(p)
 	switch h, found := p.stated.ledger.get(x.id); {
 	case !found:
 		j.notInLedger(p, x)
@@ -74,20 +75,24 @@ func (j *asideJudge) notInLedger(p *process, x *holding) {
 	j.ends(x)
 }
 
-// stillOpen checks the units of a hold that p has open, and that its deadline is not long over.
+// stillOpen checks the units of a hold that p has open, that p does not mean to end it before its
+// deadline, and that this is not long over.
 func (j *asideJudge) stillOpen(p *process, x *holding, h statedHold) {
 	a, now := x.account, j.world.now
 	if h.Units != x.units {
 		j.fail(aside, "%s has %d of %s under %s set aside for hold %s of %d", p.machine.id,
 			h.Units, keyText(a.key), a.spec.Name, idText(x.id), x.units)
 	}
-	late := now - x.until
-	if late <= tickSlack+carriage || !j.sure(p) || j.inDoubt(a) || j.world.resting {
+	if h.Deadline <= p.time.at(x.until-1) && !x.adopted && !j.inDoubt(a) {
+		j.fail(aside, "%s is to have hold %s of %s under %s run out at %v, and its deadline is %v",
+			p.machine.id, idText(x.id), keyText(a.key), a.spec.Name, p.time.when(h.Deadline),
+			x.until)
+	}
+	if now-x.until <= tickSlack+carriage || !j.sure(p) || j.inDoubt(a) || j.world.resting {
 		return
 	}
 	// it may have been on its way from node to node
-	x.until = max(x.until, p.time.when(h.Deadline))
-	if late = now - x.until; late > tickSlack+carriage {
+	if late := now - p.time.when(h.Deadline); late > tickSlack+carriage {
 		j.fail(aside, "%s still has hold %s of %s under %s open %v after its deadline",
 			p.machine.id, idText(x.id), keyText(a.key), a.spec.Name, late)
 	}
@@ -96,7 +101,7 @@ func (j *asideJudge) stillOpen(p *process, x *holding, h statedHold) {
 // ranOut closes a hold that has run out at p, and checks that it was time.
 func (j *asideJudge) ranOut(p *process, x *holding) {
 	a, now := x.account, j.world.now
-	if now < x.until-time.Millisecond-(x.until-now)/500 && !x.adopted && !j.inDoubt(a) {
+	if now < x.until && !x.adopted && !j.inDoubt(a) {
 		j.fail(aside, "%s has hold %s of %s under %s run out at %v, and its deadline is %v",
 			p.machine.id, idText(x.id), keyText(a.key), a.spec.Name, now, x.until)
 	}
@@ -123,9 +128,9 @@ func (j *asideJudge) adopts(p *process, a *account) (found bool) {
 			continue
 		}
 		x := &holding{
-			id: id, account: a, units: h.Units, node: m.process,
-			until: p.time.when(h.Deadline), adopted: true,
+			id: id, account: a, units: h.Units, node: m.process, adopted: true,
 		}
+		x.lasts(p, p.now(), time.Duration(h.Deadline-p.now()))
 		a.held.open = append(a.held.open, x)
 		j.books.open = append(j.books.open, x)
 		found = true

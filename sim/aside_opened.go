@@ -36,8 +36,9 @@ func (j *asideJudge) opens(p *process, it *heldAsk, got limiter.Decision) {
 		return
 	}
 	x := j.newHold(p, it, units)
-	if h, found := p.stated.ledger.get(it.id); unseen && found {
-		x.until = min(x.until, p.time.when(h.Deadline)) // its time runs since it was opened
+	if h, found := p.stated.ledger.get(it.id); unseen && found &&
+		h.Deadline < p.now().Add(it.hold.TTL) { // its time runs since it was opened
+		x.lasts(p, h.Deadline.Add(-it.hold.TTL), it.hold.TTL)
 	}
 	if !unseen {
 		j.leftBeside(p, it, got)
@@ -49,7 +50,7 @@ func (j *asideJudge) newHold(p *process, it *heldAsk, units int64) *holding {
 	a := it.account
 	x := &holding{id: it.id, account: a, units: units, release: !it.hold.Charge &&
 		a.spec.Unsettled == limiter.UnsettledRelease || a.spec.Algorithm == limiter.Concurrency}
-	x.until = p.time.when(p.now().Add(it.hold.TTL))
+	x.lasts(p, p.now(), it.hold.TTL)
 	if it.op == cluster.OpReserve {
 		j.books.report.Opened++
 	} else {

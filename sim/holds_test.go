@@ -42,8 +42,7 @@ func TestPermitsThatClientsHaveAtOnce(t *testing.T) {
 	for i := range uint64(3) {
 		id := cluster.ID{Origin: clientOrigin, Sequence: i + 1}
 		a.held.open = append(a.held.open, &holding{
-			id: id, account: a, units: 1, until: time.Minute,
-			asked: i == 0,
+			id: id, account: a, units: 1, lasting: lasting{until: time.Minute}, asked: i == 0,
 		})
 		w.judge.aside.toldHold(a, id)
 	}

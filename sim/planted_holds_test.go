@@ -83,6 +83,15 @@ func holdFaults() []planted {
 			}, nil),
 		},
 		{
+			"less time is left of a hold where it has travelled to",
+			[]promise{aside},
+			onMove(func(_ *process, m *cluster.Move) {
+				for i := range m.Holds {
+					m.Holds[i].Left -= 2 * time.Millisecond
+				}
+			}, nil),
+		},
+		{
 			"permits of clients that have died never come back",
 			[]promise{aside},
 			ofHolds(cluster.OpReserve, func(it *cluster.AskItem) {
