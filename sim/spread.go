@@ -195,12 +195,20 @@ func (j *spreadJudge) setsAside(p *process, it *asked, got limiter.Decision) {
 	}
 }
 
-// aside is what owners have set aside of the i-th item's count for it and for those before it.
+// aside is by how much more is left of the i-th item's count, once nothing is set aside, than its
+// owner has said: what it had set aside for the item and for those before it. A node that knows of
+// no owner has none set aside: the owner that is found looks at the item together with those
+// before it, and its yes says what all of them would leave, while its no has counted none.
 func (h *hearing) aside(i int) (units int64) {
+	looked := !slices.Contains(h.setAside, h.items[i].ID.Sequence)
+	if looked && !h.out[i].Allowed {
+		return 0
+	}
 	for k := range h.out[:i+1] {
 		a, it, d := h.request.terms[k].account, &h.items[k], &h.out[k]
 		decided := d.Source == cluster.SourceOwner || d.Source == cluster.SourceForwarded
-		if a == h.request.terms[i].account && decided && d.Allowed && !looksOnly(a, it) {
+		counted := looked || decided && d.Allowed
+		if a == h.request.terms[i].account && counted && !looksOnly(a, it) {
 			units += it.Cost
 		}
 	}

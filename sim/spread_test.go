@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"penstock/cluster"
+	"penstock/limiter"
 )
 
 // What a judge keeps follows what is under way, not what was: worlds may last for days.
@@ -84,5 +85,39 @@ func TestTriesAgain(t *testing.T) {
 	}
 	if h.setsAside(reserve(^uint64(8))); !h.again {
 		t.Error("a second try is not seen")
+	}
+}
+
+// What is left of a count when nothing is set aside any more goes by what its owner had counted:
+// all that it has set aside up to the item that it speaks of; of what it only looks at, all if it
+// says yes, and nothing if it says no.
+func TestAside(t *testing.T) {
+	a := &account{spec: &limiter.Spec{Algorithm: limiter.SlidingWindow, Limit: 3}}
+	for _, x := range []struct {
+		name     string
+		setAside []uint64 // the numbers of the items
+		allowed  [2]bool
+		want     int64 // more than the owner said of the second item, which costs 2 after 1
+	}{
+		{"set aside", []uint64{1, 2}, [2]bool{true, true}, 3},
+		{"set aside, the second refused", []uint64{1, 2}, [2]bool{true, false}, 1},
+		{"set aside, both refused", []uint64{1, 2}, [2]bool{}, 0},
+		{"looked at", nil, [2]bool{true, true}, 3},
+		{"looked at, the second refused", nil, [2]bool{true, false}, 0},
+		{"looked at, the first refused", nil, [2]bool{false, true}, 3},
+	} {
+		h := &hearing{
+			request: &request{terms: []term{{account: a}, {account: a}}}, setAside: x.setAside,
+			items: []cluster.Item{
+				{Cost: 1, ID: cluster.ID{Sequence: 1}}, {Cost: 2, ID: cluster.ID{Sequence: 2}},
+			},
+			out: make([]cluster.Decision, 2),
+		}
+		for i := range h.out {
+			h.out[i].Source, h.out[i].Allowed = cluster.SourceForwarded, x.allowed[i]
+		}
+		if got := h.aside(1); got != x.want {
+			t.Errorf("%s: %d more are left, want %d", x.name, got, x.want)
+		}
 	}
 }
