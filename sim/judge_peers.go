@@ -82,7 +82,7 @@ func (j *judge) deliveredDebt(from, p *process, it *cluster.AskItem, a *account,
 ) {
 	switch r := &a.reference; {
 	case it.Report:
-		take := cluster.ID{Origin: it.ID.Origin ^ reportOrigin, Sequence: it.ID.Sequence}
+		take := takeOf(it.ID)
 		j.once.reported(p, take, got)
 		r.paid(a, p, from, take, it.Cost)
 	case got.Allowed:
@@ -126,6 +126,7 @@ func (j *judge) settled(l *letter, answered bool) {
 	if answered {
 		if l.origin == nil { // else p passes it on
 			p.isTold(l.call.Answer.Words)
+			j.carrier.hearsPaid(l)
 		}
 		j.denied.hearsTold(l)
 		if len(j.heldOf) > 0 {

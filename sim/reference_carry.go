@@ -37,6 +37,7 @@ func (j *carrier) bring(a *account, p *process) {
 			j.carryLoose(a, before, p, laid)
 		}
 		j.merge(a, p)
+		j.owesAgain(a, p)
 		if refunds := j.givenBack(a); refunds > 0 {
 			r.strict.charge(p.now(), a.spec, refunds)
 			if refusalsCount(a.spec) { // there may have been more than a limit admits

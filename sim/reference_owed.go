@@ -33,9 +33,18 @@ func (r *reference) ownDebts(p *process, since time.Duration) (cost int64) {
 	return cost
 }
 
+// payment is a debt that a process which decides has charged by a report, and the process that owes
+// it has not heard so.
+type payment struct {
+	promissory
+	to *process
+	at time.Duration
+}
+
 // owings are what nodes have admitted without the node that decides.
 type owings struct {
 	owed     map[owing]promissory
+	unheard  map[owing]payment
 	owedBy   time.Duration // when the last of them is over
 	unpaid   int           // how many of them no node that decides has heard of
 	debt     int64         // what these come to, where their time does not matter (timed)
@@ -103,10 +112,52 @@ func (r *reference) paid(a *account, p, by *process, id cluster.ID, cost int64) 
 	r.strict.charge(p.now(), a.spec, cost)
 	r.owed[x] = promissory{until: now}
 	r.unpaid--
+	if cost > 0 { // what is asked for as the take that it was is still owed here
+		if r.unheard == nil {
+			r.unheard = make(map[owing]payment)
+		}
+		r.unheard[x] = payment{promissory{d.until, cost}, p, now}
+	}
 	if !timed(a.spec) {
 		r.debt = max(0, r.debt-cost)
 	} else if r.unseen <= now && r.isOwed(now) == 0 {
 		r.blind = now + forgets(a.spec)
+	}
+}
+
+// owesAgain has the key owe once more what was paid to another process than p, which goes on, while
+// the process that owes it does not know: it reports the debt to p then, or charges it to itself if
+// it is p. One that was given the key while the answer was remembered was told of it.
+func (j *carrier) owesAgain(a *account, p *process) {
+	r, k, now := &a.reference, j.world.plan.partition(a.hash), j.world.now
+	for x, y := range r.unheard {
+		given := j.gifts[k] > y.at && j.gifts[k] < y.at+memory && j.claims[k] < y.at
+		switch {
+		case y.to == p, given:
+			continue
+		case y.until > now && !x.by.dead:
+			r.owed[x] = y.promissory
+			r.unpaid++
+			if timed(a.spec) {
+				r.goBlind(p, now, y.until-now+forgets(a.spec))
+			} else {
+				r.debt = min(everything, r.debt+y.cost)
+			}
+		}
+		delete(r.unheard, x)
+	}
+}
+
+// hearsPaid notes which debts a process has heard to be charged by the answer to l.
+func (j *carrier) hearsPaid(l *letter) {
+	for i := range l.call.Answer.Items {
+		it := &l.ask.Items[i]
+		if !it.Report || l.call.Answer.Items[i].Status != cluster.StatusDone {
+			continue
+		}
+		if a := j.accounts[it.Limit.Name][it.Key]; a != nil {
+			delete(a.reference.unheard, owing{l.from, takeOf(it.ID)})
+		}
 	}
 }
 
@@ -146,6 +197,11 @@ func (r *reference) goBlind(p *process, until, counts time.Duration) {
 
 // reportOrigin is by what the ID of a report differs from its take's.
 const reportOrigin = 1 << 62
+
+// takeOf is the ID of the take that a report speaks of.
+func takeOf(report cluster.ID) cluster.ID {
+	return cluster.ID{Origin: report.Origin ^ reportOrigin, Sequence: report.Sequence}
+}
 
 // owedLasts is for how long a node tries to have charged what it has admitted by itself, and a
 // little more.
