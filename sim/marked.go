@@ -273,7 +273,7 @@ func (j *markedJudge) tellsLate(h *hearing) bool {
 
 // tooShort reports whether the client had left less time than so many ways take, one after the
 // other, all of which but the eighth for the way back is over.
-func (j *markedJudge) tooShort(h *hearing, ways int) bool {
+func (j *common) tooShort(h *hearing, ways int) bool {
 	patience, left := h.request.patience, time.Duration(h.deadline-h.process.now())
 	return patience < time.Duration(ways)*j.world.plan.weather.far*8/7 && left <= patience/8
 }

@@ -155,7 +155,7 @@ func (t *treeJudge) closed(h *hearing, out []cluster.Decision) {
 	}
 	for i := range out {
 		it, d, terms := &h.items[i], &out[i], t.asked[h.request][i]
-		if !t.answered(h, it, d, terms) {
+		if !t.answered(h, i, d, terms) {
 			return
 		}
 		if it.Op != cluster.OpTake || it.Cost <= 0 {
@@ -167,7 +167,7 @@ func (t *treeJudge) closed(h *hearing, out []cluster.Decision) {
 		}
 		if t.cross(terms, granted); granted {
 			t.grants(terms)
-		} else if !d.Allowed && t.world.plan.quiet() {
+		} else if !d.Allowed && !d.Degraded && t.world.plan.quiet() {
 			t.denies(h, it, terms)
 		}
 	}
@@ -175,9 +175,9 @@ func (t *treeJudge) closed(h *hearing, out []cluster.Decision) {
 
 // answered checks that an answer names a level, and says if it is one without owners.
 func (t *treeJudge) answered(
-	h *hearing, it *cluster.Item, d *cluster.Decision, terms []levelTerm,
+	h *hearing, i int, d *cluster.Decision, terms []levelTerm,
 ) bool {
-	j := t.common
+	j, it := t.common, &h.items[i]
 	j.world.trace.add(happening{
 		at: j.world.now, kind: hears, node: h.process.machine, seq: it.ID.Sequence,
 		limit: it.Limit, key: it.Key, op: it.Op, cost: it.Cost, allowed: d.Allowed,
@@ -192,7 +192,8 @@ func (t *treeJudge) answered(
 	broken := honest
 	switch {
 	case !names:
-	case d.Source == cluster.SourceFallback && !d.Degraded, d.Degraded && j.world.plan.quiet():
+	case d.Source == cluster.SourceFallback && !d.Degraded,
+		d.Degraded && j.world.plan.quiet() && !t.outOfTime(h, i):
 		broken = marked
 	default:
 		return true
@@ -200,6 +201,21 @@ func (t *treeJudge) answered(
 	j.fail(broken, "%s answers for %s under %s: %s", h.process.machine.id, keyText(it.Key),
 		it.Limit, answerText(d))
 	return false
+}
+
+// outOfTime reports whether the client of h had left less time than its takes need, up to the i-th:
+// each begins when the one before is decided. One that two requests contend for takes a way there
+// and back for the first attempt, for the end of that, and for each level.
+func (t *treeJudge) outOfTime(h *hearing, i int) bool {
+	ways := 0
+	for _, terms := range t.asked[h.request][:i+1] {
+		ways += 2 * (2 + len(terms))
+	}
+	if !t.tooShort(h, ways) {
+		return false
+	}
+	t.allowed.used[hastyShare]++
+	return true
 }
 
 // cross forgives, where messages get lost or nodes fail, what was granted to a visit of which
