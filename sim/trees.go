@@ -149,10 +149,7 @@ func (t *treeJudge) left(r *request) {
 
 // closed checks what a client heard.
 func (t *treeJudge) closed(h *hearing, out []cluster.Decision) {
-	yes := true
-	for i := range out {
-		yes = yes && out[i].Allowed
-	}
+	yes := !slices.ContainsFunc(out, func(d cluster.Decision) bool { return !d.Allowed })
 	for i := range out {
 		it, d, terms := &h.items[i], &out[i], t.asked[h.request][i]
 		if !t.answered(h, i, d, terms) {
