@@ -28,12 +28,17 @@ func TestNoMoreIsForgivenThanCounts(t *testing.T) {
 		}
 	}
 	w.now = 10*time.Second + 1
-	a.reference.forget(p.now(), a, capacityOf(a.spec))
+	a.reference.forget(p.now(), a, capacityOf(a.spec), a.charged(w.now))
 	if got := a.heard.begun; got != 3 {
 		t.Errorf("3 of 50 were charged, and clients may be granted %d once more", got)
 	}
 	if left := a.reference.loose.peek(p.now(), a.spec, 0).Remaining; left != 50 {
 		t.Errorf("all that was charged may be lost, and %d of 50 are left", left)
+	}
+	// it was charged before the reference came to another clock, and is not remembered there
+	if a.reference.forget(p.now(), a, 1, 2); a.heard.begun != 4 {
+		t.Errorf("one of 2 was lost on the way, and clients may be granted %d once more",
+			a.heard.begun-3)
 	}
 }
 

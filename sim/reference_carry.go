@@ -31,6 +31,7 @@ func (j *carrier) bring(a *account, p *process) {
 	case before == nil, before == p && !j.mayReturn(a, p, r.last, r.fences):
 	default:
 		j.allowed.of[anyMove]++
+		charged := a.charged(now) // carry forgets what may count in a window anew
 		st, lost, own := j.knows(a, before, p)
 		j.keep(a, before, p)
 		if laid := j.carry(a, before, p); !own {
@@ -44,7 +45,7 @@ func (j *carrier) bring(a *account, p *process) {
 				r.goBlind(p, now, forgets(a.spec))
 			}
 		}
-		r.forget(p.now(), a, lost)
+		r.forget(p.now(), a, lost, charged)
 		if st != nil {
 			r.loose = *st
 		}
@@ -67,7 +68,7 @@ func (j *carrier) shows(a *account, p *process) {
 	r := &a.reference
 	if st, lost, _ := j.counted.found(a, p, r.unsaved); lost > 0 {
 		r.unsaved = max(0, r.unsaved-lost)
-		r.forget(p.now(), a, lost)
+		r.forget(p.now(), a, lost, a.charged(j.world.now))
 		r.loose = st
 	}
 }
@@ -225,9 +226,10 @@ func (st *naiveState) lay(s *limiter.Spec, now limiter.Instant) {
 // it: nothing of what was charged until now. What it holds can be more than a capacity: refusals
 // count as well under some limits, and what carry adds up from past charges has been forgotten in
 // part before. What may be admitted once more is a capacity nevertheless. A bucket's refills come
-// no later for it.
-func (r *reference) forget(now limiter.Instant, a *account, lost int64) {
-	s, charged := a.spec, a.charged(r.by.machine.world.now)
+// no later for it. So much was charged, and counted still: clients may be granted that once more,
+// beside what a window on another clock grants anew, for it would have counted in that as well.
+func (r *reference) forget(now limiter.Instant, a *account, lost, charged int64) {
+	s := a.spec
 	switch {
 	case lost <= 0:
 		return
