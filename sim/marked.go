@@ -123,13 +123,10 @@ func (j *markedJudge) decideFromShare(h *hearing, it *cluster.Item, d *cluster.D
 	}
 	n := sharesIn(h, it, d, raw, by)
 	m := j.once.memories.answers.get(it.ID)
-	if j.repeats(p, m, it, raw) {
-		a.Decision, a.due, a.full = raw, true, true
-		if own := m.of(p); own != nil && !own.share {
-			a.Decision = own.decisions[0]
-			return
-		}
-		if n == 0 || n > 0 && !shares.explains(p, share(spec, n), it, raw, h.request.atomic) {
+	if says, surely, known := j.remembers(h, m, it, raw); known {
+		a.Decision, a.due, a.full = says, true, true
+		if surely || n == 0 ||
+			n > 0 && !shares.explains(p, share(spec, n), it, raw, h.request.atomic) {
 			return
 		}
 		n = -1 // or its share says the same, and nobody knows which it was
@@ -159,6 +156,23 @@ func sharesIn(h *hearing, it *cluster.Item, d *cluster.Decision, raw limiter.Dec
 		return -1
 	}
 	return n
+}
+
+// remembers reports whether the node that answers got without the owner may know what was decided
+// on this take when it had one. says is what it says then; surely, that it must know.
+func (j *markedJudge) remembers(h *hearing, m *answered, it *cluster.Item,
+	got limiter.Decision,
+) (says limiter.Decision, surely, known bool) {
+	p := h.process
+	if !j.repeats(p, m, it, got) {
+		alone := len(h.items) == 1 || !h.request.atomic // else it has reported what it owes
+		x := asked{account: j.account(limitName(it), it.Key), cost: it.Cost, op: it.Op, id: it.ID}
+		return got, false, alone && j.once.hasAskedItself(p, &x, got)
+	}
+	if own := m.of(p); own != nil && !own.share {
+		return own.decisions[0], true, true
+	}
+	return got, false, true
 }
 
 // repeats reports whether p, which answers got without the owner, may know what was decided on this

@@ -35,6 +35,24 @@ func (j *onceJudge) hasChargedItself(p *process, it *asked) bool {
 	return known && it.op == cluster.OpTake && j.world.now < owed.until-owedLasts+2*memory
 }
 
+// hasAskedItself reports whether got may be what p has answered to itself as the node that decides,
+// and remembers, though it has lost its right since: it was asked for a take that it had admitted
+// before, by no share, and asks for that as the take that it was. So it has held the key meanwhile,
+// and answers by the whole limit. A take that is felt if it is refused, or is never refused, it
+// only reports; and what a share has answered stays the answer.
+func (j *onceJudge) hasAskedItself(p *process, it *asked, got limiter.Decision) bool {
+	a, k := it.account, j.world.plan.partition(it.account.hash)
+	own := p.shares.answers.get(it.id)
+	switch {
+	case !j.hasChargedItself(p, it), a.spec.CountRejected, a.spec.Strict, watches(a.spec),
+		own != nil && own.at.Add(memory) > p.now():
+		return false
+	}
+	held := p.stated.decidesFor(k) ||
+		p.stated.shifted != a.reference.owed[owing{p, it.id}].shifted
+	return held && got.Limit == capacityOf(a.spec)
+}
+
 // hasHeardOfDebt reports whether p was told that got is the answer to a take that a share had let
 // in: the process with that share may have charged it to itself, before it gave p the key.
 func (j *onceJudge) hasHeardOfDebt(p *process, it *asked, got limiter.Decision) bool {

@@ -62,3 +62,55 @@ func TestRepeatOfTheEarlierAnswer(t *testing.T) {
 		}
 	}
 }
+
+// Promise: a node that has lost its right answers from its share, or as it remembers. It may have
+// admitted a take as on_error says, got the key, and asked itself for that take: only then does it
+// say what nobody has seen it answer (world 72000152).
+func TestAnswerOfANodeToItself(t *testing.T) {
+	refused := limiter.Decision{Limit: 10, RetryAfter: limiter.Never, ResetAfter: time.Second}
+	ofShare := limiter.Decision{Limit: 5, RetryAfter: time.Second, ResetAfter: time.Second}
+	for _, x := range []struct {
+		name   string
+		owes   bool
+		shared bool // a share of it has answered
+		held   bool // it has held the key since
+		counts bool // refusals count
+		got    limiter.Decision
+		after  time.Duration
+		may    bool
+	}{
+		{"it has refused that itself", true, false, true, false, refused, memory, true},
+		{"it has forgotten", true, false, true, false, refused, 2 * memory, false},
+		{"it has never had the key", true, false, false, false, refused, memory, false},
+		{"it owes nothing", false, false, true, false, refused, memory, false},
+		{"a share has answered", true, true, true, false, refused, memory - 1, false},
+		{"it answers by its share", true, false, true, false, ofShare, memory, false},
+		{"it has only reported that", true, false, true, true, refused, memory, false},
+	} {
+		w := newWorld(&plan{
+			seed: 1, sky: lossy, machines: make([]machinePlan, 2), sweepEvery: 5 * time.Second,
+			limits: []rule{{Spec: limiter.Spec{
+				Name: "a", Algorithm: limiter.FixedWindow, Limit: 10, Per: time.Minute,
+				CountRejected: x.counts,
+			}}},
+		}, nil)
+		p, j, a := w.machines[0].process, w.judge.marked, w.judge.account("a", "one")
+		it := cluster.Item{
+			Limit: "a", Key: "one", Cost: 1, ID: cluster.ID{Origin: clientOrigin, Sequence: 7},
+		}
+		h := &hearing{process: p, request: &request{}, items: []cluster.Item{it}}
+		if x.owes {
+			a.reference.owes(a, p, it.ID, it.Cost)
+		}
+		if x.shared {
+			p.shares.add(nil, it.ID, p, w.now, []limiter.Decision{ofShare}, false)
+		}
+		if x.held {
+			p.stated.shifted += 2 // it got it, and has lost it
+		}
+		w.now += x.after
+		if _, surely, may := j.remembers(h, nil, &it, x.got); may != x.may || surely {
+			t.Errorf("%s: it may say so: %v, surely: %v; want %v", x.name, may, surely, x.may)
+		}
+	}
+}

@@ -20,6 +20,8 @@ type owing struct {
 type promissory struct {
 	until time.Duration
 	cost  int64
+	// how often the process that owes it had begun or ceased to hold a partition by then
+	shifted uint64
 }
 
 // ownDebts is what p may have charged to itself since then of what it owes: such a report goes over
@@ -65,6 +67,7 @@ func (r *reference) owes(a *account, p *process, id cluster.ID, cost int64) {
 	now := p.machine.world.now
 	r.owed[owing{p, id}] = promissory{
 		until: now + owedLasts, cost: min(max(0, cost), capacityOf(a.spec)),
+		shifted: p.stated.shifted,
 	}
 	r.unpaid++
 	r.owedBy = now + owedLasts
@@ -116,7 +119,7 @@ func (r *reference) paid(a *account, p, by *process, id cluster.ID, cost int64) 
 		if r.unheard == nil {
 			r.unheard = make(map[owing]payment)
 		}
-		r.unheard[x] = payment{promissory{d.until, cost}, p, now}
+		r.unheard[x] = payment{promissory{d.until, cost, d.shifted}, p, now}
 	}
 	if !timed(a.spec) {
 		r.debt = max(0, r.debt-cost)
