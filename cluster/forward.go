@@ -96,9 +96,12 @@ func (fw *forwarder) forward(
 	for hop := 1; hop < maxHop && !hopeless(away, targets) && !fw.right.minority.Load(); hop++ {
 		if hop > 1 {
 			if hop > 2 {
+				if r.hasWaited(began, now) {
+					break
+				}
 				fw.net.Wait(min(now.Add(r.pauseBefore(hop)), r.deadline))
 			}
-			if now = fw.clock.Now(); r.tooLate(began, now, hop) {
+			if now = fw.clock.Now(); r.tooLate(began, now) {
 				break
 			}
 			if fresh := fw.view.Load(); fresh != seen {
@@ -275,9 +278,14 @@ func (r *batch) pauseBefore(hop int) time.Duration {
 }
 
 // tooLate reports whether a check that began then must not send again.
-func (r *batch) tooLate(began, now limiter.Instant, hop int) bool {
-	return now >= r.deadline || now > began.Add(repeatWithin) ||
-		hop > 2 && now > began.Add(max(settleTime, settleTrips*r.trip))
+func (r *batch) tooLate(began, now limiter.Instant) bool {
+	return now >= r.deadline || now > began.Add(repeatWithin)
+}
+
+// hasWaited reports whether a check that began then has waited long enough for a handover. It looks
+// before a pause, never after one: a node that was named is asked after the pause, not given up.
+func (r *batch) hasWaited(began, now limiter.Instant) bool {
+	return now > began.Add(max(settleTime, settleTrips*r.trip))
 }
 
 // receive files the answers of one call and returns the items to try again, with their new targets.
