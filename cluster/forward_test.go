@@ -30,7 +30,9 @@ func TestHowLongACheckWaitsForAHandover(t *testing.T) {
 	} {
 		began := limiter.Instant(time.Hour)
 		r := batch{deadline: began.Add(x.deadline), trip: x.trip}
-		if late := r.late(began, began.Add(x.since), x.hop); late != x.late {
+		now := began.Add(x.since)
+		late := r.tooLate(began, now) || x.hop > 2 && r.hasWaited(began, now)
+		if late != x.late {
 			t.Errorf("%v after the beginning, round trips of %v, send %d: too late %v; want %v",
 				x.since, x.trip, x.hop, late, x.late)
 		}
@@ -68,11 +70,6 @@ func TestAWaitHasSendsEnough(t *testing.T) {
 			}
 		}
 	}
-}
-
-// late reports whether a check does not send again, after as many sends.
-func (r *batch) late(began, now limiter.Instant, hop int) bool {
-	return r.tooLate(began, now) || hop > 2 && r.hasWaited(began, now)
 }
 
 // Promise: while a node joins or leaves no request is decided without its owner. A check that makes

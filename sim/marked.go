@@ -165,7 +165,8 @@ func (j *markedJudge) remembers(h *hearing, m *answered, it *cluster.Item,
 ) (says limiter.Decision, surely, known bool) {
 	p := h.process
 	if !j.repeats(p, m, it, got) {
-		alone := len(h.items) == 1 || !h.request.atomic // else it has reported what it owes
+		// else it has only reported the take that it owes
+		alone := (len(h.items) == 1 || !h.request.atomic) && !it.Strict
 		x := asked{account: j.account(limitName(it), it.Key), cost: it.Cost, op: it.Op, id: it.ID}
 		return got, false, alone && j.once.hasAskedItself(p, &x, got)
 	}

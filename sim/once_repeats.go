@@ -44,7 +44,8 @@ func (j *onceJudge) hasAskedItself(p *process, it *asked, got limiter.Decision) 
 	a, k := it.account, j.world.plan.partition(it.account.hash)
 	own := p.shares.answers.get(it.id)
 	switch {
-	case !j.hasChargedItself(p, it), a.spec.CountRejected, a.spec.Strict, watches(a.spec),
+	case !j.hasChargedItself(p, it), a.spec.CountRejected, a.spec.Strict, a.spec.ClientTime,
+		watches(a.spec),
 		own != nil && own.at.Add(memory) > p.now():
 		return false
 	}
