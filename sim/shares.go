@@ -18,6 +18,9 @@ type shares struct {
 	sized map[naiveKey]uint64
 	// something was charged, also by a refusal: before that, many numbers explain the answers
 	charged map[naiveKey]bool
+	// how many units the share of a bucket had in each Per that was charged last: its state is
+	// counted in parts that come so many to the nanosecond
+	rates map[naiveKey]int64
 }
 
 func newShares() *shares {
@@ -27,6 +30,7 @@ func newShares() *shares {
 		make(map[naiveKey]int),
 		make(map[naiveKey]uint64),
 		make(map[naiveKey]bool),
+		make(map[naiveKey]int64),
 	}
 }
 
@@ -93,8 +97,8 @@ func (l *shares) says(p *process, s *limiter.Spec, it *cluster.Item, raw limiter
 		it.Op != cluster.OpPeek {
 		return a.decisions[0] == raw
 	}
-	st := l.keys[naiveKey{s.Name, it.Key}]
-	return soon(l.peek(p.now(), s, it.Key, it.Cost)) == raw ||
+	st, _ := l.under(s, it.Key)
+	return soon(st.peek(p.now(), s, it.Cost)) == raw ||
 		st != nil && st.forgettable(p.now(), s) &&
 			soon(new(naiveState).take(p.now(), s, it.Cost)) == raw
 }
@@ -131,8 +135,12 @@ func (l *shares) decide(p *process, s *limiter.Spec, n int, it *cluster.Item,
 		return a.decisions[0], false
 	}
 	l.mayForget(now, s, it, got)
+	st, _ := l.under(s, it.Key)
 	if it.Op == cluster.OpPeek {
-		return soon(l.peek(now, s, it.Key, it.Cost)), false
+		return soon(st.peek(now, s, it.Cost)), false
+	}
+	if l.rates[key] = s.Limit; st != nil {
+		l.keys[key] = st
 	}
 	d = soon(l.take(now, s, it.Key, it.Cost))
 	if it.Cost > 0 && (d.Allowed || refusalsCount(s)) {
@@ -144,12 +152,42 @@ func (l *shares) decide(p *process, s *limiter.Spec, n int, it *cluster.Item,
 	return d, true
 }
 
+// pours reports whether s has a bucket that is refilled all the time.
+func pours(s *limiter.Spec) bool {
+	return s.Algorithm == limiter.GCRA || s.Algorithm == limiter.LeakyBucket
+}
+
+// under is what the share s has of a key, and whether that is known for all that comes. Of a bucket
+// that is refilled all the time a node remembers nothing but when it will be full. That stays as it
+// is when the limit is split in more or fewer: so many units are missing as the new share refills
+// by then. A part of a nanosecond is kept or rounded up, as the shares in between had it.
+func (l *shares) under(s *limiter.Spec, key string) (st *naiveState, known bool) {
+	at := naiveKey{s.Name, key}
+	st = l.keys[at]
+	rate := l.rates[at]
+	if st == nil || rate == s.Limit || !pours(s) {
+		return st, true
+	}
+	until, part := st.used/rate, st.used%rate
+	known = part == 0
+	if !known && int64(s.Per)%s.Limit == 0 { // this share has whole nanoseconds
+		until, part = until+1, 0
+	}
+	c := *st
+	c.used = until*s.Limit + (part*s.Limit+rate-1)/rate
+	return &c, known
+}
+
 // splitsAnew reports whether the key under the share s, now one of n, may be charged to another
 // count than before: of a bucket of tokens each share has a state of its own, and several may look
-// alike.
+// alike. What a share makes of the state that another one has left may not be known either.
 func (l *shares) splitsAnew(s *limiter.Spec, key naiveKey, n int) bool {
 	if s.Algorithm == limiter.TokenBucket && s.OnPartition == limiter.PartitionOpen {
 		return true
+	}
+	if pours(s) && n > 0 && l.parts[key] > 0 {
+		_, known := l.under(s, key.key)
+		return !known
 	}
 	before, known := l.parts[key]
 	return known && before != n && (before <= 0 || l.charged[key])

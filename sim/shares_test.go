@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -77,4 +78,71 @@ func TestAShareIsOneOfTheMembersThatAreLeft(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Promise: the judge follows the share of a bucket to the nanosecond when its limit is split in
+// more or fewer, as when an agent hears that a member leaves: what is missing then comes back when
+// it would have before, in fewer units or more (world 74000027).
+func TestABucketThatIsSplitAnew(t *testing.T) {
+	for _, x := range []struct {
+		limiter.Spec
+		whole bool // each share has a unit in a whole number of nanoseconds
+	}{
+		{limiter.Spec{Algorithm: limiter.LeakyBucket, Limit: 300, Burst: 10}, true},
+		{limiter.Spec{Algorithm: limiter.GCRA, Limit: 300, Burst: 12}, true},
+		{limiter.Spec{Algorithm: limiter.GCRA, Limit: 420, Burst: 7}, false},
+	} {
+		x.Name, x.Per = "a", time.Minute
+		limit, err := limiter.New(x.Spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		draw, anew := rand.New(rand.NewPCG(1, 2)), 0
+		for range 300 {
+			w := &world{plan: &plan{}, machines: make([]*machine, 6)}
+			p := &process{machine: &machine{world: w}, judged: judged{shares: newShares()}}
+			table := limiter.NewTable(limiter.TableConfig{Bytes: limiter.MinBytes})
+			for range 12 {
+				w.now += time.Duration(draw.Int64N(int64(time.Second)))
+				n, cost := 2+draw.IntN(5), 1+draw.Int64N(2)
+				got := soon(table.Take(p.now(), limit.Share(n), "k", limiter.Hash("k"), cost))
+				before, told, want := followsShare(p, &x.Spec, n, cost, got)
+				if got.Allowed && told != share(&x.Spec, n).Limit || want != got {
+					t.Fatalf("%v: one of %d shares, after %d, says\n%+v; it is thought to have "+
+						"%d units a minute, and due is\n%+v", x.Algorithm, n, before, got, told,
+						want)
+				}
+				if before > 0 && before != n {
+					anew++
+				}
+				if parts := p.shares.parts[naiveKey{share(&x.Spec, 1).Name, "k"}]; parts < 0 {
+					if x.whole {
+						t.Fatalf("%v: one of %d shares, after %d, is not followed", x.Algorithm, n,
+							before)
+					}
+					break
+				}
+			}
+		}
+		if anew < 200 {
+			t.Errorf("%v: split anew %d times; want more", x.Algorithm, anew)
+		}
+	}
+}
+
+// followsShare has the judge follow what p, which has just come to count on other members, answers
+// from one of n shares. It returns in how many the limit was split before, the limit of the share
+// that it is thought to be now, and what is due.
+func followsShare(p *process, s *limiter.Spec, n int, cost int64, got limiter.Decision,
+) (before int, limit int64, want limiter.Decision) {
+	l, it := p.shares, &cluster.Item{Key: "k", Cost: cost}
+	before = l.parts[naiveKey{share(s, 1).Name, it.Key}]
+	p.stated.resized++
+	says := &cluster.Decision{
+		Decision: got, Bound: max(capacityOf(s), int64(n)*capacityOf(share(s, n))),
+	}
+	told := l.split(p, it, s, says, got, false, func(int) bool { return true })
+	of := share(s, max(1, told))
+	want, _ = l.decide(p, of, told, it, got, p.stated.resized)
+	return before, of.Limit, want
 }
