@@ -116,10 +116,10 @@ func (st *naiveState) bucket(now limiter.Instant, s *limiter.Spec, most,
 		d.RetryAfter = wait(st.used+cost*unit-full, s.Limit)
 	case cost > 0:
 		st.used += cost * unit
-	case cost < -most:
+	case cost < -st.used/unit: // all of it, which may be more than a share of fewer units has room for
 		st.used = 0
 	default:
-		st.used = max(0, st.used+cost*unit)
+		st.used += cost * unit
 	}
 	d.Remaining = max(0, full-st.used) / unit
 	d.ResetAfter = wait(st.used, s.Limit)
