@@ -23,6 +23,7 @@ type saying struct {
 	by          *process           // that said the last
 	others      []limiter.Decision // what was said before that, of what is refused anew each time
 	released    bool               // it was set aside, and has been released since
+	charged     bool               // it is charged, so nothing was set aside for it
 }
 
 // has reports whether d was said, before so many units that were set aside were released.
@@ -102,7 +103,7 @@ func (j *answerJudge) says(p *process, it *asked, d limiter.Decision) {
 		} else {
 			s = new(saying)
 		}
-		s.first, s.others, s.released = d, s.others[:0], false
+		*s = saying{first: d, others: s.others[:0]}
 		j.said.byID.put(it.id, s)
 	} else if s.by != p || s.last != d {
 		s.others = append(s.others, s.last)
@@ -110,12 +111,20 @@ func (j *answerJudge) says(p *process, it *asked, d limiter.Decision) {
 	s.last, s.by = d, p
 }
 
-// saidReleased notes whether an owner remembers under id that it has set something aside, and has
-// released it since.
-func (j *answerJudge) saidReleased(id cluster.ID, d limiter.Decision) {
+// saidAside notes whether an owner remembers under id that it has set something aside, and has
+// released it since; or has charged it, as when a node had let it in by its share and reported it.
+func (j *answerJudge) saidAside(id cluster.ID, d limiter.Decision) {
 	if s := j.said.byID.get(id); s != nil {
 		s.released = d.Allowed && d.Hold == limiter.HoldInTheWay
+		s.charged = d.Allowed && d.Hold == limiter.HoldNone
 	}
+}
+
+// isCharged reports whether an owner has said under id that it has charged what it was to set
+// aside.
+func (j *answerJudge) isCharged(id cluster.ID) bool {
+	s := j.said.byID.get(id)
+	return s != nil && s.charged
 }
 
 // passesOn checks that got, which is heard of the i-th item, is what its owner said.
@@ -124,7 +133,7 @@ func (j *answerJudge) passesOn(h *hearing, i int, got limiter.Decision, yes bool
 	s := j.said.byID.get(it.ID)
 	aside := int64(0)
 	if h.spread && !yes {
-		aside = h.aside(i)
+		aside = h.aside(i, j.isCharged)
 	}
 	if s != nil && (s.has(got, aside) || h.spread && s.released && j.refusesAnew(h, s, got)) {
 		return true

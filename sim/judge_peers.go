@@ -98,7 +98,7 @@ func (j *judge) deliveredAside(p *process, x *asked, out *cluster.AnswerItem) {
 	}
 	j.spread.setsAside(p, x, out.Decision)
 	j.answer.says(p, x, unheld(out.Decision))
-	j.answer.saidReleased(x.id, out.Decision)
+	j.answer.saidAside(x.id, out.Decision)
 }
 
 // confirmed notes what p answers to an Ask after it has waited for heirs.

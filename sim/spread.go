@@ -196,10 +196,11 @@ func (j *spreadJudge) setsAside(p *process, it *asked, got limiter.Decision) {
 }
 
 // aside is by how much more is left of the i-th item's count, once nothing is set aside, than its
-// owner has said: what it had set aside for the item and for those before it. A node that knows of
-// no owner has none set aside: the owner that is found looks at the item together with those
-// before it, and its yes says what all of them would leave, while its no has counted none.
-func (h *hearing) aside(i int) (units int64) {
+// owner has said: what it had set aside for the item and for those before it, but for those that it
+// remembers as charged. A node that knows of no owner has none set aside: the owner that is found
+// looks at the item together with those before it, and its yes says what all of them would leave,
+// while its no has counted none.
+func (h *hearing) aside(i int, charged func(cluster.ID) bool) (units int64) {
 	looked := !slices.Contains(h.setAside, h.items[i].ID.Sequence)
 	if looked && !h.out[i].Allowed {
 		return 0
@@ -207,7 +208,7 @@ func (h *hearing) aside(i int) (units int64) {
 	for k := range h.out[:i+1] {
 		a, it, d := h.request.terms[k].account, &h.items[k], &h.out[k]
 		decided := d.Source == cluster.SourceOwner || d.Source == cluster.SourceForwarded
-		counted := looked || decided && d.Allowed
+		counted := looked || decided && d.Allowed && !charged(it.ID)
 		if a == h.request.terms[i].account && counted && !looksOnly(a, it) {
 			units += it.Cost
 		}

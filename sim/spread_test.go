@@ -96,15 +96,18 @@ func TestAside(t *testing.T) {
 	for _, x := range []struct {
 		name     string
 		setAside []uint64 // the numbers of the items
+		charged  uint64   // the number of one that its owner remembers as charged
 		allowed  [2]bool
 		want     int64 // more than the owner said of the second item, which costs 2 after 1
 	}{
-		{"set aside", []uint64{1, 2}, [2]bool{true, true}, 3},
-		{"set aside, the second refused", []uint64{1, 2}, [2]bool{true, false}, 1},
-		{"set aside, both refused", []uint64{1, 2}, [2]bool{}, 0},
-		{"looked at", nil, [2]bool{true, true}, 3},
-		{"looked at, the second refused", nil, [2]bool{true, false}, 0},
-		{"looked at, the first refused", nil, [2]bool{false, true}, 3},
+		{"set aside", []uint64{1, 2}, 0, [2]bool{true, true}, 3},
+		{"set aside, the second refused", []uint64{1, 2}, 0, [2]bool{true, false}, 1},
+		{"set aside, both refused", []uint64{1, 2}, 0, [2]bool{}, 0},
+		{"set aside, the first charged before", []uint64{1, 2}, 1, [2]bool{true, true}, 2},
+		{"set aside, the second charged before", []uint64{1, 2}, 2, [2]bool{true, true}, 1},
+		{"looked at", nil, 0, [2]bool{true, true}, 3},
+		{"looked at, the second refused", nil, 0, [2]bool{true, false}, 0},
+		{"looked at, the first refused", nil, 0, [2]bool{false, true}, 3},
 	} {
 		h := &hearing{
 			request: &request{terms: []term{{account: a}, {account: a}}}, setAside: x.setAside,
@@ -116,7 +119,8 @@ func TestAside(t *testing.T) {
 		for i := range h.out {
 			h.out[i].Source, h.out[i].Allowed = cluster.SourceForwarded, x.allowed[i]
 		}
-		if got := h.aside(1); got != x.want {
+		charged := func(id cluster.ID) bool { return id.Sequence == x.charged }
+		if got := h.aside(1, charged); got != x.want {
 			t.Errorf("%s: %d more are left, want %d", x.name, got, x.want)
 		}
 	}
