@@ -66,8 +66,11 @@ func (h *holdings) complete(r *route, parts []part, m *Move) {
 			continue
 		}
 		lent := slices.Contains(m.Lent, p) && r.Ring != nil && r.should(int(p))
-		if lent || parts[p].copyOf == m.From {
+		switch {
+		case lent:
 			parts[p].whole, parts[p].lentOf = true, of[p]
+		case parts[p].copyOf == m.From:
+			parts[p].whole, parts[p].lentOf = true, 0
 		}
 	}
 }

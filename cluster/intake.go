@@ -39,7 +39,8 @@ func (ik *intake) hear(now limiter.Instant, r *route, m *Move) *MoveAnswer {
 		ik.claimedLocked(now, r, sender, m, a)
 	}
 	// A node that has stopped has written its file: what comes now would be lost with it.
-	takes := sender != nil && !ik.stopped.Load() && m.placedBy(r.Secret) && ik.mayBegin(m)
+	takes := sender != nil && !ik.stopped.Load() && m.placedBy(r.Secret) && ik.mayBegin(m) &&
+		!ik.usurpsLocked(r, m)
 	switch {
 	case m.Sequence != 0:
 		if !takes || ik.parts.list == nil && len(m.Charges) == 0 {
@@ -170,7 +171,7 @@ func (ik *intake) applyLocked(r *route, now limiter.Instant, m *Move, a *MoveAns
 	if ik.parts.list == nil {
 		return
 	}
-	m = ik.freshLocked(m)
+	m = ik.freshLocked(r, m)
 	ik.beginLocked(in, m)
 	ik.parts.hearLacking(now, m)
 	ik.endLocked(in, m)

@@ -25,15 +25,16 @@ type heldLast struct {
 	boot, term uint64
 }
 
-// freshLocked is m without copies of partitions that another node has held since m was made.
-func (ik *intake) freshLocked(m *Move) *Move {
-	stale := func(p uint16) bool { return ik.staleLocked(m, p) }
+// freshLocked is m without copies of partitions that another node has held since m was made, or
+// holds (foreign.go).
+func (ik *intake) freshLocked(r *route, m *Move) *Move {
+	stale := func(p uint16) bool { return ik.staleLocked(m, p) || ik.foreignLocked(r, m, p) }
 	ofStale := func(key string) bool { return stale(uint16(ik.partition(limiter.Hash(key)))) }
 	entry := func(e limiter.Entry) bool { return ofStale(e.Key) }
 	hold := func(h HoldCopy) bool { return ofStale(h.Key) }
 	if !slices.ContainsFunc(m.Begin, stale) && !slices.ContainsFunc(m.Whole, stale) &&
-		!slices.ContainsFunc(m.Lent, stale) && !slices.ContainsFunc(m.Entries, entry) &&
-		!slices.ContainsFunc(m.Holds, hold) {
+		!slices.ContainsFunc(m.Lent, stale) && !slices.ContainsFunc(m.Lack.Of, stale) &&
+		!slices.ContainsFunc(m.Entries, entry) && !slices.ContainsFunc(m.Holds, hold) {
 		return m
 	}
 	fresh := *m // its sender may go on with m
