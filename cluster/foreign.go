@@ -7,9 +7,9 @@ import (
 )
 
 // A member that lies may say that it holds what another one does, to have the copies of that one
-// forgotten or changed. It can say so of what it owns or is the next to own, for then it may have
-// held that: after one or two members have come, who held a partition before is the next to own it.
-// Of what others own it is not believed where this node knows better:
+// forgotten or changed. It can say so of what it owns or is one of the two to own next, for then it
+// may have held that: after one or two members have come, the holder of before is next. Of what
+// others own it is not believed where this node knows better:
 //
 //   - of a partition that this node holds, with the right to decide, no other member has copies to
 //     begin. What an earlier holder has was merged before, and what is in a file comes beside the

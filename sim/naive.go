@@ -116,7 +116,7 @@ func (st *naiveState) bucket(now limiter.Instant, s *limiter.Spec, most,
 		d.RetryAfter = wait(st.used+cost*unit-full, s.Limit)
 	case cost > 0:
 		st.used += cost * unit
-	case cost < -st.used/unit: // all of it, which may be more than a share of fewer units has room for
+	case cost < -st.used/unit: // all, which may be more than a share of fewer units has room for
 		st.used = 0
 	default:
 		st.used += cost * unit
