@@ -39,6 +39,7 @@ func givenBackWorld(seed uint64, plant func(p *process)) *world {
 // is given back once, as far as counters are known that it has changed. The judge sees it if copies
 // come without the answers to what was given back.
 func TestGivenBackAmongCrashes(t *testing.T) {
+	t.Parallel()
 	silent := onMove(func(_ *process, m *cluster.Move) {
 		if len(m.Gift) == 0 {
 			m.Taken = slices.DeleteFunc(m.Taken,

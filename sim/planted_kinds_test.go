@@ -124,6 +124,7 @@ func saysNoLoss(p *process) {
 // Promise: the judges of loss and of availability can fail. The same worlds hold without the fault.
 // With -v it prints what docs/simulator.md says of them.
 func TestPlantedFaultsOfKindsAreCaught(t *testing.T) {
+	t.Parallel()
 	var table strings.Builder
 	fmt.Fprintf(&table, "| fault | caught by | world | at |\n|---|---|---|---|\n")
 	for _, f := range kindFaults() {

@@ -97,6 +97,7 @@ func TestTreeSeeds(t *testing.T) {
 // Promise: parents count the sum of their children while nodes die: in worlds of trees each level
 // is held to its limit, and in the end to what was granted.
 func TestWorldsOfTrees(t *testing.T) {
+	t.Parallel()
 	seeds := uint64(40)
 	if testing.Short() {
 		seeds = 10

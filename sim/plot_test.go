@@ -94,6 +94,7 @@ func look(t *testing.T, svg string) (labels []box, points [][2]float64, whole bo
 // Nothing in a picture lies outside of it, and no label on another: not with many limits and long
 // names, not with events that crowd.
 func TestPicturesAreReadable(t *testing.T) {
+	t.Parallel()
 	reports := map[string]*ScenarioReport{
 		"one key": parsed(t, plain).Run(),
 		"crowded": parsed(t, `

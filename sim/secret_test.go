@@ -10,6 +10,7 @@ import (
 // Promise: where keys lie by a secret every promise holds that holds without one. So worlds of all
 // kinds are judged again, founded with a secret.
 func TestWorldsWithASecret(t *testing.T) {
+	t.Parallel()
 	const each = 4
 	moved := 0
 	for _, first := range []uint64{

@@ -132,6 +132,7 @@ func TestShrinkingKeepsThePromise(t *testing.T) {
 
 // Every world that is drawn can be written down and read back, and happens again, to the event.
 func TestDrawnWorldsCanBeWrittenDown(t *testing.T) {
+	t.Parallel()
 	written := 0
 	for n := range uint64(50) {
 		if testing.Short() && n%40 > 7 {

@@ -5,6 +5,7 @@ import "testing"
 // What clients ask does not depend on what becomes of it: written down beforehand, it makes the
 // same world.
 func TestScriptMakesTheSameWorld(t *testing.T) {
+	t.Parallel()
 	n := uint64(60)
 	if testing.Short() {
 		n = 15

@@ -9,6 +9,7 @@ import (
 
 // Promise: the worlds that once showed a fault hold every promise.
 func TestKeptWorlds(t *testing.T) {
+	t.Parallel()
 	files, err := filepath.Glob("testdata/worlds/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no worlds: %v", err)
