@@ -59,6 +59,7 @@ func (h *holdings) free() Standing {
 // complete notes of which partitions m completes the copies: those that its sender holds, and those
 // that it lends. A lent copy counts at the member that should hold the partition, for that one has
 // kept all of it: another one may have been told meanwhile to forget the part that had come before.
+// Nor does another one note which holder's copy was lent: it would tell a claimer so.
 func (h *holdings) complete(r *route, parts []part, m *Move) {
 	of := m.lentOf()
 	for _, p := range m.Whole {

@@ -40,7 +40,7 @@ func (ik *intake) hear(now limiter.Instant, r *route, m *Move) *MoveAnswer {
 	}
 	// A node that has stopped has written its file: what comes now would be lost with it.
 	takes := sender != nil && !ik.stopped.Load() && m.placedBy(r.Secret) && ik.mayBegin(m) &&
-		!ik.usurpsLocked(r, m)
+		!ik.refusesLocked(r, m)
 	switch {
 	case m.Sequence != 0:
 		if !takes || ik.parts.list == nil && len(m.Charges) == 0 {

@@ -25,10 +25,10 @@ type heldLast struct {
 	boot, term uint64
 }
 
-// freshLocked is m without copies of partitions that another node has held since m was made, or
-// holds (foreign.go).
+// freshLocked is m without copies of partitions that another node has held since m was made, or of
+// which its sender is an outsider and this node knows better (outsider.go).
 func (ik *intake) freshLocked(r *route, m *Move) *Move {
-	stale := func(p uint16) bool { return ik.staleLocked(m, p) || ik.foreignLocked(r, m, p) }
+	stale := func(p uint16) bool { return ik.staleLocked(m, p) || ik.refutedLocked(r, m, p) }
 	ofStale := func(key string) bool { return stale(uint16(ik.partition(limiter.Hash(key)))) }
 	entry := func(e limiter.Entry) bool { return ofStale(e.Key) }
 	hold := func(h HoldCopy) bool { return ofStale(h.Key) }

@@ -110,8 +110,8 @@ func (j *carrier) carry(a *account, from, p *process) (laid bool) {
 	if onTheClock(s) && (s.Calendar == 0 && apart != 0 || laid) {
 		late += s.Per // windows come to lie on a boundary of another clock
 	}
-	// What was counted in a window that is over on the clock of from may lie in one on another
-	// clock that is not, and is merged with this one: there and back again, or in a copy that
+	// A count of a window that is over on the clock of from may lie in one on another clock
+	// that is not, and is merged with this one: there and back again, or in a copy that
 	// somebody else has kept.
 	if onTheClock(s) && (laid || apart.Abs() > inStep && j.world.plan.sky != calm) {
 		r.goBlind(p, j.world.now, forgets(s))
@@ -223,11 +223,12 @@ func (st *naiveState) lay(s *limiter.Spec, now limiter.Instant) {
 }
 
 // forget has the most generous reference not know of what was lost, once more than a capacity of
-// it: nothing of what was charged until now. What it holds can be more than a capacity: refusals
-// count as well under some limits, and what carry adds up from past charges has been forgotten in
-// part before. What may be admitted once more is a capacity nevertheless. A bucket's refills come
+// it: nothing of what was charged until now. It can hold more than a capacity: refusals count as
+// well under some limits, and the past charges that carry adds up have been forgotten in part
+// before. No more than a capacity may be admitted once more nevertheless. A bucket's refills come
 // no later for it. So much was charged, and counted still: clients may be granted that once more,
-// beside what a window on another clock grants anew, for it would have counted in that as well.
+// beside the units that a window on another clock grants anew, for it would have counted in that
+// as well.
 func (r *reference) forget(now limiter.Instant, a *account, lost, charged int64) {
 	s := a.spec
 	switch {
@@ -251,8 +252,8 @@ func (r *reference) forget(now limiter.Instant, a *account, lost, charged int64)
 }
 
 // drop takes the latest charges out of what is remembered, or all of them if that is more than they
-// are: the process that goes on next is not held to what was lost before. What was given back is
-// still known.
+// are: the process that goes on next is not held to what was lost before. Units that were given
+// back are still known.
 func (r *reference) drop(lost int64) {
 	for i := len(r.past) - 1; i >= 0 && lost > 0; i-- {
 		if x := &r.past[i]; x.cost > 0 {

@@ -88,9 +88,9 @@ func TestTriesAgain(t *testing.T) {
 	}
 }
 
-// What is left of a count when nothing is set aside any more goes by what its owner had counted:
-// all that it has set aside up to the item that it speaks of; of what it only looks at, all if it
-// says yes, and nothing if it says no.
+// A count that nothing is set aside of any more has left what its owner said, and what that one had
+// counted: all that it has set aside up to the item that it speaks of, but for items that were
+// charged before; of items that it only looks at, all if it says yes, and nothing if it says no.
 func TestAside(t *testing.T) {
 	a := &account{spec: &limiter.Spec{Algorithm: limiter.SlidingWindow, Limit: 3}}
 	for _, x := range []struct {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"penstock/cluster/ownership"
 	"penstock/limiter"
 	"penstock/ring"
 )
@@ -128,124 +129,107 @@ func (g *liar) entries(used int64) (list []limiter.Entry) {
 	return list
 }
 
+// copies says something about copies, in order, to all.
+func (g *liar) copies(c Copying, known ...Known) {
+	c.Sequence = g.next()
+	g.sayAll(&Move{Term: g.high(), Copying: c, Claiming: Claiming{Known: known}})
+}
+
+// claims claims the keys of others, and says what it knows of them.
+func (g *liar) claims(c Claiming) {
+	c.Claim = g.parts
+	g.sayAll(&Move{Term: g.high(), Addr: "x", Epoch: g.epoch(), Claiming: c})
+}
+
+// gives gives the keys of others away.
+func (g *liar) gives(c Copying) {
+	c.Sequence = g.next()
+	g.sayAll(&Move{
+		Term: g.high(), Epoch: g.epoch(), Copying: c, Giving: Giving{Gift: g.parts},
+	})
+}
+
+func (g *liar) epoch() ownership.Epoch { return g.w.nodes["n5"].right.roll.Load().epoch() }
+
+// nothing says of each key that nothing is used.
+func (g *liar) nothing() (list []limiter.Entry) {
+	for _, e := range g.entries(1) {
+		e.State = nil
+		list = append(list, e)
+	}
+	return list
+}
+
+// holds sets units of each key aside.
+func (g *liar) holds() (list []HoldCopy) {
+	for i, key := range g.keys {
+		list = append(list, HoldCopy{Left: time.Hour, Hold: limiter.Hold{
+			ID: limiter.HoldID{Origin: 99, Sequence: uint64(i)}, Limit: g.limit, Key: key,
+			Units: 5, State: limiter.HoldOpen,
+		}})
+	}
+	return list
+}
+
+// forget has denials of each key be forgotten.
+func (g *liar) forget() {
+	for _, id := range []string{"n1", "n2", "n3", "n4"} {
+		if n := g.w.nodes[id]; n != nil {
+			a := &Ask{Hop: 1, Deadline: g.w.now.Add(time.Second), From: 5}
+			for _, key := range g.keys {
+				a.Forget = append(a.Forget, limiter.Hash(key))
+			}
+			n.Deliver(a)
+		}
+	}
+}
+
 // lies are what n5 says, by name.
 var lies = []struct {
 	name string
 	say  func(g *liar)
 }{
-	{"claims", func(g *liar) {
-		for _, id := range []string{"n1", "n2", "n3", "n4"} {
-			m := &Move{Term: g.high(), Addr: "x"}
-			m.Epoch, m.Claim = g.w.nodes["n5"].right.roll.Load().epoch(), g.parts
-			g.say(id, m)
-		}
-	}},
+	{"claims", func(g *liar) { g.claims(Claiming{}) }},
 	{"claims with false copies", func(g *liar) {
 		for of := uint64(1); of < 5; of++ {
-			m := &Move{Term: g.high()}
-			m.Epoch, m.Claim = g.w.nodes["n5"].right.roll.Load().epoch(), g.parts
-			m.Known = []Known{{Of: of, Pass: 1 << 40, Whole: g.parts}}
-			m.Heard = 1 << 62
-			g.sayAll(m)
+			known := []Known{{Of: of, Pass: 1 << 40, Whole: g.parts}}
+			g.claims(Claiming{Known: known, Heard: 1 << 62})
 		}
 	}},
-	{"copies that begin", func(g *liar) {
-		m := &Move{Term: g.high()}
-		m.Sequence, m.Begin = g.next(), g.parts
-		g.sayAll(m)
-	}},
+	{"copies that begin", func(g *liar) { g.copies(Copying{Begin: g.parts}) }},
 	{"copies that begin and end", func(g *liar) {
-		m := &Move{Term: g.high()}
-		m.Sequence, m.Begin, m.Whole = g.next(), g.parts, g.parts
-		g.sayAll(m)
-		m = &Move{Term: g.high()}
-		m.Sequence, m.End = g.next(), g.parts
-		g.sayAll(m)
+		g.copies(Copying{Begin: g.parts, Whole: g.parts})
+		g.copies(Copying{End: g.parts})
 	}},
 	{"copies that begin, with entries", func(g *liar) {
-		m := &Move{Term: g.high()}
-		m.Sequence, m.Begin, m.Entries, m.Complete = g.next(), g.parts, g.entries(9), true
-		g.sayAll(m)
+		g.copies(Copying{Begin: g.parts, Entries: g.entries(9), Complete: true})
 	}},
 	{"copies that begin, with entries of nothing", func(g *liar) {
-		m := &Move{Term: g.high()}
-		m.Sequence, m.Begin, m.Whole, m.Complete = g.next(), g.parts, g.parts, true
-		for _, e := range g.entries(1) {
-			e.State = nil
-			m.Entries = append(m.Entries, e)
-		}
-		g.sayAll(m)
+		g.copies(Copying{Begin: g.parts, Whole: g.parts, Entries: g.nothing(), Complete: true})
 	}},
-	{"ends", func(g *liar) {
-		m := &Move{Term: g.high()}
-		m.Sequence, m.End = g.next(), g.parts
-		g.sayAll(m)
-	}},
-	{"entries", func(g *liar) {
-		m := &Move{Term: g.high()}
-		m.Sequence, m.Entries = g.next(), g.entries(9)
-		g.sayAll(m)
-	}},
-	{"entries beside the order", func(g *liar) {
+	{"ends", func(g *liar) { g.copies(Copying{End: g.parts}) }},
+	{"entries", func(g *liar) { g.copies(Copying{Entries: g.entries(9)}) }},
+	{"entries without a number", func(g *liar) {
 		g.sayAll(&Move{Term: g.high(), Copying: Copying{Entries: g.entries(9)}})
 	}},
 	{"copies that are lent", func(g *liar) {
-		m := &Move{Term: g.high()}
-		m.Sequence, m.Lent, m.Whole = g.next(), g.parts, g.parts
-		m.Known = []Known{{Of: 1, Whole: g.parts}}
-		g.sayAll(m)
+		g.copies(Copying{Lent: g.parts, Whole: g.parts}, Known{Of: 1, Whole: g.parts})
 	}},
-	{"copies that are lent, with entries", func(g *liar) {
-		m := &Move{Term: g.high()}
-		m.Sequence, m.Lent, m.Whole, m.Entries = g.next(), g.parts, g.parts, g.entries(9)
-		m.Known = []Known{{Of: 1, Whole: g.parts}} // it has died, says n5, before it has
-		g.sayAll(m)
+	{"copies that are lent, with entries", func(g *liar) { // of n1, says n5, before it has died
+		g.copies(Copying{Lent: g.parts, Whole: g.parts, Entries: g.entries(9)},
+			Known{Of: 1, Whole: g.parts})
 	}},
-	{"what is lacking", func(g *liar) {
-		m := &Move{Term: g.high()}
-		m.Sequence, m.Lack = g.next(), Lack{Of: g.parts}
-		g.sayAll(m)
-	}},
+	{"what is lacking", func(g *liar) { g.copies(Copying{Lack: Lack{Of: g.parts}}) }},
 	{"what is lacking of copies that are lent", func(g *liar) {
-		m := &Move{Term: g.high()}
-		m.Sequence, m.Lent, m.Lack = g.next(), g.parts, Lack{Of: g.parts}
-		g.sayAll(m)
+		g.copies(Copying{Lent: g.parts, Lack: Lack{Of: g.parts}})
 	}},
-	{"gifts", func(g *liar) {
-		m := &Move{Term: g.high(), Epoch: g.w.nodes["n5"].right.roll.Load().epoch()}
-		m.Sequence, m.Gift = g.next(), g.parts
-		g.sayAll(m)
-	}},
+	{"gifts", func(g *liar) { g.gives(Copying{}) }},
 	{"gifts with copies", func(g *liar) {
-		m := &Move{Term: g.high(), Epoch: g.w.nodes["n5"].right.roll.Load().epoch()}
-		m.Sequence, m.Begin, m.Whole, m.Gift = g.next(), g.parts, g.parts, g.parts
-		g.sayAll(m)
+		g.gives(Copying{Begin: g.parts, Whole: g.parts})
 	}},
-	{"holds", func(g *liar) {
-		m := &Move{Term: g.high()}
-		m.Sequence = g.next()
-		for i, key := range g.keys {
-			m.Holds = append(m.Holds, HoldCopy{Left: time.Hour, Hold: limiter.Hold{
-				ID: limiter.HoldID{Origin: 99, Sequence: uint64(i)}, Limit: g.limit, Key: key,
-				Units: 5, State: limiter.HoldOpen,
-			}})
-		}
-		g.sayAll(m)
-	}},
-	{"terms beyond belief", func(g *liar) {
-		g.sayAll(&Move{Term: ^uint64(0)})
-	}},
-	{"words to forget denials", func(g *liar) {
-		for _, id := range []string{"n1", "n2", "n3", "n4"} {
-			if n := g.w.nodes[id]; n != nil {
-				a := &Ask{Hop: 1, Deadline: g.w.now.Add(time.Second), From: 5}
-				for _, key := range g.keys {
-					a.Forget = append(a.Forget, limiter.Hash(key))
-				}
-				n.Deliver(a)
-			}
-		}
-	}},
+	{"holds", func(g *liar) { g.copies(Copying{Holds: g.holds()}) }},
+	{"terms beyond belief", func(g *liar) { g.sayAll(&Move{Term: ^uint64(0)}) }},
+	{"words to forget denials", (*liar).forget},
 }
 
 // Promise: nobody else's keys suffer from a member that lies in one of these ways, also not when
@@ -298,26 +282,32 @@ func lieFor(t *testing.T, seed uint64, say func(g *liar)) {
 	g.charge(1, 2)
 }
 
-// Promise: copies of a member that is not to hold a partition wait while the owner's are kept. They
-// are not called taken, and are as soon as the owner has said that its own end.
-func TestCopiesOfStrangersWait(t *testing.T) {
+// Promise: copies of an outsider wait while the owner's are kept. They are not called taken, and
+// are as soon as the owner has said that its own end. Older copies do not wait: that would be for
+// ever.
+func TestCopiesOfOutsidersWait(t *testing.T) {
 	g := newLiar(t, 1)
-	n1, p := g.w.nodes["n1"], g.parts[0]
+	n1, n5, p := g.w.nodes["n1"], g.w.nodes["n5"], g.parts[0]
 	heir := g.w.nodes[g.w.heirOf("n1", g.keys[0])]
-	say := func(from *Node, m *Move) *MoveAnswer {
+	say := func(from *Node, term uint64, m *Move) *MoveAnswer {
 		m.From, m.To, m.ID, m.Secret = from.boot, heir.boot, from.id, heir.view.Load().Secret
-		m.Term, m.Sequence = g.high(), g.next()
+		m.Term, m.Sequence = term, g.next()
 		return heir.Deliver(&Ask{Hop: 1, Deadline: g.w.now.Add(time.Second), Move: m}).Move
 	}
 	begin := func() *Move { return &Move{Copying: Copying{Begin: []uint16{p}}} }
-	if a := say(g.w.nodes["n5"], begin()); a != nil {
+	if a := say(n5, heir.parts.list[p].held.term-1, begin()); a == nil || !a.Applied ||
+		heir.parts.list[p].copyOf != n1.boot {
+		t.Errorf("an older copy than the owner's is answered by %+v", a)
+	}
+	if a := say(n5, g.high(), begin()); a != nil {
 		t.Errorf("while the copy is the owner's it is answered by %+v", a)
 	}
-	if a := say(n1, &Move{Copying: Copying{End: []uint16{p}}}); a == nil || !a.Applied {
+	end := &Move{Copying: Copying{End: []uint16{p}}}
+	if a := say(n1, g.high(), end); a == nil || !a.Applied {
 		t.Fatalf("the end of the owner's is answered by %+v", a)
 	}
-	if a := say(g.w.nodes["n5"], begin()); a == nil || !a.Applied ||
-		heir.parts.list[p].copyOf != g.w.nodes["n5"].boot {
+	if a := say(n5, g.high(), begin()); a == nil || !a.Applied ||
+		heir.parts.list[p].copyOf != n5.boot {
 		t.Errorf("afterwards it is answered by %+v", a)
 	}
 }
