@@ -131,3 +131,46 @@ func TestWhatWasGivenIsWithItsTaker(t *testing.T) {
 		}
 	}
 }
+
+// Promise: nobody is said to be denied too early while what has run out may count: when the two
+// halves of a pair met again, it may have counted still, and then it lasts as long as what the
+// other half has charged (world 3076000001). What had run out before that does not.
+func TestWhatHadNotRunOutWhenTwoMet(t *testing.T) {
+	window := limiter.Spec{
+		Name: "a", Algorithm: limiter.FixedWindow, Limit: 1000, Per: 7 * time.Second,
+		Anchor: limiter.FirstHit,
+	}
+	bucket := window
+	bucket.Algorithm, bucket.Refill = limiter.TokenBucket, 1000
+	for _, x := range []struct {
+		name string
+		spec limiter.Spec
+		last time.Duration // when the other half decided
+		used int64
+	}{
+		{"a refill since", bucket, 6 * time.Second, 2},
+		{"a refill before", bucket, 8 * time.Second, 1},
+		{"a window that ended since", window, 6 * time.Second, 2},
+		{"a window that ended before", window, 8 * time.Second, 1},
+	} {
+		w := newWorld(&plan{
+			seed: 1, sky: outage, machines: make([]machinePlan, 2), sweepEvery: 5 * time.Second,
+			limits: []rule{{Spec: x.spec}},
+		}, nil)
+		j, a := w.judge.carrier, w.judge.account("a", "one")
+		p, other := w.machines[0].process, w.machines[1].process
+		r := &a.reference
+		var had naiveState
+		w.now = 0
+		had.charge(p.now(), a.spec, 2)
+		w.now = x.last
+		r.strict, r.by, r.last = &naiveState{}, other, x.last
+		r.strict.charge(p.now(), a.spec, 1)
+		r.others = []ownCount{{process: p, strict: had}}
+		w.now = 9 * time.Second
+		j.merge(a, p)
+		if d := r.strict.peek(p.now(), a.spec, 0); d.Limit-d.Remaining != x.used {
+			t.Errorf("%s: %d units count; want %d", x.name, d.Limit-d.Remaining, x.used)
+		}
+	}
+}

@@ -99,18 +99,20 @@ func (j *carrier) gaveBack(a *account) (back int64) {
 }
 
 // merge has the strictest reference, which was carried to p, count what others may have brought
-// there, and what p itself has counted before.
+// there, and what p itself has counted before. They may have met as soon as the last decision was
+// taken: what has run out since may have counted then, and lasts as long as the later of the two.
 func (j *carrier) merge(a *account, p *process) {
 	r, s, at := &a.reference, a.spec, p.now()
+	ago := r.last - j.world.now
 	r.others = slices.DeleteFunc(r.others, func(x ownCount) bool {
 		st, there := x.strict, x.process.now()
-		if asNew(&st, there, s) && !r.unphased {
+		if asNew(&st, there.Add(ago), s) && !r.unphased {
 			return true
 		}
 		if x.process != p {
 			st.travel(s, time.Duration(at-there)+j.carriage(), at)
 		}
-		r.strict.merge(&st, at, s)
+		r.strict.merge(&st, at.Add(ago), s)
 		return x.process == p
 	})
 }
