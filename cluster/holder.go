@@ -80,7 +80,7 @@ func (hd *holder) hasTaken(now limiter.Instant, it *flight, out *limiter.Decisio
 	default:
 		return false
 	}
-	hd.recent.Recall(now, id, func(m dedup.Memory) {
+	hd.recent.Recall(now, id, hd.partition(it.hash), func(m dedup.Memory) {
 		d := &m.Decisions[0]
 		taken = len(m.Decisions) == 1 && d.Hold == limiter.HoldNone &&
 			(d.Allowed || it.Limit.NeverDenies())
@@ -110,7 +110,7 @@ func (hd *holder) sign(now limiter.Instant, it *flight, out *Decision) {
 	// Another one may go on too, or counters are lost, or this is what the share of this node has
 	// said.
 	if hd.right.marked.Load() && !it.Limit.Unlimited || hd.parts.forgetful(now, it) ||
-		it.again && hd.recent.Shared(now, it.ID) {
+		it.again && hd.recent.Shared(now, it.ID, hd.partition(it.hash)) {
 		out.Degraded, out.Bound = true, it.Limit.Capacity()
 	}
 }
@@ -185,7 +185,7 @@ func (hd *holder) addCopy(now limiter.Instant, m *Move, it *flight) (size int) {
 	e := hd.table.Entry(now, it.Limit, it.Key, it.hash)
 	m.Entries = append(m.Entries, e)
 	if it.ID != (ID{}) {
-		hd.recent.Recall(now, it.ID, func(x Memory) {
+		hd.recent.Recall(now, it.ID, hd.partition(it.hash), func(x Memory) {
 			// items of one request may have the same id, and the answer be as long as the request
 			if told := func(y Memory) bool { return y.ID == x.ID }; len(x.Decisions) == 1 ||
 				!slices.ContainsFunc(m.Taken, told) {

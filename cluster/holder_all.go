@@ -66,7 +66,7 @@ func (hd *holder) wasCharged(now limiter.Instant, it *flight) bool {
 		return known && h.State != limiter.HoldOpen && h.Used > 0 && h.Key == it.Key
 	}
 	hold := ofHold(it.ID)
-	return it.givesBack() && hd.recent.Knows(now, ofReport(it.ID)) ||
+	return it.givesBack() && hd.recent.Knows(now, ofReport(it.ID), hd.partition(it.hash)) ||
 		used(hold) || used(anew(hold))
 }
 

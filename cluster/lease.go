@@ -52,7 +52,7 @@ func (lc *local) decideLeased(now limiter.Instant, it *flight, out *Decision) bo
 		lc.stats.Repeated.Add(1)
 		decided = true
 		// it came with a gift: the former holder has decided that
-		if learned = lc.holder.recent.Learned(now, it.ID); learned {
+		if learned = lc.holder.recent.Learned(now, it.ID, lc.partition(it.hash)); learned {
 			source = SourceForwarded
 			owner = cmp.Or(lc.parts.whereabouts(view, it.hash), lc.parts.formerly(it.hash), owner)
 		}

@@ -19,6 +19,9 @@ import (
 //     configuration has come by which it owns the partition no more: until then the message waits
 //     at its sender;
 //   - if the owner's copy is whole, it lacks nothing that an outsider has.
+//
+// The same holds for answers that it says were remembered. Of partitions in which it is believed,
+// they answer no take of another (package dedup).
 
 // outsiderLocked reports whether m is of a member that neither owns partition p nor is one of the
 // two that own it next.
@@ -64,7 +67,8 @@ func (ik *intake) refusesLocked(r *route, m *Move) bool {
 	refuted := func(key string) bool {
 		return ik.refutedLocked(r, m, uint16(ik.partition(limiter.Hash(key))))
 	}
-	return len(m.Lent) == 0 && (slices.ContainsFunc(m.Entries,
-		func(e limiter.Entry) bool { return refuted(e.Key) }) ||
+	taken := func(x Memory) bool { return ik.refutedLocked(r, m, x.Partition) }
+	return slices.ContainsFunc(m.Taken, taken) || len(m.Lent) == 0 && (slices.ContainsFunc(
+		m.Entries, func(e limiter.Entry) bool { return refuted(e.Key) }) ||
 		slices.ContainsFunc(m.Holds, func(h HoldCopy) bool { return refuted(h.Key) }))
 }

@@ -171,6 +171,42 @@ func (g *liar) holds() (list []HoldCopy) {
 	return list
 }
 
+// remembered are answers to the takes that members are about to ask for, of all partitions of keys
+// here, or of partitions that n5 owns.
+func (g *liar) remembered(own bool) (list []Memory) {
+	parts := g.parts
+	if r := g.w.nodes["n2"].view.Load(); own {
+		for p := range ring.Partitions {
+			if r.Members[r.owner(p)].ID == "n5" {
+				parts = []uint16{uint16(p)}
+			}
+		}
+	}
+	for _, id := range []string{"n1", "n2", "n3", "n4"} {
+		n := g.w.nodes[id]
+		if n == nil {
+			continue
+		}
+		for i := range uint64(40) {
+			asked := ID{Origin: n.boot | nodeOrigin, Sequence: n.sequence.Load() + 1 + i}
+			for _, id := range []ID{asked, ofReport(asked), ofWhole(asked)} {
+				list = append(list, Memory{
+					ID: id, Partition: parts[i%uint64(len(parts))],
+					Decisions: []limiter.Decision{{Allowed: true, Limit: 10, Remaining: 9}},
+				})
+			}
+		}
+	}
+	return list
+}
+
+// answers says what takes are answered by, in order, to all.
+func (g *liar) answers(own bool) {
+	g.sayAll(&Move{
+		Term: g.high(), Copying: Copying{Sequence: g.next()}, Giving: Giving{Taken: g.remembered(own)},
+	})
+}
+
 // forget has denials of each key be forgotten.
 func (g *liar) forget() {
 	for _, id := range []string{"n1", "n2", "n3", "n4"} {
@@ -228,6 +264,25 @@ var lies = []struct {
 		g.gives(Copying{Begin: g.parts, Whole: g.parts})
 	}},
 	{"holds", func(g *liar) { g.copies(Copying{Holds: g.holds()}) }},
+	{"answers to takes", func(g *liar) { g.answers(false) }},
+	{"answers to takes, without a number", func(g *liar) {
+		g.sayAll(&Move{
+			Term: g.high(), Copying: Copying{Entries: g.entries(1)[:1]},
+			Giving: Giving{Taken: g.remembered(false)},
+		})
+	}},
+	{"answers to takes, of partitions of its own", func(g *liar) { g.answers(true) }},
+	{"answers to takes, with what is lent", func(g *liar) {
+		for i := range g.parts {
+			m := g.remembered(false)
+			for k := range m {
+				m[k].Partition = g.parts[i]
+			}
+			g.sayAll(&Move{
+				Term: g.high(), Copying: Copying{Lent: g.parts[i : i+1]}, Giving: Giving{Taken: m},
+			})
+		}
+	}},
 	{"terms beyond belief", func(g *liar) { g.sayAll(&Move{Term: ^uint64(0)}) }},
 	{"words to forget denials", (*liar).forget},
 }

@@ -32,9 +32,11 @@ func (ik *intake) freshLocked(r *route, m *Move) *Move {
 	ofStale := func(key string) bool { return stale(uint16(ik.partition(limiter.Hash(key)))) }
 	entry := func(e limiter.Entry) bool { return ofStale(e.Key) }
 	hold := func(h HoldCopy) bool { return ofStale(h.Key) }
+	taken := func(x Memory) bool { return ik.refutedLocked(r, m, x.Partition) }
 	if !slices.ContainsFunc(m.Begin, stale) && !slices.ContainsFunc(m.Whole, stale) &&
 		!slices.ContainsFunc(m.Lent, stale) && !slices.ContainsFunc(m.Lack.Of, stale) &&
-		!slices.ContainsFunc(m.Entries, entry) && !slices.ContainsFunc(m.Holds, hold) {
+		!slices.ContainsFunc(m.Entries, entry) && !slices.ContainsFunc(m.Holds, hold) &&
+		!slices.ContainsFunc(m.Taken, taken) {
 		return m
 	}
 	fresh := *m // its sender may go on with m
@@ -43,6 +45,7 @@ func (ik *intake) freshLocked(r *route, m *Move) *Move {
 	}
 	fresh.Entries = slices.DeleteFunc(slices.Clone(m.Entries), entry)
 	fresh.Holds = slices.DeleteFunc(slices.Clone(m.Holds), hold)
+	fresh.Taken = slices.DeleteFunc(slices.Clone(m.Taken), taken)
 	return &fresh
 }
 

@@ -81,7 +81,7 @@ func (w *Window) Once(
 	s, place := w.shard(t.ID)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if p := s.findLocked(now, t.ID, place, len(out)); p >= 0 {
+	if p := s.findLocked(now, t.ID, place, t.Partition, len(out)); p >= 0 {
 		s.answersLocked(p, out)
 		return true
 	}
@@ -99,7 +99,7 @@ func (w *Window) OnceAlone(
 	s, place := w.shard(t.ID)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p := s.findLocked(now, t.ID, place, 1)
+	p := s.findLocked(now, t.ID, place, t.Partition, 1)
 	if p >= 0 && !(t.Owed && s.atLocked(p).flag(isShare)) {
 		*out = s.answerLocked(p)
 		return true
@@ -158,19 +158,19 @@ func (w *Window) NewlyGivenBack(now limiter.Instant, fn func(Memory)) {
 	}
 }
 
-// Recall calls fn with the owner's answer to id, if it is remembered.
-func (w *Window) Recall(now limiter.Instant, id ID, fn func(Memory)) {
+// Recall calls fn with the owner's answer to id, if it is remembered. The key is in partition.
+func (w *Window) Recall(now limiter.Instant, id ID, partition int, fn func(Memory)) {
 	s, place := w.shard(id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if p := s.answeredLocked(now, id, place); p >= 0 {
+	if p := s.answeredLocked(now, id, place, partition); p >= 0 {
 		fn(s.memoryLocked(now, p))
 	}
 }
 
-// Knows reports whether the owner's answer to id is remembered.
-func (w *Window) Knows(now limiter.Instant, id ID) (known bool) {
-	w.Recall(now, id, func(Memory) { known = true })
+// Knows reports whether the owner's answer to id is remembered. The key is in partition.
+func (w *Window) Knows(now limiter.Instant, id ID, partition int) (known bool) {
+	w.Recall(now, id, partition, func(Memory) { known = true })
 	return known
 }
 
@@ -187,7 +187,7 @@ func (w *Window) learn(now limiter.Instant, m *Memory) {
 	s, place := w.shard(m.ID)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p := s.findLocked(now, m.ID, place, len(m.Decisions))
+	p := s.findLocked(now, m.ID, place, int(m.Partition), len(m.Decisions))
 	switch {
 	case p < 0, s.atLocked(p).flag(isShare) && m.Decisions[0].Allowed:
 		// a share's yes has charged nothing, and an owner's yes has
@@ -204,27 +204,30 @@ func (w *Window) learn(now limiter.Instant, m *Memory) {
 }
 
 // Learned reports whether another node answered id, with one decision, and this one learned it from
-// there.
-func (w *Window) Learned(
-	now limiter.Instant,
-	id ID,
-) bool {
-	return w.flags(now, id, 0)&isLearned != 0
+// there. The key of the take is in partition.
+func (w *Window) Learned(now limiter.Instant, id ID, partition int) bool {
+	return w.flags(now, id, partition, 0)&isLearned != 0
 }
 
 // Share notes that id was answered, with one decision, from a share of the limit. Such an answer is
 // remembered by the node that gave it, and by no other: Each does not tell it.
-func (w *Window) Share(now limiter.Instant, id ID) { w.flags(now, id, isShare) }
+func (w *Window) Share(now limiter.Instant, id ID, partition int) {
+	w.flags(now, id, partition, isShare)
+}
 
 // Shared reports whether id was answered from a share.
-func (w *Window) Shared(now limiter.Instant, id ID) bool { return w.flags(now, id, 0)&isShare != 0 }
+func (w *Window) Shared(now limiter.Instant, id ID, partition int) bool {
+	return w.flags(now, id, partition, 0)&isShare != 0
+}
 
 // flags adds some to the answer to id with one decision, and returns all that it has.
-func (w *Window) flags(now limiter.Instant, id ID, more recordFlags) recordFlags {
+func (w *Window) flags(
+	now limiter.Instant, id ID, partition int, more recordFlags,
+) recordFlags {
 	s, place := w.shard(id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p := s.findLocked(now, id, place, 1)
+	p := s.findLocked(now, id, place, partition, 1)
 	if p < 0 {
 		return 0
 	}

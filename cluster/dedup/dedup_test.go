@@ -208,9 +208,9 @@ func TestWindowKnowsShares(t *testing.T) {
 		var out limiter.Decision
 		r.OnceAlone(0, Take{ID: id, Partition: 3}, &out, func() bool { return true })
 	}
-	r.Share(0, share)
-	r.Share(0, ID{Origin: 9}) // which nobody has asked for
-	if !r.Shared(1, share) || r.Shared(1, owner) || r.Shared(limiter.Instant(Lasts), share) {
+	r.Share(0, share, 3)
+	r.Share(0, ID{Origin: 9}, 3) // which nobody has asked for
+	if !r.Shared(1, share, 3) || r.Shared(1, owner, 3) || r.Shared(limiter.Instant(Lasts), share, 3) {
 		t.Error("it is not known which answers are those of a share")
 	}
 	told := 0
@@ -254,7 +254,7 @@ func TestWindowChargesWhatAShareAdmitted(t *testing.T) {
 		var out limiter.Decision
 		if row.share {
 			w.OnceAlone(0, Take{ID: id, Partition: 3}, &out, answers(7)(&out))
-			w.Share(0, id)
+			w.Share(0, id, 0)
 		}
 		for _, left := range row.owner {
 			if left > 0 {

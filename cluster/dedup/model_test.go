@@ -31,9 +31,14 @@ func (n naive) last(now limiter.Instant, id ID, fits func(*answer) bool) *answer
 	return nil
 }
 
-func (n naive) lastOf(now limiter.Instant, id ID, decisions int) *answer {
-	return n.last(now, id, func(a *answer) bool { return len(a.Decisions) == decisions })
+func (n naive) lastOf(now limiter.Instant, id ID, partition uint16, decisions int) *answer {
+	return n.last(now, id, func(a *answer) bool {
+		return len(a.Decisions) == decisions && a.countsIn(partition)
+	})
 }
+
+// countsIn reports whether this is an answer to takes of keys in partition.
+func (a *answer) countsIn(partition uint16) bool { return !a.learned || a.Partition == partition }
 
 // memory is an answer as another node is told of it.
 func (a *answer) memory(now limiter.Instant) string {
@@ -91,7 +96,7 @@ func TestWindowAgainstNaive(t *testing.T) {
 				given = append(given, drawDecision(draw))
 			}
 			back := draw.IntN(3) == 0
-			known := all.lastOf(now, id, len(given))
+			known := all.lastOf(now, id, partition, len(given))
 			switch draw.IntN(8) {
 			case 0, 1, 2:
 				kept, taken := draw.IntN(5) > 0, false
@@ -126,16 +131,18 @@ func TestWindowAgainstNaive(t *testing.T) {
 					remember(&later)
 				}
 			case 4:
-				w.Share(now, id)
-				if alone := all.lastOf(now, id, 1); alone != nil {
+				w.Share(now, id, int(partition))
+				if alone := all.lastOf(now, id, partition, 1); alone != nil {
 					alone.share = true
 				}
 			case 5:
 				want, got := "", ""
-				if a := all.last(now, id, func(a *answer) bool { return !a.share }); a != nil {
+				if a := all.last(now, id, func(a *answer) bool {
+					return !a.share && a.countsIn(partition)
+				}); a != nil {
 					want = a.memory(now)
 				}
-				w.Recall(now, id, func(m Memory) { got += fmt.Sprintf("%+v", m) })
+				w.Recall(now, id, int(partition), func(m Memory) { got += fmt.Sprintf("%+v", m) })
 				if got != want {
 					t.Fatalf("%v is recalled as %q, want %q", id, got, want)
 				}
@@ -145,7 +152,7 @@ func TestWindowAgainstNaive(t *testing.T) {
 				}
 				all.check(t, now, tell, func(a *answer) bool { return a.Partition != partition })
 			case 7:
-				kept, taken, alone := draw.IntN(5) > 0, false, all.lastOf(now, id, 1)
+				kept, taken, alone := draw.IntN(5) > 0, false, all.lastOf(now, id, partition, 1)
 				var out limiter.Decision
 				asked := Take{ID: id, Partition: int(partition), GivesBack: back, Owed: true}
 				again := w.OnceAlone(now, asked, &out, func() bool {
@@ -179,11 +186,11 @@ func TestWindowAgainstNaive(t *testing.T) {
 				all.check(t, now, tell,
 					func(a *answer) bool { return a.GivesBack && a.Partition != partition })
 			}
-			alone := all.lastOf(now, id, 1)
+			alone := all.lastOf(now, id, partition, 1)
 			learned, shared := alone != nil && alone.learned, alone != nil && alone.share
-			if w.Learned(now, id) != learned || w.Shared(now, id) != shared {
-				t.Fatalf("%v: learned %t, shared %t; want %t, %t", id, w.Learned(now, id),
-					w.Shared(now, id), learned, shared)
+			if w.Learned(now, id, int(partition)) != learned || w.Shared(now, id, int(partition)) != shared {
+				t.Fatalf("%v: learned %t, shared %t; want %t, %t", id, w.Learned(now, id, int(partition)),
+					w.Shared(now, id, int(partition)), learned, shared)
 			}
 		}
 		apart := 0
