@@ -57,12 +57,17 @@ func (hd *holder) decide(now limiter.Instant, it *flight, out *limiter.Decision)
 		act()
 		return
 	}
-	it.again = hd.hasTaken(now, it, out) || hd.recent.OnceAlone(now, dedup.Take{
-		ID: it.ID, Partition: hd.partition(it.hash), GivesBack: it.givesBack(), Owed: it.owed,
-	}, out, act)
+	it.again = hd.hasTaken(now, it, out) || hd.recent.OnceAlone(now, hd.remembered(it), out, act)
 	if it.again {
 		hd.stats.Repeated.Add(1)
 		hd.seesReleased(it, out)
+	}
+}
+
+// remembered is the take under whose ID the answer to it is remembered.
+func (hd *holder) remembered(it *flight) dedup.Take {
+	return dedup.Take{
+		ID: it.ID, Partition: hd.partition(it.hash), GivesBack: it.givesBack(), Owed: it.owed,
 	}
 }
 
@@ -83,6 +88,7 @@ func (hd *holder) hasTaken(now limiter.Instant, it *flight, out *limiter.Decisio
 	hd.recent.Recall(now, id, hd.partition(it.hash), func(m dedup.Memory) {
 		d := &m.Decisions[0]
 		taken = len(m.Decisions) == 1 && d.Hold == limiter.HoldNone &&
+			m.GivesBack == it.givesBack() &&
 			(d.Allowed || it.Limit.NeverDenies())
 		if taken {
 			*out = *d
@@ -110,7 +116,7 @@ func (hd *holder) sign(now limiter.Instant, it *flight, out *Decision) {
 	// Another one may go on too, or counters are lost, or this is what the share of this node has
 	// said.
 	if hd.right.marked.Load() && !it.Limit.Unlimited || hd.parts.forgetful(now, it) ||
-		it.again && hd.recent.Shared(now, it.ID, hd.partition(it.hash)) {
+		it.again && hd.recent.Shared(now, hd.remembered(it)) {
 		out.Degraded, out.Bound = true, it.Limit.Capacity()
 	}
 }

@@ -3,7 +3,6 @@ package cluster
 import (
 	"cmp"
 
-	"penstock/cluster/dedup"
 	"penstock/cluster/lease"
 	"penstock/limiter"
 )
@@ -44,15 +43,13 @@ func (lc *local) decideLeased(now limiter.Instant, it *flight, out *Decision) bo
 		return decided
 	}
 	learned := false
-	if it.ID == (ID{}) {
+	if t := lc.holder.remembered(it); t.ID == (ID{}) {
 		take()
-	} else if lc.holder.recent.Once(now, dedup.Take{
-		ID: it.ID, Partition: lc.partition(it.hash),
-	}, answer[:], take) {
+	} else if lc.holder.recent.Once(now, t, answer[:], take) {
 		lc.stats.Repeated.Add(1)
 		decided = true
 		// it came with a gift: the former holder has decided that
-		if learned = lc.holder.recent.Learned(now, it.ID, lc.partition(it.hash)); learned {
+		if learned = lc.holder.recent.Learned(now, t); learned {
 			source = SourceForwarded
 			owner = cmp.Or(lc.parts.whereabouts(view, it.hash), lc.parts.formerly(it.hash), owner)
 		}

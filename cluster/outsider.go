@@ -56,6 +56,14 @@ func (ik *intake) refutedLocked(r *route, m *Move, p uint16) bool {
 	return pt.state == partHeld && ik.right.Deciding() || pt.whole && ik.keepsOwnersLocked(r, p)
 }
 
+// forgedLocked reports whether m is of an outsider that remembers an answer of which this node knows
+// better. One that was a member before may have given something back until its right ended; such an
+// answer admits nothing.
+func (ik *intake) forgedLocked(r *route, m *Move, x *Memory) bool {
+	return ik.refutedLocked(r, m, x.Partition) &&
+		(!x.GivesBack || ik.right.roll.Load().has(m.ID, m.From))
+}
+
 // refusesLocked reports whether m is not taken in at all: it begins copies in the place of those of
 // an owner, or its sender would know that there are copies of what it does not hold.
 func (ik *intake) refusesLocked(r *route, m *Move) bool {
@@ -67,7 +75,7 @@ func (ik *intake) refusesLocked(r *route, m *Move) bool {
 	refuted := func(key string) bool {
 		return ik.refutedLocked(r, m, uint16(ik.partition(limiter.Hash(key))))
 	}
-	taken := func(x Memory) bool { return ik.refutedLocked(r, m, x.Partition) }
+	taken := func(x Memory) bool { return ik.forgedLocked(r, m, &x) }
 	return slices.ContainsFunc(m.Taken, taken) || len(m.Lent) == 0 && (slices.ContainsFunc(
 		m.Entries, func(e limiter.Entry) bool { return refuted(e.Key) }) ||
 		slices.ContainsFunc(m.Holds, func(h HoldCopy) bool { return refuted(h.Key) }))

@@ -78,7 +78,7 @@ func (sh *shares) decideShare(now limiter.Instant, it *flight, of int) (d limite
 	}
 	sh.holder.decide(now, &share, &d)
 	if it.again = share.again; !it.again && share.ID != (ID{}) {
-		sh.holder.recent.Share(now, share.ID, sh.partition(it.hash))
+		sh.holder.recent.Share(now, sh.holder.remembered(&share))
 	}
 	return d
 }

@@ -32,7 +32,7 @@ func (ik *intake) freshLocked(r *route, m *Move) *Move {
 	ofStale := func(key string) bool { return stale(uint16(ik.partition(limiter.Hash(key)))) }
 	entry := func(e limiter.Entry) bool { return ofStale(e.Key) }
 	hold := func(h HoldCopy) bool { return ofStale(h.Key) }
-	taken := func(x Memory) bool { return ik.refutedLocked(r, m, x.Partition) }
+	taken := func(x Memory) bool { return ik.forgedLocked(r, m, &x) }
 	if !slices.ContainsFunc(m.Begin, stale) && !slices.ContainsFunc(m.Whole, stale) &&
 		!slices.ContainsFunc(m.Lent, stale) && !slices.ContainsFunc(m.Lack.Of, stale) &&
 		!slices.ContainsFunc(m.Entries, entry) && !slices.ContainsFunc(m.Holds, hold) &&

@@ -81,7 +81,7 @@ func (w *Window) Once(
 	s, place := w.shard(t.ID)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if p := s.findLocked(now, t.ID, place, t.Partition, len(out)); p >= 0 {
+	if p := s.findLocked(now, t, place, len(out)); p >= 0 {
 		s.answersLocked(p, out)
 		return true
 	}
@@ -99,7 +99,7 @@ func (w *Window) OnceAlone(
 	s, place := w.shard(t.ID)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p := s.findLocked(now, t.ID, place, t.Partition, 1)
+	p := s.findLocked(now, t, place, 1)
 	if p >= 0 && !(t.Owed && s.atLocked(p).flag(isShare)) {
 		*out = s.answerLocked(p)
 		return true
@@ -187,7 +187,8 @@ func (w *Window) learn(now limiter.Instant, m *Memory) {
 	s, place := w.shard(m.ID)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p := s.findLocked(now, m.ID, place, int(m.Partition), len(m.Decisions))
+	t := Take{ID: m.ID, Partition: int(m.Partition), GivesBack: m.GivesBack}
+	p := s.findLocked(now, t, place, len(m.Decisions))
 	switch {
 	case p < 0, s.atLocked(p).flag(isShare) && m.Decisions[0].Allowed:
 		// a share's yes has charged nothing, and an owner's yes has
@@ -203,31 +204,23 @@ func (w *Window) learn(now limiter.Instant, m *Memory) {
 	}
 }
 
-// Learned reports whether another node answered id, with one decision, and this one learned it from
-// there. The key of the take is in partition.
-func (w *Window) Learned(now limiter.Instant, id ID, partition int) bool {
-	return w.flags(now, id, partition, 0)&isLearned != 0
-}
+// Learned reports whether another node answered t, with one decision, and this one learned it from
+// there.
+func (w *Window) Learned(now limiter.Instant, t Take) bool { return w.flags(now, t, 0)&isLearned != 0 }
 
-// Share notes that id was answered, with one decision, from a share of the limit. Such an answer is
+// Share notes that t was answered, with one decision, from a share of the limit. Such an answer is
 // remembered by the node that gave it, and by no other: Each does not tell it.
-func (w *Window) Share(now limiter.Instant, id ID, partition int) {
-	w.flags(now, id, partition, isShare)
-}
+func (w *Window) Share(now limiter.Instant, t Take) { w.flags(now, t, isShare) }
 
-// Shared reports whether id was answered from a share.
-func (w *Window) Shared(now limiter.Instant, id ID, partition int) bool {
-	return w.flags(now, id, partition, 0)&isShare != 0
-}
+// Shared reports whether t was answered from a share.
+func (w *Window) Shared(now limiter.Instant, t Take) bool { return w.flags(now, t, 0)&isShare != 0 }
 
-// flags adds some to the answer to id with one decision, and returns all that it has.
-func (w *Window) flags(
-	now limiter.Instant, id ID, partition int, more recordFlags,
-) recordFlags {
-	s, place := w.shard(id)
+// flags adds some to the answer to t with one decision, and returns all that it has.
+func (w *Window) flags(now limiter.Instant, t Take, more recordFlags) recordFlags {
+	s, place := w.shard(t.ID)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p := s.findLocked(now, id, place, partition, 1)
+	p := s.findLocked(now, t, place, 1)
 	if p < 0 {
 		return 0
 	}

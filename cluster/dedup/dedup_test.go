@@ -203,19 +203,20 @@ func TestWindowLastsAsTheLaterAnswer(t *testing.T) {
 // Promise: what a share of a limit said is known as that, and only where it was said.
 func TestWindowKnowsShares(t *testing.T) {
 	var r Window
-	share, owner := ID{Origin: 1, Sequence: 1}, ID{Origin: 1, Sequence: 2}
-	for _, id := range []ID{share, owner} {
+	share := Take{ID: ID{Origin: 1, Sequence: 1}, Partition: 3}
+	owner := Take{ID: ID{Origin: 1, Sequence: 2}, Partition: 3}
+	for _, t := range []Take{share, owner} {
 		var out limiter.Decision
-		r.OnceAlone(0, Take{ID: id, Partition: 3}, &out, func() bool { return true })
+		r.OnceAlone(0, t, &out, func() bool { return true })
 	}
-	r.Share(0, share, 3)
-	r.Share(0, ID{Origin: 9}, 3) // which nobody has asked for
-	if !r.Shared(1, share, 3) || r.Shared(1, owner, 3) || r.Shared(limiter.Instant(Lasts), share, 3) {
+	r.Share(0, share)
+	r.Share(0, Take{ID: ID{Origin: 9}}) // which nobody has asked for
+	if !r.Shared(1, share) || r.Shared(1, owner) || r.Shared(limiter.Instant(Lasts), share) {
 		t.Error("it is not known which answers are those of a share")
 	}
 	told := 0
 	r.Each(1, func(uint16) bool { return true }, func(m Memory) {
-		if told++; m.ID != owner {
+		if told++; m.ID != owner.ID {
 			t.Errorf("%v is told to others", m.ID)
 		}
 	})
@@ -254,7 +255,7 @@ func TestWindowChargesWhatAShareAdmitted(t *testing.T) {
 		var out limiter.Decision
 		if row.share {
 			w.OnceAlone(0, Take{ID: id, Partition: 3}, &out, answers(7)(&out))
-			w.Share(0, id, 0)
+			w.Share(0, Take{ID: id})
 		}
 		for _, left := range row.owner {
 			if left > 0 {

@@ -31,14 +31,17 @@ func (n naive) last(now limiter.Instant, id ID, fits func(*answer) bool) *answer
 	return nil
 }
 
-func (n naive) lastOf(now limiter.Instant, id ID, partition uint16, decisions int) *answer {
-	return n.last(now, id, func(a *answer) bool {
-		return len(a.Decisions) == decisions && a.countsIn(partition)
+func (n naive) lastOf(now limiter.Instant, t Take, decisions int) *answer {
+	return n.last(now, t.ID, func(a *answer) bool {
+		return len(a.Decisions) == decisions && a.countsIn(t.Partition) &&
+			(!a.learned || a.GivesBack == t.GivesBack)
 	})
 }
 
 // countsIn reports whether this is an answer to takes of keys in partition.
-func (a *answer) countsIn(partition uint16) bool { return !a.learned || a.Partition == partition }
+func (a *answer) countsIn(partition int) bool {
+	return !a.learned || int(a.Partition) == partition
+}
 
 // memory is an answer as another node is told of it.
 func (a *answer) memory(now limiter.Instant) string {
@@ -96,14 +99,14 @@ func TestWindowAgainstNaive(t *testing.T) {
 				given = append(given, drawDecision(draw))
 			}
 			back := draw.IntN(3) == 0
-			known := all.lastOf(now, id, partition, len(given))
+			asked := Take{ID: id, Partition: int(partition), GivesBack: back}
+			known := all.lastOf(now, asked, len(given))
 			switch draw.IntN(8) {
 			case 0, 1, 2:
 				kept, taken := draw.IntN(5) > 0, false
 				out := make([]limiter.Decision, len(given))
 				take := func() bool { taken = true; copy(out, given); return kept }
 				var again bool
-				asked := Take{ID: id, Partition: int(partition), GivesBack: back}
 				if len(out) == 1 && (draw.IntN(2) == 0) {
 					again = w.OnceAlone(now, asked, &out[0], take)
 				} else {
@@ -131,14 +134,14 @@ func TestWindowAgainstNaive(t *testing.T) {
 					remember(&later)
 				}
 			case 4:
-				w.Share(now, id, int(partition))
-				if alone := all.lastOf(now, id, partition, 1); alone != nil {
+				w.Share(now, asked)
+				if alone := all.lastOf(now, asked, 1); alone != nil {
 					alone.share = true
 				}
 			case 5:
 				want, got := "", ""
 				if a := all.last(now, id, func(a *answer) bool {
-					return !a.share && a.countsIn(partition)
+					return !a.share && a.countsIn(int(partition))
 				}); a != nil {
 					want = a.memory(now)
 				}
@@ -152,10 +155,11 @@ func TestWindowAgainstNaive(t *testing.T) {
 				}
 				all.check(t, now, tell, func(a *answer) bool { return a.Partition != partition })
 			case 7:
-				kept, taken, alone := draw.IntN(5) > 0, false, all.lastOf(now, id, partition, 1)
+				kept, taken, alone := draw.IntN(5) > 0, false, all.lastOf(now, asked, 1)
 				var out limiter.Decision
-				asked := Take{ID: id, Partition: int(partition), GivesBack: back, Owed: true}
-				again := w.OnceAlone(now, asked, &out, func() bool {
+				owed := asked
+				owed.Owed = true
+				again := w.OnceAlone(now, owed, &out, func() bool {
 					taken, out = true, given[0]
 					return kept
 				})
@@ -186,11 +190,11 @@ func TestWindowAgainstNaive(t *testing.T) {
 				all.check(t, now, tell,
 					func(a *answer) bool { return a.GivesBack && a.Partition != partition })
 			}
-			alone := all.lastOf(now, id, partition, 1)
+			alone := all.lastOf(now, asked, 1)
 			learned, shared := alone != nil && alone.learned, alone != nil && alone.share
-			if w.Learned(now, id, int(partition)) != learned || w.Shared(now, id, int(partition)) != shared {
-				t.Fatalf("%v: learned %t, shared %t; want %t, %t", id, w.Learned(now, id, int(partition)),
-					w.Shared(now, id, int(partition)), learned, shared)
+			if w.Learned(now, asked) != learned || w.Shared(now, asked) != shared {
+				t.Fatalf("%v: learned %t, shared %t; want %t, %t", id, w.Learned(now, asked),
+					w.Shared(now, asked), learned, shared)
 			}
 		}
 		apart := 0

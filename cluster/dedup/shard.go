@@ -61,24 +61,29 @@ func (s *shard) atLocked(position int) *record { return &s.queue[position&(len(s
 
 // findLocked is the position of the last answer to id with that number of decisions, or -1. The
 // number matters: an atomic request has one answer for all its items at its owner, and one for each
-// item, under the same first id, at a node that decides while the owner is away. What another node
-// says that it has answered counts in its partition alone: a node is believed there (package
-// cluster), and its word is not to answer takes of other keys. An answer of this node counts
-// wherever the key is: the secret that places keys may have changed since.
-func (s *shard) findLocked(
-	now limiter.Instant, id ID, place uint64, partition, decisions int,
-) int {
-	return s.lastLocked(now, id, place, func(position int) bool {
-		return s.decisionsLocked(position) == decisions && s.atLocked(position).countsIn(partition)
+// item, under the same first id, at a node that decides while the owner is away.
+func (s *shard) findLocked(now limiter.Instant, t Take, place uint64, decisions int) int {
+	return s.lastLocked(now, t.ID, place, func(position int) bool {
+		return s.decisionsLocked(position) == decisions && s.atLocked(position).answers(t)
 	})
 }
 
+// answers reports whether x may be the answer to t, which has its id: countsIn, and whether
+// something is given back must be the same.
+func (x *record) answers(t Take) bool {
+	return x.countsIn(t.Partition) && (!x.flag(isLearned) || x.flag(isBack) == t.GivesBack)
+}
+
+// countsIn reports whether x is an answer to takes in a partition. What another node says that it
+// has answered counts in the partition that it names: it is believed there (package cluster), and
+// its word is not to answer takes of other keys. An answer of this node counts wherever the key
+// is: the secret that places keys may have changed since.
 func (x *record) countsIn(partition int) bool {
 	return !x.flag(isLearned) || int(x.partition) == partition
 }
 
 // answeredLocked is the position of the last answer to id that is the owner's, and counts in
-// partition (findLocked), or -1.
+// partition, or -1.
 func (s *shard) answeredLocked(now limiter.Instant, id ID, place uint64, partition int) int {
 	return s.lastLocked(now, id, place, func(p int) bool {
 		return !s.atLocked(p).flag(isShare) && s.atLocked(p).countsIn(partition)
