@@ -64,7 +64,7 @@ func (hd *holder) decide(now limiter.Instant, it *flight, out *limiter.Decision)
 	}
 }
 
-// remembered is the take under whose ID the answer to it is remembered.
+// remembered is the take that the answer to it is remembered for.
 func (hd *holder) remembered(it *flight) dedup.Take {
 	return dedup.Take{
 		ID: it.ID, Partition: hd.partition(it.hash), GivesBack: it.givesBack(), Owed: it.owed,

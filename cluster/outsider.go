@@ -56,7 +56,7 @@ func (ik *intake) refutedLocked(r *route, m *Move, p uint16) bool {
 	return pt.state == partHeld && ik.right.Deciding() || pt.whole && ik.keepsOwnersLocked(r, p)
 }
 
-// forgedLocked reports whether m is of an outsider that remembers an answer of which this node knows
+// forgedLocked reports whether m is of an outsider that says it remembers x, and this node knows
 // better. One that was a member before may have given something back until its right ended; such an
 // answer admits nothing.
 func (ik *intake) forgedLocked(r *route, m *Move, x *Memory) bool {

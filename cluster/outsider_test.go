@@ -203,7 +203,8 @@ func (g *liar) remembered(own bool) (list []Memory) {
 // answers says what takes are answered by, in order, to all.
 func (g *liar) answers(own bool) {
 	g.sayAll(&Move{
-		Term: g.high(), Copying: Copying{Sequence: g.next()}, Giving: Giving{Taken: g.remembered(own)},
+		Term: g.high(), Copying: Copying{Sequence: g.next()},
+		Giving: Giving{Taken: g.remembered(own)},
 	})
 }
 

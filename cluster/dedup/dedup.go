@@ -206,7 +206,9 @@ func (w *Window) learn(now limiter.Instant, m *Memory) {
 
 // Learned reports whether another node answered t, with one decision, and this one learned it from
 // there.
-func (w *Window) Learned(now limiter.Instant, t Take) bool { return w.flags(now, t, 0)&isLearned != 0 }
+func (w *Window) Learned(now limiter.Instant, t Take) bool {
+	return w.flags(now, t, 0)&isLearned != 0
+}
 
 // Share notes that t was answered, with one decision, from a share of the limit. Such an answer is
 // remembered by the node that gave it, and by no other: Each does not tell it.
