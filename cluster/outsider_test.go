@@ -309,8 +309,12 @@ func TestLies(t *testing.T) {
 func lieFor(t *testing.T, seed uint64, say func(g *liar)) {
 	g := newLiar(t, seed)
 	w := g.w
+	times := 5
+	if testing.Short() {
+		times = 1
+	}
 	for left := int64(7); left > 4; left-- {
-		for range 5 {
+		for range times {
 			w.pass(time.Duration(g.rand.IntN(50)) * time.Millisecond)
 			say(g)
 			g.look("while n5 lies", left)
