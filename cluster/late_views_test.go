@@ -163,3 +163,30 @@ func TestAnotherIsWhoWasMet(t *testing.T) {
 		t.Errorf("after the stranger: %d, want n2", got)
 	}
 }
+
+// Promise: what failed where a member is not says nothing of where it is. A node may hear from the
+// others that a new process is a member before gossip says where it is reached.
+func TestAnAddressThatBecomesKnownIsTried(t *testing.T) {
+	route := func(old *route, addr string) *route {
+		v, err := NewView("n1", []Member{
+			{ID: "n1", Boot: 1, State: StateActive},
+			{ID: "n2", Boot: 2, State: StateActive, PeerAddr: addr},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return routeOf(0, v, old)
+	}
+	r := route(nil, "")
+	r.peers[1].Trip(0)
+	if r = route(r, ""); !r.peers[1].Open(0) {
+		t.Error("a peer that does not answer is asked in a new View")
+	}
+	if r = route(r, "n2:1"); r.peers[1].Open(0) {
+		t.Error("a peer is not asked where it is, since it could not be asked before that was known")
+	}
+	r.peers[1].Trip(0)
+	if r = route(r, "n2:1"); !r.peers[1].Open(0) {
+		t.Error("a peer that does not answer where it is is asked in a new View")
+	}
+}

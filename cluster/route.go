@@ -28,6 +28,9 @@ func routeOf(now limiter.Instant, v *View, old *route) *route {
 		if k < len(before) && before[k].ID == m.ID && before[k].Boot == m.Boot {
 			r.peers[i] = old.peers[k]
 			r.peers[i].member.Store(m)
+			if before[k].PeerAddr != m.PeerAddr {
+				r.peers[i].Succeed() // it was asked where it is not, or was not known to be
+			}
 		} else {
 			r.peers[i] = newPeer(m, now)
 		}

@@ -54,6 +54,7 @@ func (n *Node) join(ctx context.Context, c *Config, member cluster.Member, t *tl
 			n.fail(err)
 			stop(err)
 		},
+		Agreed:  n.node.Membership().Has,
 		Answers: n.peers.Answers,
 	})
 	if err != nil {

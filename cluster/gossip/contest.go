@@ -17,6 +17,10 @@ import (
 // before the younger. So a second process of a name changes nothing for the first one, and a boot
 // that another one precedes, itself included, owns nothing.
 //
+// What the cluster has agreed on goes before that: a process that was stopped may have been
+// replaced meanwhile, and be in the ring by its own record when it goes on. The boot that is a
+// member then says that it replaces it.
+//
 // A process that was killed and started again is in the same place for as long as gossip holds its
 // earlier boot alive. So a boot that is preceded asks: if nobody listens at the peer address of the
 // earlier boot any more, or the newcomer itself does, the earlier boot is gone; the newcomer says
@@ -56,6 +60,29 @@ func (m meta) precedes(o meta) bool {
 	return m.boot < o.boot
 }
 
+// comesBefore reports whether m rather than o is the node of their common id: the one that the
+// cluster has agreed on, or else the one that precedes the other.
+func (r *roster) comesBefore(m, o meta) bool {
+	if is, was := r.agreed(m.boot), r.agreed(o.boot); is != was {
+		return is
+	}
+	return m.precedes(o)
+}
+
+// outlive notes that this boot, if it is the member of its id, has taken the place of those of its
+// id that are alive and none, and precede it by their records. It reports whether there are any.
+func (r *roster) outlive() (any bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for name, p := range r.alive {
+		if name != r.name && p.id == r.id && p.precedes(r.me) && r.comesBefore(r.me, p.meta) {
+			r.replaceLocked(p.boot)
+			any = true
+		}
+	}
+	return any
+}
+
 // standing orders states: a node in the ring is not pushed aside by one that comes, nor one that
 // comes by one that goes.
 func (m meta) standing() int {
@@ -72,6 +99,10 @@ func (m meta) standing() int {
 func (r *roster) replace(boot uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.replaceLocked(boot)
+}
+
+func (r *roster) replaceLocked(boot uint64) {
 	if slices.Contains(r.me.replaced[:], boot) {
 		return
 	}
@@ -79,7 +110,7 @@ func (r *roster) replace(boot uint64) {
 	r.me.replaced[0] = boot
 }
 
-// rivals are the boots of this node's id that precede this one, the first of them first.
+// rivals are the boots of this node's id that come before this one, the first of them first.
 func (r *roster) rivals() (rivals []peer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -88,12 +119,12 @@ func (r *roster) rivals() (rivals []peer) {
 
 func (r *roster) rivalsLocked() (rivals []peer) {
 	for name, p := range r.alive {
-		if name != r.name && p.id == r.id && p.precedes(r.me) {
+		if name != r.name && p.id == r.id && r.comesBefore(p.meta, r.me) {
 			rivals = append(rivals, p)
 		}
 	}
 	slices.SortFunc(rivals, func(a, b peer) int {
-		if a.precedes(b.meta) {
+		if r.comesBefore(a.meta, b.meta) {
 			return -1
 		}
 		return 1

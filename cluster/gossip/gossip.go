@@ -178,6 +178,9 @@ func prepare(ctx context.Context, config Config) (*Gossip, *memberlist.Config, e
 		g.markJoined); err != nil {
 		return nil, nil, err
 	}
+	if config.Agreed != nil {
+		g.roster.agreed = config.Agreed
+	}
 	conf, err := g.listConfig(ctx)
 	if err != nil {
 		return nil, nil, err

@@ -7,6 +7,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/memberlist"
 	"pgregory.net/rapid"
@@ -228,6 +229,40 @@ func TestPrecedes(t *testing.T) {
 			t.Fatalf("%+v is in the ring, and %+v is not", a, b)
 		}
 	})
+}
+
+// The promise: of two boots that say that they are in the ring, the one that the cluster has agreed
+// on has the name, and says that it replaces the other one. So nodes agree that do not know yet.
+func TestMemberComesBefore(t *testing.T) {
+	for _, x := range []struct {
+		name               string
+		agreed             uint64 // on this boot: 1 is the older one
+		contested, replace bool
+	}{
+		{"on none of them", 0, true, false},
+		{"on the older one", 1, true, false},
+		{"on this one", 2, false, true},
+	} {
+		younger := cluster.Member{ID: "a", Boot: 2, State: cluster.StateActive}
+		r, err := newRoster(younger, "", time.Unix(2, 0), func() {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		older := r.me
+		older.boot, older.started = 1, 1
+		r.agreed = func(boot uint64) bool { return boot == x.agreed }
+		r.alive[nodeName("a", 1)] = peer{id: "a", meta: older}
+		if any := r.outlive(); any != x.replace || r.me.precedes(older) != x.replace {
+			t.Errorf("%s: this one replaces the older one: %t, %t; want %t", x.name, any,
+				r.me.precedes(older), x.replace)
+		}
+		if _, contested := r.members(); contested != x.contested {
+			t.Errorf("%s: contested: %t, want %t", x.name, contested, x.contested)
+		}
+		if r.outlive() {
+			t.Errorf("%s: it is said twice", x.name)
+		}
+	}
 }
 
 // The promise: a name is taken apart only if it is one that nodeName makes.

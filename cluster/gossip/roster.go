@@ -32,6 +32,8 @@ type roster struct {
 	went bell   // someone died, said goodbye or is about to
 	met  func() // someone else is there
 
+	agreed func(boot uint64) bool // Config.Agreed
+
 	mu    sync.Mutex // guards what follows
 	me    meta
 	alive map[string]peer // by name; several boots of one id may be alive for a while
@@ -71,20 +73,21 @@ func newRoster(m cluster.Member, version string, started time.Time, met func()) 
 	}
 	return &roster{
 		id: m.ID, name: nodeName(m.ID, m.Boot), met: met, me: me,
-		came: newBell(), went: newBell(),
+		agreed: func(uint64) bool { return false },
+		came:   newBell(), went: newBell(),
 		alive: map[string]peer{}, lost: map[string]loss{},
 	}, nil
 }
 
-// members are the members of a View, sorted by id, one per id: of several boots the one that
-// precedes the others (contest.go). If another boot precedes this one, or a copy of this process
+// members are the members of a View, sorted by id, one per id: of several boots the one that comes
+// before the others (contest.go). If another boot comes before this one, or a copy of this process
 // runs, this node is contested: it shows itself as JOINING, and owns nothing.
 func (r *roster) members() (members []cluster.Member, contested bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	first := map[string]peer{}
 	for _, p := range r.alive {
-		if old, ok := first[p.id]; p.id != r.id && (!ok || p.precedes(old.meta)) {
+		if old, ok := first[p.id]; p.id != r.id && (!ok || r.comesBefore(p.meta, old.meta)) {
 			first[p.id] = p
 		}
 	}

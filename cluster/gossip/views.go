@@ -55,6 +55,9 @@ func (g *Gossip) announce() {
 // publish makes a View of the roster if it differs from the present one. It reports whether another
 // node comes before this one under its id.
 func (g *Gossip) publish() (contested bool) {
+	if g.roster.outlive() {
+		g.tasks.Go(g.tellRecord)
+	}
 	members, contested := g.roster.members()
 	if contested && g.config.OnContest != nil {
 		defer g.config.OnContest()

@@ -202,3 +202,64 @@ func checkAt(p *process, limit, key string) (a checked, err error) {
 	}
 	return a, err
 }
+
+// Promise: a node that was stopped is replaced under its name once the others have found that it
+// does not answer. When it goes on, it decides nothing as an owner, and ends: of each key no more
+// is admitted than the limit says, but for what it marks.
+func TestNameOfAStoppedNode(t *testing.T) {
+	t.Run("it is replaced at once", func(t *testing.T) { nameOfAStoppedNode(t, false) })
+	t.Run("it is replaced when gossip has given it up", func(t *testing.T) {
+		nameOfAStoppedNode(t, true)
+	})
+}
+
+func nameOfAStoppedNode(t *testing.T, late bool) {
+	t.Parallel()
+	limits := write(t, testLimits)
+	n1, n2, before := trio(t, limits)
+	var keys []string
+	admitted, marked := map[string]int{}, map[string]int{}
+	for _, owner := range []string{"n1", "n2", "n3"} {
+		keys = append(keys, keysOwnedBy(t, n1, 3, owner, 10)...)
+	}
+	ask := func(times int, nodes ...*process) {
+		for i := range times {
+			for k, key := range keys {
+				p := nodes[(i+k)%len(nodes)]
+				a, err := checkAt(p, "demo", key)
+				switch {
+				case err != nil && p != before: // it ends while it is asked
+					t.Errorf("%s at %s: %v", key, p.name, err)
+				case a.Degraded && p != before:
+					t.Errorf("%s at %s is marked: %+v", key, p.name, a)
+				case a.Allowed && a.Degraded:
+					marked[key]++
+				case a.Allowed:
+					admitted[key]++
+				}
+			}
+		}
+	}
+	ask(2, n1, n2, before)
+	time.Sleep(time.Second)
+	if err := before.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	if late {
+		waitForMembers(t, n1, 2)
+	}
+	after := serveProcess(t, "n3", "--limits", limits, "--join", n1.gossip+","+n2.gossip)
+	eventually(t, "another n3 is there", func() error { return oneCluster(n1, n2, after) })
+	ask(1, n1, n2, after)
+	if err := before.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	ask(4, before, n1, n2, after)
+	before.refused(t)
+	ask(2, n1, n2, after)
+	for _, key := range keys {
+		if n := admitted[key]; n > 5 || n+marked[key] < 5 {
+			t.Errorf("%d of 5 of %s are admitted, and %d that are marked", n, key, marked[key])
+		}
+	}
+}

@@ -41,6 +41,7 @@ func (r *running) join(ctx context.Context, d doors) error {
 		OnView:     r.see,
 		OnContest:  r.node.Relinquish,
 		OnConflict: r.fail,
+		Agreed:     r.node.Membership().Has,
 		Answers:    r.peers.Answers,
 		Logger:     r.log,
 		Timing:     s.timing,
