@@ -183,7 +183,7 @@ func TestAnAddressThatBecomesKnownIsTried(t *testing.T) {
 		t.Error("a peer that does not answer is asked in a new View")
 	}
 	if r = route(r, "n2:1"); r.peers[1].Open(0) {
-		t.Error("a peer is not asked where it is, since it could not be asked before that was known")
+		t.Error("a peer is not asked where it is, since it was not known where that is")
 	}
 	r.peers[1].Trip(0)
 	if r = route(r, "n2:1"); !r.peers[1].Open(0) {

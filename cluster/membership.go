@@ -148,8 +148,11 @@ func (m Membership) electAnew() {
 	a.agree(0, e, ownership.Poll{})
 }
 
-// Has reports whether the process of some boot is a member by the configuration that this node has.
-func (m Membership) Has(boot uint64) bool { return m.a.roll.Load().hasProcess(boot) }
+// Has reports whether the process of some boot is a member by the configuration that this node has,
+// as long as that gives it the right to decide: else another one may have been agreed on.
+func (m Membership) Has(boot uint64) bool {
+	return m.a.Deciding() && m.a.roll.Load().hasProcess(boot)
+}
 
 // Entered reports whether the node is a member with the right to decide, and has asked all others
 // once for the partitions that it should hold. It holds what was free, and knows the holders of the

@@ -68,8 +68,9 @@ type Config struct {
 	// node's ID. The caller should stop this one. The error names the other one. Same rules as
 	// OnView.
 	OnConflict func(error)
-	// Agreed reports whether a boot is a member by what the cluster has agreed on: of the boots of
-	// one ID it comes before those that are none. It must return at once. nil: none is.
+	// Agreed reports whether a boot is a member by what the cluster has agreed on, as far as this
+	// node can be sure of that: of the boots of one ID it comes before those that are none. It must
+	// return at once. nil: none is.
 	Agreed func(boot uint64) bool
 	// Answers asks an earlier boot of this node's ID at its peer address whether it is there: nil
 	// if it answers, an error that wraps cluster.ErrGone if it is gone, another one if nobody

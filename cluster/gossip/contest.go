@@ -48,9 +48,8 @@ var ErrNameTaken = errors.New("gossip: the name of this node is in use")
 // precedes reports whether m rather than o is the node of their common id. Two different boots
 // never precede each other.
 func (m meta) precedes(o meta) bool {
-	after, before := slices.Contains(m.replaced[:], o.boot), slices.Contains(o.replaced[:], m.boot)
-	switch {
-	case after != before && m.boot != 0 && o.boot != 0:
+	switch after := m.replaces(o); {
+	case after != o.replaces(m):
 		return after
 	case m.standing() != o.standing():
 		return m.standing() > o.standing()
@@ -60,10 +59,18 @@ func (m meta) precedes(o meta) bool {
 	return m.boot < o.boot
 }
 
+// replaces reports whether m says that it has taken the place of o.
+func (m meta) replaces(o meta) bool {
+	return m.boot != 0 && o.boot != 0 && slices.Contains(m.replaced[:], o.boot)
+}
+
 // comesBefore reports whether m rather than o is the node of their common id: the one that the
-// cluster has agreed on, or else the one that precedes the other.
+// cluster has agreed on, or else the one that precedes the other. Two that replace each other are
+// members of two clusters.
 func (r *roster) comesBefore(m, o meta) bool {
-	if is, was := r.agreed(m.boot), r.agreed(o.boot); is != was {
+	is, was := r.agreed(m.boot), r.agreed(o.boot)
+	switch {
+	case is && !was && !o.replaces(m), was && !is && !m.replaces(o):
 		return is
 	}
 	return m.precedes(o)
@@ -75,7 +82,8 @@ func (r *roster) outlive() (any bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for name, p := range r.alive {
-		if name != r.name && p.id == r.id && p.precedes(r.me) && r.comesBefore(r.me, p.meta) {
+		if name != r.name && p.id == r.id && p.precedes(r.me) && !r.me.replaces(p.meta) &&
+			r.agreed(r.me.boot) && !r.agreed(p.boot) {
 			r.replaceLocked(p.boot)
 			any = true
 		}

@@ -237,11 +237,13 @@ func TestMemberComesBefore(t *testing.T) {
 	for _, x := range []struct {
 		name               string
 		agreed             uint64 // on this boot: 1 is the older one
+		rival              bool   // the older one says that it replaces this one
 		contested, replace bool
 	}{
-		{"on none of them", 0, true, false},
-		{"on the older one", 1, true, false},
-		{"on this one", 2, false, true},
+		{"on none of them", 0, false, true, false},
+		{"on the older one", 1, false, true, false},
+		{"on this one", 2, false, false, true},
+		{"on each, in clusters of their own", 2, true, true, true},
 	} {
 		younger := cluster.Member{ID: "a", Boot: 2, State: cluster.StateActive}
 		r, err := newRoster(younger, "", time.Unix(2, 0), func() {})
@@ -249,12 +251,17 @@ func TestMemberComesBefore(t *testing.T) {
 			t.Fatal(err)
 		}
 		older := r.me
-		older.boot, older.started = 1, 1
+		if older.boot, older.started = 1, 1; x.rival {
+			older.replaced[0] = 2
+		}
 		r.agreed = func(boot uint64) bool { return boot == x.agreed }
 		r.alive[nodeName("a", 1)] = peer{id: "a", meta: older}
-		if any := r.outlive(); any != x.replace || r.me.precedes(older) != x.replace {
+		if any := r.outlive(); any != x.replace || r.me.replaces(older) != x.replace {
 			t.Errorf("%s: this one replaces the older one: %t, %t; want %t", x.name, any,
-				r.me.precedes(older), x.replace)
+				r.me.replaces(older), x.replace)
+		}
+		if got := r.me.precedes(older); got != (x.replace && !x.rival) {
+			t.Errorf("%s: this one precedes the older one: %t", x.name, got)
 		}
 		if _, contested := r.members(); contested != x.contested {
 			t.Errorf("%s: contested: %t, want %t", x.name, contested, x.contested)
