@@ -31,7 +31,7 @@ func (ik *intake) freshLocked(r *route, m *Move) *Move {
 	stale := func(p uint16) bool { return ik.staleLocked(m, p) || ik.refutedLocked(r, m, p) }
 	ofStale := func(key string) bool { return stale(uint16(ik.partition(limiter.Hash(key)))) }
 	entry := func(e limiter.Entry) bool { return ofStale(e.Key) }
-	hold := func(h HoldCopy) bool { return ofStale(h.Key) }
+	hold := func(h HoldCopy) bool { return ofStale(h.Key) && !ik.endedBeforeLocked(m, &h) }
 	taken := func(x Memory) bool { return ik.forgedLocked(r, m, &x) }
 	if !slices.ContainsFunc(m.Begin, stale) && !slices.ContainsFunc(m.Whole, stale) &&
 		!slices.ContainsFunc(m.Lent, stale) && !slices.ContainsFunc(m.Lack.Of, stale) &&
@@ -47,6 +47,14 @@ func (ik *intake) freshLocked(r *route, m *Move) *Move {
 	fresh.Holds = slices.DeleteFunc(slices.Clone(m.Holds), hold)
 	fresh.Taken = slices.DeleteFunc(slices.Clone(m.Taken), taken)
 	return &fresh
+}
+
+// endedBeforeLocked reports whether h has ended at the sender of m, which has held its partition
+// before this node: it had told its client so, and was replaced before it could say so here. What h
+// has charged is charged once, whoever says so.
+func (ik *intake) endedBeforeLocked(m *Move, h *HoldCopy) bool {
+	pt := &ik.parts.list[ik.partition(limiter.Hash(h.Key))]
+	return h.State != limiter.HoldOpen && pt.state == partHeld && pt.before == m.ID
 }
 
 // staleLocked reports whether a member has held partition p after m was made, by another node.

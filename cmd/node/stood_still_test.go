@@ -125,3 +125,45 @@ func takeByStream(
 	}
 	return err
 }
+
+// Promise: what a hold was settled for just before its owner was stopped is charged once, also if
+// the key was charged while another node decided: that one hears of the settlement when the owner
+// goes on.
+func TestSettledJustBeforeAStop(t *testing.T) {
+	t.Run("it goes on soon", func(t *testing.T) { settledJustBeforeAStop(t, false) })
+	t.Run("it goes on when gossip has given it up", func(t *testing.T) {
+		settledJustBeforeAStop(t, true)
+	})
+}
+
+func settledJustBeforeAStop(t *testing.T, late bool) {
+	t.Parallel()
+	n1, n2, n3 := trio(t, write(t, testLimits))
+	keys := keysOwnedBy(t, n1, 3, "n3", 10)
+	holds := make([]string, len(keys))
+	for i, key := range keys {
+		holds[i] = post[heldJSON](t, n1, "/v1/reserve",
+			`{"limit":"big","key":"`+key+`","cost":5,"ttl_ms":600000}`).ID
+	}
+	time.Sleep(time.Second)
+	for _, id := range holds {
+		post[heldJSON](t, n3, "/v1/settle", `{"id":"`+id+`","actual":5}`)
+	}
+	if err := n3.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "others decide", func() error { return whole(9995, keys, n1, n2) })
+	for _, key := range keys {
+		if a, err := checkAt(n1, "big", key+"&cost=33"); err != nil || a.Remaining != 9962 {
+			t.Errorf("while it is stopped: %+v, %v", a, err)
+		}
+	}
+	if late {
+		waitForMembers(t, n1, 2)
+	}
+	if err := n3.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is back", func() error { return oneCluster(n1, n2, n3) })
+	eventually(t, "each unit is charged once", func() error { return whole(9962, keys, n1, n2, n3) })
+}
