@@ -36,7 +36,7 @@ func Kinds(from uint64, n, workers int) *KindsSummary {
 	var of []*KindSummary // by seed
 	for i, k := range worldKinds {
 		kind := &KindSummary{
-			Name: k.name, Says: k.says, From: KindSeeds + uint64(i)*kindSeeds + from,
+			Name: k.name, Says: k.says, From: firstSeed(i) + from,
 			Failed: make(map[string]int),
 		}
 		s.Kinds = append(s.Kinds, kind)

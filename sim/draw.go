@@ -26,13 +26,15 @@ func stream(seed uint64, n uint64) *rand.Rand { return rand.New(rand.NewPCG(seed
 // draw is the world of a seed.
 func draw(seed uint64) *plan {
 	switch {
+	case seed >= LateKindSeeds && seed < firstSeed(len(worldKinds)):
+		return drawKind(seed)
 	case seed >= LateSeeds:
 		return drawLate(seed)
 	case seed >= TreeSeeds:
 		return drawTrees(seed)
 	case seed >= CopySeeds:
 		return drawCopies(seed)
-	case seed >= KindSeeds && seed < KindSeeds+uint64(len(worldKinds))*kindSeeds:
+	case seed >= KindSeeds && seed < KindSeeds+earlyKinds*kindSeeds:
 		return drawKind(seed)
 	case seed >= CalendarSeeds:
 		return drawCalendars(seed)

@@ -16,8 +16,30 @@ import (
 // below mean other worlds.
 const KindSeeds = 4_000_000_000
 
-// kindSeeds is how many seeds each kind has.
-const kindSeeds = 100_000_000
+// LateKindSeeds is the first seed of the kinds for which there was no room from KindSeeds on.
+const LateKindSeeds = 8_000_000_000
+
+const (
+	kindSeeds  = 100_000_000 // that each kind has
+	earlyKinds = 10          // that have theirs from KindSeeds on
+)
+
+// firstSeed is the first seed of the i-th kind.
+func firstSeed(i int) uint64 {
+	if i < earlyKinds {
+		return KindSeeds + uint64(i)*kindSeeds
+	}
+	return LateKindSeeds + uint64(i-earlyKinds)*kindSeeds
+}
+
+// kindOf is the kind of a seed from KindSeeds on. Those after the last kind's are of that.
+func kindOf(seed uint64) *worldKind {
+	i := (seed - KindSeeds) / kindSeeds
+	if seed >= LateKindSeeds {
+		i = earlyKinds + (seed-LateKindSeeds)/kindSeeds
+	}
+	return &worldKinds[min(i, uint64(len(worldKinds)-1))]
+}
 
 const kindStream = 20
 
@@ -55,13 +77,17 @@ var worldKinds = []worldKind{
 		"pairs-by-turns", "two nodes, or a zone, die or stop at once and come back, by turns; " +
 			"of all that they hold there is a copy elsewhere", drawPairsByTurns, 3,
 	},
+	{
+		"liar", "a member lies about keys of others, while others die, stop, come and leave",
+		drawLiar, 0,
+	},
 }
 
 // drawKind is the world of a seed from KindSeeds on. A third have tables of production's size.
 func drawKind(seed uint64) *plan {
 	r := stream(seed, kindStream)
 	p := drawPlain(seed, r, 3+r.IntN(5))
-	worldKinds[min((seed-KindSeeds)/kindSeeds, uint64(len(worldKinds)-1))].draw(r, p)
+	kindOf(seed).draw(r, p)
 	p.endPlain(r)
 	return p
 }

@@ -39,6 +39,10 @@ func (j *judge) delivered(from, p *process, a *cluster.Ask, deadline limiter.Ins
 	j.exact.judges(p, true)
 }
 
+// lied hears that p was told something that is not so. Judges hear nothing else of that: nothing of
+// it may show.
+func (j *judge) lied(p *process) { j.delivered(nil, p, new(cluster.Ask), 0, new(cluster.Answer)) }
+
 // byAnother reports whether another node than the one that passes this on has decided it, and was
 // judged for it.
 func byAnother(out *cluster.AnswerItem) bool {

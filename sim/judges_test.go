@@ -23,6 +23,7 @@ import (
 var speakers = map[string]string{
 	"disk.go":      "a process writes its file and starts with one, as the program does",
 	"gossip.go":    "a process is given Views",
+	"liar_says.go": "a liar makes counters up in a table of its own",
 	"machine.go":   "a process makes its node",
 	"members.go":   "a node is ACTIVE when it decides, and leaves when it holds nothing any more",
 	"network.go":   "a process hands messages to its node",
@@ -66,6 +67,7 @@ func TestAJudgeThatAsksANodeIsFound(t *testing.T) {
 // rules are the functions of the product that judges may call, with the reason. For all others they
 // have words of their own (placed.go), so that a wrong rule of the product is seen and not shared.
 var rules = map[string]string{
+	"(*penstock/cluster.Move).Clone":            "a liar keeps what it has heard",
 	"(*penstock/limiter.Limit).Overrides":       "a scenario reads what its file says",
 	"(penstock/cluster/ownership.Copies).Heirs": "a scenario writes what its file says",
 	"(penstock/limiter.Algorithm).String":       "a name in a text",
@@ -171,6 +173,7 @@ var writers = map[string]string{
 	"frame.go":             "the network makes a copy for the other side",
 	"holders.go":           "a client asks",
 	"judge_clients.go":     "a hearing has items of its own (opened)",
+	"liar.go":              "a liar forges what it says",
 	"replay.go":            "a client asks",
 	"reservations.go":      "a client goes on with what it was answered",
 	"scenario.go":          "a client asks",

@@ -20,6 +20,7 @@ type letter struct {
 	sent  time.Duration
 	acted bool   // some copy of it was delivered
 	void  bool   // some copy of it was turned away: the line is broken, no other copy arrives
+	lie   bool   // no node has written it; judges do not hear of it
 	alarm *event // at the deadline; nil once the call is settled
 	reply *reply // nil once it is
 

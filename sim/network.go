@@ -138,6 +138,10 @@ func (w *world) send(p *process, c *cluster.Call, l *letter, r *reply) {
 	}
 	l.alarm = w.schedule.add(p.time.when(c.Deadline), (*expiring)(l))
 	w.course.sent(askBytes(&l.ask))
+	if w.liar != nil {
+		l.ask.Move = w.liar.renumbered(p, &l.ask, l.to)
+		w.liar.overhears(p, &l.ask, l.to)
+	}
 	l.uses += w.post(p.machine, l.to, (*arriving)(l))
 }
 
@@ -274,7 +278,11 @@ func (d *delivery) happen() {
 		answer = p.door.Deliver(ask)
 	}
 	p.states()
-	w.judge.delivered(l.sender(), p, &l.ask, d.deadline, answer)
+	if l.lie {
+		w.judge.lied(p)
+	} else {
+		w.judge.delivered(l.sender(), p, &l.ask, d.deadline, answer)
+	}
 	if ask.Waits() || p.node.MustNotify(ask, answer) {
 		p.node.Confirm(ask, answer)
 		p.states()

@@ -28,16 +28,22 @@ type plan struct {
 	length   time.Duration // from the first request to the last
 	faults   []fault       // by time
 
-	copies ownership.Copies // that the cluster is founded with
-	secret ownership.Secret // that keys are placed under
+	founding
 
 	distances []distance // of machines that lie apart
+	liar      *liarPlan  // nil: no member lies
 
 	sweepEvery time.Duration
 	saveEvery  time.Duration // of machines with a disk
 	table      tableSize     // of each node
 	// all promises are demanded, also those that not every world of seeds is held to
 	strict bool
+}
+
+// founding is what the cluster of a world is founded with.
+type founding struct {
+	copies ownership.Copies
+	secret ownership.Secret // that keys are placed under
 }
 
 // sky is the general kind of a world. It decides which promises hold in it.

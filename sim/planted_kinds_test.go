@@ -53,6 +53,28 @@ func kindFaults() []kindFault {
 				}
 			}),
 		}},
+		{"liar", planted{
+			"what a liar says is heard as if another keeper of the key had said it",
+			[]promise{exact, lossless, useful, warned, ready, kept},
+			onMove((*process).takesForKeeper, nil),
+		}},
+	}
+}
+
+// takesForKeeper has p hear what a liar says of a key from the owner of that, or from the heir if p
+// is the owner.
+func (p *process) takesForKeeper(m *cluster.Move) {
+	g, v := p.machine.world.liar, p.node.View()
+	if m.ID != machineID(g.node) || len(m.Entries) == 0 || v.Ring == nil {
+		return
+	}
+	k := v.Partition(limiter.Hash(m.Entries[0].Key))
+	i := v.Ring.Owner(k)
+	if v.Ring.Members()[i] == p.machine.id {
+		i, _ = v.Ring.Heir(k)
+	}
+	if o := v.Find(v.Ring.Members()[i]); o >= 0 {
+		m.ID, m.From = v.Members[o].ID, v.Members[o].Boot
 	}
 }
 
@@ -160,5 +182,5 @@ func TestPlantedFaultsOfKindsAreCaught(t *testing.T) {
 // firstOfKind is the first seed of the worlds of a kind.
 func firstOfKind(name string) uint64 {
 	k := slices.IndexFunc(worldKinds, func(k worldKind) bool { return k.name == name })
-	return KindSeeds + uint64(k)*kindSeeds
+	return firstSeed(k)
 }

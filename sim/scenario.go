@@ -42,8 +42,9 @@ type demand struct {
 	limits      []string // a request takes of all of them, or of none
 	name        string   // keys are name-1 …
 	keys        int
-	spread      string  // how keys are drawn: uniform, zipf, hot (nine of ten ask for the first)
-	rate        float64 // requests a second
+	among       []string // keys are these, if there are any
+	spread      string   // how keys are drawn: uniform, zipf, hot (nine of ten ask for the first)
+	rate        float64  // requests a second
 	wave        wave
 	from, until time.Duration
 	cost        int64
@@ -177,6 +178,9 @@ func (f *flow) key() int {
 // keyOf is the text of the i-th key. Of many keys it is made each time, for they would fill the
 // memory.
 func (f *flow) keyOf(i int) string {
+	if len(f.among) > 0 {
+		return f.among[i]
+	}
 	if i >= keptNames {
 		return f.name + "-" + strconv.Itoa(1+i)
 	}

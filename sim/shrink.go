@@ -67,8 +67,12 @@ type shrinking struct {
 // mostShrinking is how much may happen in all the worlds that are tried: a minute or so.
 const mostShrinking = 30_000_000
 
-// shrink makes a world smaller in which a promise breaks; nil if none does.
+// shrink makes a world smaller in which a promise breaks; nil if none does, or if a member lies: no
+// scenario can say what it says.
 func shrink(p *plan, plant func(*process)) *shrunk {
+	if p.liar != nil {
+		return nil
+	}
 	s := &shrinking{plant: plant}
 	first := *p
 	first.traffic, first.script, first.replays, first.demands = traffic{}, recorded(p), nil, nil

@@ -67,6 +67,7 @@ const (
 	restarts // node leaves and comes back
 	rolls    // all nodes restart, one after the other
 	steps    // somebody sets the clock of node
+	lies     // node says to peer what is not so
 )
 
 var kindNames = [...]string{
@@ -79,6 +80,7 @@ var kindNames = [...]string{
 	looks: "sees other members", buries: "declares dead:", departs: "is gone", joins: "joins",
 	leaves: "leaves", restarts: "restarts",
 	rolls: "is where a rolling restart begins", steps: "has its clock set",
+	lies: "lies to",
 }
 
 func newTrace() trace { return trace{hash: xxhash.New()} }

@@ -29,6 +29,7 @@ type world struct {
 	trace   trace
 	plant   func(*process) // of a test: a fault in every process that boots
 	course  *course        // what happens over time; nil if nobody wants to see it
+	liar    *liar          // nil: no member lies
 	damage
 	ending
 }
@@ -140,6 +141,7 @@ func newWorld(p *plan, plant func(*process)) *world {
 	for _, f := range p.faults {
 		w.at(f.at, func() { w.strike(f) })
 	}
+	w.liar = newLiar(w)
 	return w
 }
 

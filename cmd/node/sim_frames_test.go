@@ -14,7 +14,7 @@ func TestWorldsOverFrames(t *testing.T) {
 	wire := func() sim.Wire { return new(peer.Frames) }
 	sorts := []uint64{
 		1, sim.HoldSeeds, sim.DiskSeeds, sim.CalendarSeeds,
-		sim.KindSeeds, sim.TreeSeeds,
+		sim.KindSeeds, sim.TreeSeeds, sim.LateKindSeeds,
 	}
 	each := uint64(4) // worlds of each sort
 	if testing.Short() {
