@@ -26,7 +26,7 @@ type heldLast struct {
 }
 
 // freshLocked is m without copies of partitions that another node has held since m was made, or of
-// which its sender is an outsider and this node knows better (outsider.go).
+// which its sender is an outsider and this node knows better (outsider.go), but for ends of holds.
 func (ik *intake) freshLocked(r *route, m *Move) *Move {
 	stale := func(p uint16) bool { return ik.staleLocked(m, p) || ik.refutedLocked(r, m, p) }
 	ofStale := func(key string) bool { return stale(uint16(ik.partition(limiter.Hash(key)))) }
