@@ -51,7 +51,7 @@ func (ik *intake) freshLocked(r *route, m *Move) *Move {
 
 // endedBeforeLocked reports whether h has ended at the sender of m, which has held its partition
 // before this node: it had told its client so, and was replaced before it could say so here. What h
-// has charged is charged once, whoever says so.
+// has charged is charged once, however often that is said.
 func (ik *intake) endedBeforeLocked(m *Move, h *HoldCopy) bool {
 	pt := &ik.parts.list[ik.partition(limiter.Hash(h.Key))]
 	return h.State != limiter.HoldOpen && pt.state == partHeld && pt.before == m.ID

@@ -165,5 +165,7 @@ func settledJustBeforeAStop(t *testing.T, late bool) {
 		t.Fatal(err)
 	}
 	eventually(t, "it is back", func() error { return oneCluster(n1, n2, n3) })
-	eventually(t, "each unit is charged once", func() error { return whole(9962, keys, n1, n2, n3) })
+	eventually(t, "each unit is charged once", func() error {
+		return whole(9962, keys, n1, n2, n3)
+	})
 }
