@@ -371,3 +371,24 @@ func TestCopiesOfOutsidersWait(t *testing.T) {
 		t.Errorf("afterwards it is answered by %+v", a)
 	}
 }
+
+// Promise: a take that is reported is charged, whatever a member says of what was given back under
+// its ID; and not again if it was let in.
+func TestReportsAreAnsweredByTakes(t *testing.T) {
+	w := founded(t, 1, copiesOf(0), ten)
+	hd, hash := &w.nodes["n1"].holder, limiter.Hash("k")
+	for sequence, back := range []bool{false, true} {
+		it := flight{hash: hash}
+		it.Report = true
+		it.Op, it.Cost, it.ID = OpTake, 1, ID{Origin: 7, Sequence: uint64(sequence)}
+		it.Limit = (*w.nodes["n1"].limits.Load())["ten"]
+		hd.recent.Learn(w.now, []Memory{{
+			ID: ofReport(it.ID), Partition: uint16(hd.partition(hash)), GivesBack: back,
+			Decisions: []limiter.Decision{{Allowed: true}},
+		}})
+		var out limiter.Decision
+		if taken := hd.hasTaken(w.now, &it, &out); taken == back {
+			t.Errorf("something was given back: %t; it was let in: %t", back, taken)
+		}
+	}
+}

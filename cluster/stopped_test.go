@@ -76,3 +76,52 @@ func TestWhoHasStoppedTakesNothingIn(t *testing.T) {
 		}
 	}
 }
+
+// Promise: a name is its member's. A process that was stopped, and may have been replaced since,
+// says of no process of its name that it is the member, itself included.
+func TestWhoWasStoppedIsSureOfNoName(t *testing.T) {
+	w := founded(t, 3, copiesOf(1), five)
+	w.pass(time.Second)
+	n1, n3 := w.nodes["n1"], w.nodes["n3"]
+	if !n1.Membership().Has(n3.boot) || !n3.Membership().Has(n3.boot) {
+		t.Error("a member is none, while all is well")
+	}
+	w.freeze("n3")
+	w.pass(3 * time.Second)
+	if n3.Membership().Has(n3.boot) {
+		t.Error("a member that was stopped goes by what it had heard before")
+	}
+	if n1.Membership().Has(n3.boot) || !n1.Membership().Has(n1.boot) {
+		t.Error("a member that was replaced is one in the eyes of another")
+	}
+}
+
+// Promise: what a hold was settled for just before its owner was stopped is charged once, also if
+// the key was charged while another node decided.
+func TestSettledBeforeAStopIsCharged(t *testing.T) {
+	w := founded(t, 3, copiesOf(1), ten)
+	w.pass(time.Second)
+	key := w.key("n3", 0)
+	settle, d := w.reserve("n1", "ten", key, 3, time.Hour)
+	if !d.Allowed {
+		t.Fatalf("%+v", d)
+	}
+	w.pass(time.Second)
+	settle.Cost = 3
+	if d := w.check("n3", settle)[0]; d.Remaining != 7 {
+		t.Fatalf("settled: %+v", d)
+	}
+	w.freeze("n3")
+	w.pass(2 * time.Second)
+	if d := w.check("n1", Item{Limit: "ten", Key: key, Cost: 4})[0]; d.Remaining != 3 {
+		t.Errorf("while the owner is stopped: %+v; want 3 left", d)
+	}
+	w.thaw("n3")
+	w.pass(3 * time.Second)
+	for _, id := range []string{"n1", "n2", "n3"} {
+		d := w.check(id, Item{Limit: "ten", Key: key, Op: OpPeek})[0]
+		if d.Remaining != 3 || d.Degraded {
+			t.Errorf("at %s, when it goes on: %+v; want 3 left", id, d)
+		}
+	}
+}

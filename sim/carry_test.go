@@ -134,7 +134,7 @@ func TestWhatWasGivenIsWithItsTaker(t *testing.T) {
 
 // Promise: nobody is said to be denied too early while what has run out may count: when the two
 // halves of a pair met again, it may have counted still, and then it lasts as long as what the
-// other half has charged (world 3076000001). What had run out before that does not.
+// other half has charged (world 3076000001). Units that had run out before that do not count.
 func TestWhatHadNotRunOutWhenTwoMet(t *testing.T) {
 	window := limiter.Spec{
 		Name: "a", Algorithm: limiter.FixedWindow, Limit: 1000, Per: 7 * time.Second,

@@ -11,7 +11,7 @@ import (
 
 // A liar is a member that says to others what is not so, beside what its node says. It has a valid
 // id and boot, and names keys that it neither owns nor is one of the two to own next, whichever
-// members are there (draw_liar.go). What is promised then is that these keys do not suffer. Its
+// members are there (draw_liar.go). The promise is that these keys do not suffer. Its
 // node is a real one: it answers claims as all do, and clients that ask it hear what owners say.
 //
 // It speaks of a key to the owner and to those that keep a copy of it. Others, which know nothing

@@ -207,10 +207,13 @@ func checkAt(p *process, limit, key string) (a checked, err error) {
 // does not answer. When it goes on, it decides nothing as an owner, and ends: of each key no more
 // is admitted than the limit says, but for what it marks.
 func TestNameOfAStoppedNode(t *testing.T) {
-	t.Run("it is replaced at once", func(t *testing.T) { nameOfAStoppedNode(t, false) })
-	t.Run("it is replaced when gossip has given it up", func(t *testing.T) {
-		nameOfAStoppedNode(t, true)
-	})
+	soonAndLate(t, nameOfAStoppedNode)
+}
+
+// soonAndLate plays a stop that is over soon, and one after which gossip has given the node up.
+func soonAndLate(t *testing.T, play func(t *testing.T, late bool)) {
+	t.Run("soon", func(t *testing.T) { play(t, false) })
+	t.Run("when gossip has given it up", func(t *testing.T) { play(t, true) })
 }
 
 func nameOfAStoppedNode(t *testing.T, late bool) {

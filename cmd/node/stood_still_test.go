@@ -130,10 +130,7 @@ func takeByStream(
 // the key was charged while another node decided: that one hears of the settlement when the owner
 // goes on.
 func TestSettledJustBeforeAStop(t *testing.T) {
-	t.Run("it goes on soon", func(t *testing.T) { settledJustBeforeAStop(t, false) })
-	t.Run("it goes on when gossip has given it up", func(t *testing.T) {
-		settledJustBeforeAStop(t, true)
-	})
+	soonAndLate(t, settledJustBeforeAStop)
 }
 
 func settledJustBeforeAStop(t *testing.T, late bool) {
