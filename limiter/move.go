@@ -344,14 +344,14 @@ type sketchKey struct {
 
 // tell notes the state of a key that lives in the sketch from now on. It reports false if there is
 // no room for that, because too many have come since Changed was last called: then what cannot be
-// told must not happen.
-func (s *shard) tell(now Instant, l *Limit, key string, w []int64) bool {
+// told must not happen, unless it has to.
+func (s *shard) tell(now Instant, l *Limit, key string, w []int64, hasTo bool) bool {
 	c := s.changed
 	if c == nil || l.isLocal() {
 		return true
 	}
 	i, again := c.where[sketchKey{l, key}]
-	if !again && c.sketchBytes+len(key)+16*len(w) > s.place.sketches[0].size() {
+	if !again && !hasTo && c.sketchBytes+len(key)+16*len(w) > s.place.sketches[0].size() {
 		return false
 	}
 	settled := make([]int64, len(w))

@@ -65,13 +65,20 @@ func (s *shard) take(now Instant, t *target, r *Request, d *Decision) {
 		}
 		return
 	}
+	if r.Report {
+		w, _, _ := s.read(now, t)
+		t.limit.answer(w, now, r, d)
+		s.entries.remove(s.rules.index.Load(), i)
+		s.keepAnyway(now, t, w)
+		return
+	}
 	s.refused++
 	*d = noRoom(t.limit)
 }
 
 // takeNew decides on a key without an entry, and makes one if it is charged.
 func (s *shard) takeNew(now Instant, t *target, r *Request, d *Decision) {
-	if t.shut(now) {
+	if t.shut(now) && !r.Report {
 		s.refused++
 		*d = noRoom(t.limit)
 		return
@@ -81,11 +88,26 @@ func (s *shard) takeNew(now Instant, t *target, r *Request, d *Decision) {
 	d.Restarted = s.restarts(now, t)
 	switch {
 	case !charged:
-	case !s.keep(now, t, w, own, true):
+	case s.keep(now, t, w, own, true):
+		if t.limit.inCredit(w) && s.entries.find(t.mix, t.rule.id, t.key) < 0 { // it was lost
+			clear(w)
+			t.limit.answer(w, now, r.charging(), d)
+		}
+	case r.Report:
+		s.keepAnyway(now, t, w)
+	default:
+		s.refused++
 		*d = noRoom(t.limit)
-	case t.limit.inCredit(w) && s.entries.find(t.mix, t.rule.id, t.key) < 0: // it was lost
-		clear(w)
-		t.limit.answer(w, now, r.charging(), d)
+	}
+}
+
+// keepAnyway stores the state of a key that has no entry, and of which a report was charged: that
+// speaks of something that has happened, and is never refused. Where not even the sketch has room,
+// keys of the limit that have no entry are refused for as long as the state counts.
+func (s *shard) keepAnyway(now Instant, t *target, w []int64) {
+	s.tell(now, t.limit, t.key, w, true)
+	if !s.place.share(now, t.hash, t.rule.id, t.limit, w) {
+		t.rule.shutFor(now, t.limit, w)
 	}
 }
 
@@ -182,6 +204,7 @@ func (s *shard) merge(now Instant, t *target, other []int64) {
 	own := t.limit.debtOf(other, now)
 	t.limit.merge(w, other, now)
 	if !t.limit.fresh(w, now) && !s.keep(now, t, w, own, false) {
+		s.refused++
 		t.rule.shutFor(now, t.limit, w)
 	}
 }
@@ -233,12 +256,8 @@ func (s *shard) keep(now Instant, t *target, w []int64, own debt, changed bool) 
 	if t.limit.inCredit(w) {
 		return true // and it is lost: in a cell it would be everybody's
 	}
-	if changed && !s.tell(now, t.limit, t.key, w) ||
-		!s.place.share(now, t.hash, t.rule.id, t.limit, w) {
-		s.refused++
-		return false
-	}
-	return true
+	return (!changed || s.tell(now, t.limit, t.key, w, false)) &&
+		s.place.share(now, t.hash, t.rule.id, t.limit, w)
 }
 
 // evictFor moves an entry into the sketch, if there is room, that is as near to full as a newcomer
@@ -253,7 +272,7 @@ func (s *shard) evictFor(now Instant, index *ruleIndex, o *owner, words int, own
 	e := &s.entries.slots[i]
 	l, state := index.byID(e.rule()).limit.Load(), s.entries.state(e)
 	key := s.entries.key(e)
-	if !s.tell(now, l, key, state) || !s.place.share(now, Hash(key), e.rule(), l, state) {
+	if !s.tell(now, l, key, state, false) || !s.place.share(now, Hash(key), e.rule(), l, state) {
 		return false
 	}
 	s.entries.remove(index, i)

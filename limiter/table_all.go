@@ -217,10 +217,10 @@ func (set *shardSet) all(yield func(int) bool) {
 // put stores what was read and charged where the key's state is now.
 func (s *shard) put(now Instant, t *target, c *stateCopy) bool {
 	i := s.adopt(t)
-	if i < 0 {
-		return s.keep(now, t, c.now, c.own, true)
+	if i < 0 && s.keep(now, t, c.now, c.own, true) {
+		return true
 	}
-	if !s.entries.fit(i, t.limit) {
+	if i < 0 || !s.entries.fit(i, t.limit) {
 		s.refused++
 		return false
 	}
