@@ -98,6 +98,11 @@ func (ps *partitions) goOnFrom(p *peer, since limiter.Instant) {
 	}
 }
 
+// up is for how long members have been there without a break, as far as this node knows.
+func (ps *partitions) up(now limiter.Instant) time.Duration {
+	return time.Duration(now - limiter.Instant(ps.since.Load()))
+}
+
 // awaitLocked ends the wait if it has been long enough, or if the cluster was not down.
 func (aw *awaits) awaitLocked(now limiter.Instant, r *route) {
 	if len(aw.awaited) == 0 {

@@ -346,6 +346,9 @@ func (cp *copier) composeLocked(now limiter.Instant, r *route, p *peer) *Move {
 		return nil
 	}
 	cp.parts.tellLacking(now, &m)
+	if len(m.Begin) > 0 {
+		m.Up = cp.parts.up(now)
+	}
 	cp.moves++
 	m.Sequence = cp.moves
 	said := m // mostly there is nothing to say

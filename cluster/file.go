@@ -42,7 +42,7 @@ func (n *Node) FileHead() FileHead {
 // first SetView.
 func (n *Node) Resume(age time.Duration, h FileHead) {
 	n.Membership().Keep(h.Secret)
-	n.restorer.resume(n.clock.Now().Add(-max(0, age)), &h)
+	n.restorer.resume(n.clock.Now(), age, &h)
 	n.awaits.Await(age, h.Others)
 }
 

@@ -50,7 +50,7 @@ func (ik *intake) hear(now limiter.Instant, r *route, m *Move) *MoveAnswer {
 	case takes && ik.parts.list != nil && len(m.Entries)+len(m.Holds)+len(m.Lent) > 0:
 		ik.mergeLocked(now, m, a)
 	}
-	a.Term, a.Up = ik.parts.term, time.Duration(now-limiter.Instant(ik.parts.since.Load()))
+	a.Term, a.Up = ik.parts.term, ik.parts.up(now)
 	a.Blank = !ik.claims.restorer.resumed
 	return a
 }
@@ -126,7 +126,7 @@ const mostAge = time.Hour
 // plausible reports whether a member of this protocol can have said m.
 func (m *Move) plausible() bool {
 	noPartition := func(x Memory) bool { return x.Partition >= ring.Partitions }
-	return m.Age >= 0 && m.Age <= mostAge && m.Sequence < 1<<63 &&
+	return m.Age >= 0 && m.Age <= mostAge && m.Stored >= 0 && m.Up >= 0 && m.Sequence < 1<<63 &&
 		len(m.Claim) <= ring.Partitions && !slices.ContainsFunc(m.Taken, noPartition)
 }
 
@@ -172,6 +172,7 @@ func (ik *intake) applyLocked(r *route, now limiter.Instant, m *Move, a *MoveAns
 		return
 	}
 	m = ik.freshLocked(r, m)
+	ik.outdatedLocked(now, r, m)
 	ik.beginLocked(in, m)
 	ik.parts.hearLacking(now, m)
 	ik.endLocked(in, m)

@@ -18,7 +18,8 @@ func (ik *intake) mergeLocked(now limiter.Instant, m *Move, a *MoveAnswer) {
 	var news []uint16
 	for i := range m.Entries {
 		p := uint16(ik.partition(limiter.Hash(m.Entries[i].Key)))
-		if !slices.Contains(a.Refused, p) && ik.mergesLocked(now, m, &m.Entries[i]) {
+		if !slices.Contains(a.Refused, p) && !ik.parts.outlives(now, m, p) &&
+			ik.mergesLocked(now, m, &m.Entries[i]) {
 			news = append(news, p)
 		}
 	}

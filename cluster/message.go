@@ -130,12 +130,15 @@ type Copying struct {
 
 	// partitions that the sender holds: from now on it keeps the receiver's copies of them
 	Begin []uint16
-	Whole []uint16 // begun or lent: the receiver has got a whole copy with this message
-	End   []uint16 // partitions that are copied to another node from now on
+	Up    time.Duration // with Begin: MoveAnswer.Up of the sender
+	Whole []uint16      // begun or lent: the receiver has got a whole copy with this message
+	End   []uint16      // partitions that are copied to another node from now on
 	// Lent are partitions that the receiver claims and that have lost their holder: it has got all
 	// copies that the sender has. Without a Sequence: those of Entries and Holds, from a file.
 	Lent []uint16
-	Lack Lack // of Begin and Lent, or in a file
+	// how long ago the file was written that Entries and Holds are from; 0: from none, or not known
+	Stored time.Duration
+	Lack   Lack // of Begin and Lent, or in a file
 
 	Pass     uint64 // of the sender over its table: the copies were found in that one, or before
 	Complete bool   // the receiver has all that is copied to it and was found until that pass

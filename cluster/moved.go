@@ -25,6 +25,9 @@ func (rs *restorer) movesLocked(old *route, v *View) bool {
 // moveLocked makes r the route, and finds the partitions of what is in the table and the ledger
 // anew.
 func (rs *restorer) moveLocked(r *route) {
+	if old := rs.view.Load(); old != nil && old.Secret != 0 {
+		rs.fileAt = 0 // what it has is not of its file alone
+	}
 	rs.holder.table.Discard() // what is not kept must not come back in another partition
 	for p := range rs.parts.kept {
 		rs.parts.kept[p].Store(true) // or a sweep would remove what is moved

@@ -14,8 +14,8 @@ import (
 // have. If the partition has a holder already, the holder gets it without asking.
 //
 // So it does not matter which nodes of a cluster come back, in which order, and how old their files
-// are: of what several know the more consumed wins. The price is that what was given back or reset
-// while a node was down may come back with it.
+// are: of what several know the more consumed wins. Only a file that says nothing new is not merged
+// (outdated.go): it would undo what was given back and reset since.
 //
 // Holds come back as well, with their deadlines. One that has ended while the node was down is
 // known to the node that has decided meanwhile, for limiter.HoldRemembered. If the file is older
@@ -45,6 +45,8 @@ type restorer struct {
 	written limiter.Instant // when that was
 	secret  Secret          // that it names partitions by
 	lack    []Lack          // that it has and that are not marked yet
+	// written, if that is known and all that was restored is of the file; else 0
+	fileAt limiter.Instant
 }
 
 // Restore is Node.Restore.
@@ -78,11 +80,14 @@ func (rs *restorer) Restore(
 	return taken
 }
 
-// resume notes what a file that was written then says of itself.
-func (rs *restorer) resume(then limiter.Instant, h *FileHead) {
+// resume notes what a file that was written so long ago says of itself.
+func (rs *restorer) resume(now limiter.Instant, age time.Duration, h *FileHead) {
 	rs.parts.mu.Lock()
 	defer rs.parts.mu.Unlock()
-	rs.secret, rs.resumed, rs.lack, rs.written = h.Secret, true, h.Lack, then
+	rs.secret, rs.resumed, rs.lack, rs.written = h.Secret, true, h.Lack, now.Add(-max(0, age))
+	if age > 0 { // else a clock was set back, and nobody knows when that was
+		rs.fileAt = rs.written
+	}
 	rs.parts.gone = rs.parts.gone || h.Partial
 }
 
@@ -175,7 +180,7 @@ func (rs *restorer) returnRestored() bool {
 	any := false
 	for {
 		r := &returning{secret: rs.view.Load().Secret}
-		if r.to = rs.nextReturn(&refused, &r.mine); r.to == nil {
+		if r.to, r.fileAt = rs.nextReturn(&refused, &r.mine); r.to == nil {
 			return any
 		}
 		said := r.mine
@@ -196,6 +201,7 @@ type returning struct {
 	mine [ring.Partitions]bool // which partitions; those that the member refuses are taken out
 
 	secret Secret          // by which they were found
+	fileAt limiter.Instant // restorer.fileAt
 	at     limiter.Instant // when what is sent was as it says
 }
 
@@ -252,6 +258,9 @@ func (rs *restorer) sendTo(r *returning, m *Move) bool {
 	slices.Sort(m.Lent)
 	m.From, m.To, m.ID, m.Secret = rs.boot, r.to.boot, rs.id, r.secret
 	m.Age, m.Lent = time.Duration(now-r.at), slices.Compact(m.Lent)
+	if r.fileAt != 0 {
+		m.Stored = time.Duration(now - r.fileAt)
+	}
 	calls := []Call{{
 		To: *r.to.member.Load(), Deadline: deadline,
 		Ask: &Ask{Hop: 1, Deadline: deadline, Move: m},
@@ -282,12 +291,14 @@ func (rs *restorer) stored(wanted func(hash uint64) bool) (holds []HoldCopy) {
 
 // nextReturn is a member that should hold some of what was restored here and answers, and which
 // partitions but those that were refused; nil if there is none.
-func (rs *restorer) nextReturn(refused, mine *[ring.Partitions]bool) (to *peer) {
+func (rs *restorer) nextReturn(
+	refused, mine *[ring.Partitions]bool,
+) (to *peer, fileAt limiter.Instant) {
 	rs.parts.mu.Lock()
 	defer rs.parts.mu.Unlock()
 	r, now := rs.view.Load(), rs.clock.Now()
 	if r.Ring == nil || rs.stopped.Load() {
-		return nil
+		return nil, 0
 	}
 	rs.restored = false
 	for i := range rs.parts.list {
@@ -303,7 +314,7 @@ func (rs *restorer) nextReturn(refused, mine *[ring.Partitions]bool) (to *peer) 
 			to, mine[i] = p, true
 		}
 	}
-	return to
+	return to, rs.fileAt
 }
 
 // returned notes that p has got what was restored here of some partitions. If it is p that should

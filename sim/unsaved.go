@@ -47,7 +47,8 @@ func (j *diskJudge) comesBack(f *file) {
 		back := slices.ContainsFunc(r.past, func(x charged) bool {
 			return x.cost < 0 && x.at >= f.written
 		})
-		if r.by != nil && (back || len(w.machines) > 1) {
+		outlived := r.by != nil && r.by.machine.process == r.by && r.by.began < f.written
+		if r.by != nil && !outlived && (back || len(w.machines) > 1) {
 			r.goBlind(r.by, until, forgets(a.spec))
 		}
 	}

@@ -2,6 +2,8 @@ package peer
 
 import (
 	"errors"
+	"math"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -12,6 +14,7 @@ import (
 // Field numbers of peer.proto for what tells the newer one of two copies, and of a secret.
 const (
 	movePass, moveComplete, moveKnown, moveSecret, moveHeard = 24, 25, 26, 27, 28
+	moveStored, moveUp                                       = 29, 30
 
 	knownOf, knownPass, knownWhole = 1, 2, 3
 )
@@ -26,7 +29,9 @@ func appendMarks(b []byte, m *cluster.Move) []byte {
 		b = wire.AppendUint(wire.AppendFixed(b, knownOf, k.Of), knownPass, k.Pass)
 		b = wire.Close(appendPartitions(b, knownWhole, k.Whole), end)
 	}
-	return wire.AppendUint(wire.AppendFixed(b, moveSecret, uint64(m.Secret)), moveHeard, m.Heard)
+	b = wire.AppendUint(wire.AppendFixed(b, moveSecret, uint64(m.Secret)), moveHeard, m.Heard)
+	b = wire.AppendUint(b, moveStored, uint64(max(0, m.Stored)))
+	return wire.AppendUint(b, moveUp, uint64(max(0, m.Up)))
 }
 
 // readMark reads one of the fields that appendMarks writes besides Known, and passes over others.
@@ -40,6 +45,10 @@ func readMark(m *cluster.Move, num protowire.Number, f *wire.Fields) {
 		m.Secret = cluster.Secret(f.Value)
 	case moveHeard:
 		m.Heard = f.Value
+	case moveStored:
+		m.Stored = time.Duration(min(f.Value, math.MaxInt64))
+	case moveUp:
+		m.Up = time.Duration(min(f.Value, math.MaxInt64))
 	}
 }
 

@@ -223,6 +223,8 @@ func drawMove(t *rapid.T, limits []*limiter.Limit) *cluster.Move {
 		Giving: cluster.Giving{Gift: drawPartitions(t, "gift")},
 	}
 	m.Heard = rapid.Uint64().Draw(t, "heard")
+	m.Stored = time.Duration(rapid.Int64Min(0).Draw(t, "stored"))
+	m.Up = time.Duration(rapid.Int64Min(0).Draw(t, "up"))
 	for range rapid.IntRange(0, 3).Draw(t, "known") {
 		m.Known = append(m.Known, cluster.Known{
 			Of: rapid.Uint64().Draw(t, "of boot"), Pass: rapid.Uint64().Draw(t, "until"),
@@ -474,6 +476,7 @@ func compareAsk(t *rapid.T, now limiter.Instant, want *readAsk, frame *peerv1.Fr
 			t.Fatalf("generated code reads the move %v, want %+v", m, w)
 		}
 		if m.Pass != w.Pass || m.Complete != w.Complete || m.Heard != w.Heard ||
+			m.StoredNs != int64(w.Stored) || m.UpNs != int64(w.Up) ||
 			!slices.EqualFunc(m.Known, w.Known, func(a *peerv1.Known, b cluster.Known) bool {
 				return a.Of == b.Of && a.Pass == b.Pass && samePartitions(a.Whole, b.Whole)
 			}) {

@@ -600,7 +600,11 @@ type Move struct {
 	Secret uint64 `protobuf:"fixed64,27,opt,name=secret,proto3" json:"secret,omitempty"`
 	// Of a claim: the sequence of the last move about copies of the receiver that the sender has taken in. What the receiver has lent the sender
 	// with it, or before, the sender has.
-	Heard         uint64 `protobuf:"varint,28,opt,name=heard,proto3" json:"heard,omitempty"`
+	Heard uint64 `protobuf:"varint,28,opt,name=heard,proto3" json:"heard,omitempty"`
+	// How long ago the file was written that entries and holds are from. 0: they are from none, or it is not known.
+	StoredNs int64 `protobuf:"varint,29,opt,name=stored_ns,json=storedNs,proto3" json:"stored_ns,omitempty"`
+	// With begin: for how long members have been there without a break, as far as the sender knows.
+	UpNs          int64 `protobuf:"varint,30,opt,name=up_ns,json=upNs,proto3" json:"up_ns,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -806,6 +810,20 @@ func (x *Move) GetSecret() uint64 {
 func (x *Move) GetHeard() uint64 {
 	if x != nil {
 		return x.Heard
+	}
+	return 0
+}
+
+func (x *Move) GetStoredNs() int64 {
+	if x != nil {
+		return x.StoredNs
+	}
+	return 0
+}
+
+func (x *Move) GetUpNs() int64 {
+	if x != nil {
+		return x.UpNs
 	}
 	return 0
 }
@@ -2536,7 +2554,7 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	" \x03(\x06R\x06forget\x12-\n" +
 	"\x05words\x18\v \x01(\v2\x17.penstock.peer.v1.WordsR\x05words\x12\x14\n" +
 	"\x05trace\x18\f \x01(\fR\x05trace\x12\x10\n" +
-	"\x03for\x18\r \x01(\x06R\x03for\"\xde\x05\n" +
+	"\x03for\x18\r \x01(\x06R\x03for\"\x90\x06\n" +
 	"\x04Move\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\x06R\x04from\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\x06R\x02to\x12\x0e\n" +
@@ -2563,7 +2581,9 @@ const file_penstock_peer_v1_peer_proto_rawDesc = "" +
 	"\bcomplete\x18\x19 \x01(\bR\bcomplete\x12-\n" +
 	"\x05known\x18\x1a \x03(\v2\x17.penstock.peer.v1.KnownR\x05known\x12\x16\n" +
 	"\x06secret\x18\x1b \x01(\x06R\x06secret\x12\x14\n" +
-	"\x05heard\x18\x1c \x01(\x04R\x05heardJ\x04\b\x0f\x10\x10J\x04\b\x10\x10\x11J\x04\b\x11\x10\x12\"A\n" +
+	"\x05heard\x18\x1c \x01(\x04R\x05heard\x12\x1b\n" +
+	"\tstored_ns\x18\x1d \x01(\x03R\bstoredNs\x12\x13\n" +
+	"\x05up_ns\x18\x1e \x01(\x03R\x04upNsJ\x04\b\x0f\x10\x10J\x04\b\x10\x10\x11J\x04\b\x11\x10\x12\"A\n" +
 	"\x05Known\x12\x0e\n" +
 	"\x02of\x18\x01 \x01(\x06R\x02of\x12\x12\n" +
 	"\x04pass\x18\x02 \x01(\x04R\x04pass\x12\x14\n" +

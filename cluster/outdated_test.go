@@ -1,0 +1,97 @@
+package cluster
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// Promise: refunds and resets are made once, and last. What the file of a node that was killed says
+// of before is undone neither at the holders that have gone on, nor where that node holds again, and
+// what was charged since counts.
+func TestWhatWasGivenBackSinceAFileStaysSo(t *testing.T) {
+	for _, first := range []string{"what the file says", "a copy"} {
+		t.Run(first+" comes first", func(t *testing.T) {
+			givesBackSinceAFile(t, first == "a copy")
+		})
+	}
+}
+
+// givesBackSinceAFile: if copyFirst, holders begin copies at the node that has come back before they
+// hear what its file says.
+func givesBackSinceAFile(t *testing.T, copyFirst bool) {
+	w := founded(t, 5, copiesOf(1), five)
+	const keys = 600
+	w.spend(keys, "n1", "n2", "n3", "n4", "n5") // two of five
+	w.pass(time.Second)
+	d, ms := w.save("n2"), w.members(5)
+	d.head.Partial = true
+	w.pass(time.Second)
+	giveBack := func(from string, keys ...int) {
+		t.Helper()
+		for _, i := range keys {
+			it := Item{Limit: "five", Key: fmt.Sprint("k", i), Op: OpReset}
+			if i%3 == 1 {
+				it = Item{Limit: "five", Key: fmt.Sprint("k", i), Cost: -2}
+			}
+			if d := w.check(from, it)[0]; d.Degraded || d.Remaining != 5 {
+				t.Fatalf("key %d is given back: %+v", i, d)
+			}
+		}
+	}
+	var before, after []int
+	for i := range keys {
+		switch {
+		case i%3 == 2:
+		case i%2 == 0:
+			before = append(before, i)
+		default:
+			after = append(after, i)
+		}
+	}
+	giveBack("n3", before...)
+	w.pass(time.Second)
+	w.kill("n2")
+	w.show([]Member{ms[0], ms[2], ms[3], ms[4]}, 0, "n1", "n3", "n4", "n5")
+	w.pass(3 * time.Second)
+	giveBack("n3", after...)
+	for i := 2; i < keys; i += 6 { // and one more of some
+		w.check("n4", Item{Limit: "five", Key: fmt.Sprint("k", i), Cost: 1})
+	}
+	ms[1].Boot += 10
+	w.restart("n2", ms[1].Boot, w.limits, d)
+	w.show(ms, 0, "n1", "n2", "n3", "n4", "n5")
+	back, meet := w.now, w.meet
+	w.meet = func(c *Call, deliver func() *Answer) {
+		if m := c.Ask.Move; copyFirst && m != nil && m.Stored > 0 && w.now < back.Add(time.Second) {
+			c.Err = ErrUnsent
+			return
+		}
+		if meet == nil {
+			c.Answer = deliver()
+			return
+		}
+		meet(c, deliver)
+	}
+	w.nodes["n2"].Start()
+	w.pass(3 * time.Second)
+	w.wantOneHolderEach("when n2 is back")
+	wrong := make(map[int64]int)
+	for i := range keys {
+		want := int64(5)
+		switch {
+		case i%6 == 2:
+			want = 2
+		case i%3 == 2:
+			want = 3
+		}
+		d := w.check([]string{"n1", "n2", "n5"}[i%3],
+			Item{Limit: "five", Key: fmt.Sprint("k", i), Op: OpPeek})[0]
+		if d.Degraded || d.Remaining != want {
+			wrong[d.Remaining-want]++
+		}
+	}
+	if len(wrong) > 0 {
+		t.Errorf("so many keys have so much more left than they should: %v", wrong)
+	}
+}
