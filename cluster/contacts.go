@@ -64,10 +64,15 @@ func (n *Node) fenceLocked() {
 	for _, p := range n.copier.keepers.outboxes {
 		n.copier.takeBackLocked(p)
 	}
+	var held []uint16
 	for p := range n.parts.list {
+		if n.parts.list[p].state == partHeld {
+			held = append(held, uint16(p))
+		}
 		n.parts.dropLocked(p)
 		n.copier.keepers.dueLocked(&n.parts.list[p])
 	}
+	n.copier.leaveLocked(n.clock.Now(), held)
 	n.stats.Fenced.Add(1)
 	n.notices.partLocked(r)
 }

@@ -172,8 +172,9 @@ func (ik *intake) applyLocked(r *route, now limiter.Instant, m *Move, a *MoveAns
 		return
 	}
 	m = ik.freshLocked(r, m)
-	ik.outdatedLocked(now, r, m)
+	unsaid := ik.outdatedLocked(now, r, m)
 	ik.beginLocked(in, m)
+	ik.mergeUnsaidLocked(now, unsaid)
 	ik.parts.hearLacking(now, m)
 	ik.endLocked(in, m)
 	ik.holder.recent.Learn(now, m.Taken)
@@ -316,6 +317,7 @@ func (ik *intake) keepLocked(m *Move, p int) {
 		ik.parts.enterLocked(p, partCopied)
 	} else if pt.copyOf != m.From {
 		pt.pure, pt.mixed = false, true
+		delete(ik.parts.leftovers, uint16(p))
 	}
 	ik.copier.lendAgainLocked(p, m.From)
 }

@@ -26,7 +26,7 @@ func (rs *restorer) movesLocked(old *route, v *View) bool {
 // anew.
 func (rs *restorer) moveLocked(r *route) {
 	if old := rs.view.Load(); old != nil && old.Secret != 0 {
-		rs.fileAt = 0 // what it has is not of its file alone
+		rs.fileAt, rs.parts.leftovers = 0, nil // what it has is not of its file alone
 	}
 	rs.holder.table.Discard() // what is not kept must not come back in another partition
 	for p := range rs.parts.kept {

@@ -1,6 +1,10 @@
 package cluster
 
-import "penstock/limiter"
+import (
+	"slices"
+
+	"penstock/limiter"
+)
 
 // A file is older than what the holder of a partition knows, if members have gone on with its
 // counters without a break since before the file was written: all that the file says had been said
@@ -21,24 +25,37 @@ func (ps *partitions) outlives(now limiter.Instant, m *Move, p uint16) bool {
 	return m.Stored > 0 && ps.held[p].Load() && ps.unbroken(int(p)) < now.Add(-m.Stored)
 }
 
-// outdatedLocked discards what is here from a file of partitions that m begins to copy, if its
-// sender, which holds them, knows better.
-func (ik *intake) outdatedLocked(now limiter.Instant, r *route, m *Move) {
-	fileAt := ik.claims.restorer.fileAt
-	if fileAt == 0 || now.Add(-m.Up) >= fileAt {
-		return
-	}
-	broken := func(uint16) bool { return false }
-	if now.Add(-max(0, m.Lack.Age)) >= fileAt {
-		broken = memberOf(m.Lack.Of)
-	}
+// outdatedLocked discards what is here of partitions that m begins to copy, from a file or from when
+// this node held them, if the sender of m, which holds them, knows better. It returns what that one
+// may not know, to be merged once the copies have begun.
+func (ik *intake) outdatedLocked(now limiter.Instant, r *route, m *Move) (unsaid []limiter.Entry) {
 	for _, p := range m.Begin {
-		if int(p) >= len(ik.parts.list) || broken(p) || ik.outsiderLocked(r, m, p) {
+		if int(p) >= len(ik.parts.list) || ik.outsiderLocked(r, m, p) {
 			continue
 		}
-		if pt := &ik.parts.list[p]; pt.restored && pt.state == partCopied && pt.copyOf == ik.boot {
-			pt.restored = false
+		some, known := ik.unsaidLocked(now, m, p)
+		if known || ik.fileIsOldLocked(now, m, p) {
+			ik.parts.list[p].restored = false
 			ik.parts.forgetLocked(int(p))
+			unsaid = append(unsaid, some...)
 		}
+	}
+	return unsaid
+}
+
+// fileIsOldLocked reports whether all that is here of partition p is from a file, and the sender of
+// m, which holds p, has gone on with its counters since before that was written.
+func (ik *intake) fileIsOldLocked(now limiter.Instant, m *Move, p uint16) bool {
+	fileAt, pt := ik.claims.restorer.fileAt, &ik.parts.list[p]
+	return pt.restored && pt.state == partCopied && pt.copyOf == ik.boot &&
+		fileAt != 0 && now.Add(-m.Up) < fileAt &&
+		(now.Add(-max(0, m.Lack.Age)) < fileAt || !slices.Contains(m.Lack.Of, p))
+}
+
+// mergeUnsaidLocked merges what was left here with the copies that have begun.
+func (ik *intake) mergeUnsaidLocked(now limiter.Instant, unsaid []limiter.Entry) {
+	for i := range unsaid {
+		ik.parts.list[ik.partition(limiter.Hash(unsaid[i].Key))].pure = false
+		ik.holder.table.Import(now, &unsaid[i], false)
 	}
 }

@@ -95,3 +95,70 @@ func givesBackSinceAFile(t *testing.T, copyFirst bool) {
 		t.Errorf("so many keys have so much more left than they should: %v", wrong)
 	}
 }
+
+// Promise: the owner is stopped: what was given back and reset while it was stays so when it goes
+// on, and what it had charged just before the stop is charged, also where its heir has not heard of
+// that.
+func TestWhatWasGivenBackWhileTheOwnerWasStoppedStaysSo(t *testing.T) {
+	for _, heirs := range []int{1, 2} {
+		t.Run(fmt.Sprint(heirs, " copies"), func(t *testing.T) {
+			givesBackDuringAStop(t, heirs)
+		})
+	}
+}
+
+func givesBackDuringAStop(t *testing.T, heirs int) {
+	w := founded(t, 4, copiesOf(heirs), five)
+	const keys = 600
+	w.spend(keys, "n1", "n2", "n3", "n4") // two of five
+	w.pass(time.Second)
+	late := make(map[string]bool) // charged once more just before the stop
+	for i := 100; i < 120; i++ {
+		late[w.key("n2", i)] = true
+	}
+	for key := range late {
+		w.check("n2", Item{Limit: "five", Key: key, Cost: 1})
+	}
+	w.freeze("n2")
+	w.pass(2 * time.Second)
+	ms := w.members(4)
+	w.show([]Member{ms[0], ms[2], ms[3]}, 0, "n1", "n3", "n4") // gossip has forgotten it
+	for i := range keys {
+		it := Item{Limit: "five", Key: fmt.Sprint("k", i), Op: OpReset}
+		switch i % 4 {
+		case 0:
+			it = Item{Limit: "five", Key: fmt.Sprint("k", i), Cost: -2}
+		case 1:
+			it = Item{Limit: "five", Key: fmt.Sprint("k", i), Cost: 1}
+		case 2:
+			continue
+		}
+		if d := w.check("n3", it)[0]; d.Degraded {
+			t.Fatalf("key %d while n2 is stopped: %+v", i, d)
+		}
+	}
+	w.pass(20 * time.Second) // until no table has an entry of what was reset
+	w.thaw("n2")
+	w.show(ms, 0, "n1", "n3", "n4")
+	w.pass(3 * time.Second)
+	w.wantOneHolderEach("when n2 goes on")
+	if w.nodes["n2"].parts.Held() == 0 {
+		t.Error("n2 holds nothing again")
+	}
+	wrong := make(map[int64]int)
+	peek := func(at, key string, want int64) {
+		d := w.check(at, Item{Limit: "five", Key: key, Op: OpPeek})[0]
+		if d.Degraded || d.Remaining != want {
+			wrong[d.Remaining-want]++
+		}
+	}
+	for i := range keys {
+		peek([]string{"n1", "n2", "n4"}[i%3], fmt.Sprint("k", i), []int64{5, 2, 3, 5}[i%4])
+	}
+	for key := range late {
+		peek("n1", key, 4)
+	}
+	if len(wrong) > 0 {
+		t.Errorf("so many keys have so much more left than they should: %v", wrong)
+	}
+}

@@ -127,7 +127,8 @@ type partitions struct {
 	unsettled bool // something has changed since the last claim found nothing to claim
 	// Instant since when members have been there without a break, this one or those of before
 	// (await.go)
-	since atomic.Int64
+	since     atomic.Int64
+	leftovers map[uint16]*leftover // by partition (leftovers.go)
 	holdings
 }
 
@@ -180,6 +181,7 @@ func (ps *partitions) holdLocked(p int, term uint64) {
 	pt.copyOf, pt.hint, pt.lentTo, pt.lost, pt.restored = ps.boot, "", 0, 0, false
 	pt.whole, pt.gave, pt.lentOf = true, false, 0
 	pt.held = heldLast{ps.boot, ps.nextTermLocked()}
+	delete(ps.leftovers, uint16(p))
 	ps.enterLocked(p, partHeld)
 }
 
@@ -201,6 +203,7 @@ func (ps *partitions) forgetLocked(p int) {
 	ps.list[p].copyOf, ps.list[p].whole, ps.list[p].gave = 0, false, false
 	ps.list[p].lentOf, ps.list[p].leavings = 0, true
 	ps.bereftAt[p].Store(0)
+	delete(ps.leftovers, uint16(p))
 	ps.enterLocked(p, partNone)
 }
 
