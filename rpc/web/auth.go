@@ -23,10 +23,6 @@ import (
 // Without a limit, the rules of the cluster's files say what the request falls under, by these
 // attributes: method, path, host, ip, and header:NAME of the headers that rules ask for.
 func (c *checks) auth(rw http.ResponseWriter, r *http.Request) {
-	if r.ContentLength != 0 {
-		// else net/http would read the body before it answers
-		rw.Header().Set("Connection", "close")
-	}
 	item, style, err := c.authItem(r)
 	switch {
 	case err != nil:

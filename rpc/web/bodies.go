@@ -31,23 +31,32 @@ func (b *bodies) bounded(h http.Handler) http.Handler {
 			h.ServeHTTP(rw, r)
 			return
 		}
-		if r.TransferEncoding != nil {
-			// net/http hides whether there was a Content-Length beside it. A proxy that goes by
-			// that takes what comes next for another request (RFC 9112, 6.1).
-			rw.Header().Set("Connection", "close")
-		}
 		body := &countedBody{ReadCloser: r.Body, bodies: b}
+		if header := rw.Header(); header["Connection"] == nil {
+			// An answer that comes before the end of the body is the last of its connection. If
+			// it were not, net/http would wait for the rest of the body, and only then send the
+			// answer (RFC 9110, 10.1.1).
+			header["Connection"] = closing
+			if r.TransferEncoding == nil {
+				body.answer = header
+			} // else net/http hides whether there was a Content-Length beside it. A proxy that
+			// goes by that takes what comes next for another request (RFC 9112, 6.1).
+		}
 		r.Body = body
 		defer func() { b.used.Add(-body.held.Swap(0)) }()
 		h.ServeHTTP(rw, r)
 	})
 }
 
+// closing is the header Connection of an answer that is the last of its connection.
+var closing = []string{"close"}
+
 // countedBody counts what has been read of a body until its request is answered.
 type countedBody struct {
 	io.ReadCloser
 	bodies *bodies
 	held   atomic.Int64
+	answer http.Header // keeps the connection once the body has been read to its end; or nil
 }
 
 func (c *countedBody) Read(p []byte) (int, error) {
@@ -56,8 +65,13 @@ func (c *countedBody) Read(p []byte) (int, error) {
 	if c.bodies.used.Add(int64(n)) > c.bodies.room {
 		return 0, door.ErrBodies
 	}
-	if err != nil && err != io.EOF {
+	switch {
+	case err == nil:
+	case err != io.EOF:
 		err = unread(err)
+	case c.answer != nil:
+		c.answer.Del("Connection")
+		c.answer = nil
 	}
 	return n, err
 }

@@ -104,6 +104,64 @@ func TestHTTPAuthReadsNoBody(t *testing.T) {
 	}
 }
 
+// Promise: what is known without the body is said without waiting for it (RFC 9110, 10.1.1). The
+// node of this test reads requests for an hour.
+func TestHTTPAnswersBeforeTheBody(t *testing.T) {
+	for _, row := range []struct{ head, want string }{
+		{"POST /v1/check HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 10000000", "413"},
+		{"POST /v1/check HTTP/1.1\r\nContent-Length: 10000000", "413"},
+		{"POST /v1/none HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 10000000", "404"},
+		{"POST /v1/none HTTP/1.1\r\nContent-Length: 10", "404"},
+		{"PUT /v1/check HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 10", "405"},
+		{"PUT /v1/check HTTP/1.1\r\nTransfer-Encoding: chunked", "405"},
+		{"GET /v1/check?limit=demo&key=k HTTP/1.1\r\nContent-Length: 10", "200"},
+		{"POST /v1/check HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 10", "100"},
+	} {
+		c := dialAlone(t, time.Hour)
+		io.WriteString(c, row.head+"\r\nHost: 127.0.0.1\r\n\r\n")
+		line, err := bufio.NewReader(c).ReadString('\n')
+		if !strings.HasPrefix(line, "HTTP/1.1 "+row.want) {
+			t.Errorf("%q: %q, %v; want %s", row.head, line, err, row.want)
+		}
+	}
+}
+
+// Promise: a body that nothing has read is not taken for the next request: the answer says that it
+// is the last of its connection. After a body that was read the connection is kept.
+func TestHTTPConnectionsAfterBodies(t *testing.T) {
+	item := `{"limit":"demo","key":"k"}`
+	for _, row := range []struct {
+		request, body string
+		status        int
+		closing       bool
+	}{
+		{"POST /v1/check", item, 200, false},
+		{"POST /v1/check", "{", 400, false},
+		{"POST /v1/check", item + strings.Repeat(" ", 500_000), 200, false},
+		{"GET /v1/check?limit=demo&key=k", item, 200, true},
+		{"POST /v1/auth?limit=demo&key=k", item, 200, true},
+		{"POST /v1/none", item, 404, true},
+		{"PUT /v1/check", item, 405, true},
+	} {
+		c := dialAlone(t, time.Hour)
+		fmt.Fprintf(c, "%s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", row.request,
+			len(row.body), row.body)
+		answers := bufio.NewReader(c)
+		answer, err := http.ReadResponse(answers, nil)
+		if err != nil {
+			t.Fatalf("%s: %v", row.request, err)
+		}
+		text, _ := io.ReadAll(answer.Body)
+		if answer.StatusCode != row.status || answer.Close != row.closing {
+			t.Errorf("%s: %s %s, closing %v", row.request, answer.Status, text, answer.Close)
+		}
+		io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+		if _, err = http.ReadResponse(answers, nil); (err != nil) != row.closing {
+			t.Errorf("%s: the next request on the connection: %v", row.request, err)
+		}
+	}
+}
+
 // Promise: a body that does not come whole is refused in words about the body, and charges nothing.
 func TestHTTPBodiesComeWhole(t *testing.T) {
 	s := httptest.NewUnstartedServer(nil)
