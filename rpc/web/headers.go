@@ -74,7 +74,7 @@ func setRateLimits(h http.Header, out []cluster.Decision, forms headerForms) {
 		d := &out[i]
 		name := structuredString(d.Rule.Name)
 		policies[i] = policyOf(name, d.Rule)
-		states[i] = fmt.Sprintf("%s;r=%d;t=%d", name, d.Remaining, seconds(untilMore(d)))
+		states[i] = fmt.Sprintf("%s;r=%d;t=%d", name, d.Remaining, seconds(door.UntilMore(d)))
 		if d.Allowed {
 			delay = max(delay, d.Delay)
 		}
@@ -144,28 +144,6 @@ func policyOf(name string, l *limiter.Limit) string {
 	}
 	window := max(1, seconds(time.Duration(float64(l.Per)*float64(quota)/float64(refill))))
 	return fmt.Sprintf("%s;q=%d;w=%d", name, quota, window)
-}
-
-// untilMore is the wait until more remains than now: for a denial, until what was asked for; for a
-// bucket, until the next unit or refill; else until the window is over.
-func untilMore(d *cluster.Decision) time.Duration {
-	step := time.Duration(0)
-	switch d.Rule.Algorithm {
-	case limiter.GCRA, limiter.LeakyBucket, limiter.StatedBucket:
-		step = max(1, d.Rule.Per/time.Duration(d.Rule.Limit))
-	case limiter.TokenBucket:
-		step = d.Rule.Per
-	}
-	switch {
-	case !d.Allowed && d.RetryAfter >= 0:
-		return d.RetryAfter
-	case step > 0 && d.ResetAfter > 0:
-		if rest := d.ResetAfter % step; rest > 0 {
-			return rest
-		}
-		return step
-	}
-	return d.ResetAfter
 }
 
 // seconds is d in seconds, rounded up.
