@@ -103,6 +103,14 @@ func (ps *partitions) up(now limiter.Instant) time.Duration {
 	return time.Duration(now - limiter.Instant(ps.since.Load()))
 }
 
+// tellBreaks says in m since when counters have gone on that it begins to copy, or lends.
+func (ps *partitions) tellBreaks(now limiter.Instant, m *Move) {
+	ps.tellLacking(now, m)
+	if len(m.Begin) > 0 {
+		m.Up = ps.up(now)
+	}
+}
+
 // awaitLocked ends the wait if it has been long enough, or if the cluster was not down.
 func (aw *awaits) awaitLocked(now limiter.Instant, r *route) {
 	if len(aw.awaited) == 0 {

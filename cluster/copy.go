@@ -345,10 +345,7 @@ func (cp *copier) composeLocked(now limiter.Instant, r *route, p *peer) *Move {
 	if copies+len(m.Charges)+len(m.Taken)+len(m.Gift) == 0 {
 		return nil
 	}
-	cp.parts.tellLacking(now, &m)
-	if len(m.Begin) > 0 {
-		m.Up = cp.parts.up(now)
-	}
+	cp.parts.tellBreaks(now, &m)
 	cp.moves++
 	m.Sequence = cp.moves
 	said := m // mostly there is nothing to say

@@ -8,9 +8,9 @@ import (
 
 // A file is older than what the holder of a partition knows, if members have gone on with its
 // counters without a break since before the file was written: all that the file says had been said
-// to them by the death of its writer, but for the last message. Merged, it would undo what was given
-// back and reset since. So the holder does not take in what it is lent of such a file, and a member
-// that has one discards what it says of a partition when the holder begins a copy there.
+// to them by the death of its writer, but for the last message. Merged, it would undo what was
+// given back and reset since. So the holder does not take in what it is lent of such a file, and a
+// member that has one discards what it says of a partition when the holder begins a copy there.
 //
 // There was a break where the counters were forgotten (bereft.go), and when all members were down.
 
@@ -25,10 +25,12 @@ func (ps *partitions) outlives(now limiter.Instant, m *Move, p uint16) bool {
 	return m.Stored > 0 && ps.held[p].Load() && ps.unbroken(int(p)) < now.Add(-m.Stored)
 }
 
-// outdatedLocked discards what is here of partitions that m begins to copy, from a file or from when
-// this node held them, if the sender of m, which holds them, knows better. It returns what that one
-// may not know, to be merged once the copies have begun.
-func (ik *intake) outdatedLocked(now limiter.Instant, r *route, m *Move) (unsaid []limiter.Entry) {
+// outdatedLocked discards what is here of partitions that m begins to copy, from a file or from
+// when this node held them, if the sender of m, which holds them, knows better. It returns what
+// that one may not know, to be merged once the copies have begun.
+func (ik *intake) outdatedLocked(
+	now limiter.Instant, r *route, m *Move,
+) (unsaid []limiter.Entry) {
 	for _, p := range m.Begin {
 		if int(p) >= len(ik.parts.list) || ik.outsiderLocked(r, m, p) {
 			continue

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Promise: refunds and resets are made once, and last. What the file of a node that was killed says
-// of before is undone neither at the holders that have gone on, nor where that node holds again, and
-// what was charged since counts.
+// Promise: refunds and resets are made once, and last. The file of a node that was killed undoes
+// them neither at the holders that have gone on, nor where that node holds again, and what was
+// charged since counts.
 func TestWhatWasGivenBackSinceAFileStaysSo(t *testing.T) {
 	for _, first := range []string{"what the file says", "a copy"} {
 		t.Run(first+" comes first", func(t *testing.T) {
@@ -17,8 +17,8 @@ func TestWhatWasGivenBackSinceAFileStaysSo(t *testing.T) {
 	}
 }
 
-// givesBackSinceAFile: if copyFirst, holders begin copies at the node that has come back before they
-// hear what its file says.
+// givesBackSinceAFile: if copyFirst, holders begin copies at the node that has come back before
+// they hear what its file says.
 func givesBackSinceAFile(t *testing.T, copyFirst bool) {
 	w := founded(t, 5, copiesOf(1), five)
 	const keys = 600

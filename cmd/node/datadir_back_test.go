@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Promise (--data-dir): what was given back or reset stays so, whatever the file of a node says that
-// was killed, and has come back.
+// Promise (--data-dir): what was given back stays so, whatever the file of a node says that was
+// killed, and has come back.
 func TestGivenBackSinceAFileIsGivenBack(t *testing.T) {
 	t.Parallel()
 	k := &kept{t: t, limits: write(t, testLimits)}

@@ -92,7 +92,7 @@ func TestUntilMoreOfAShare(t *testing.T) {
 	}
 }
 
-// Promise: a bucket whose mark lies far ahead of its client's clock does not promise more sooner.
+// Promise: a bucket with a mark far ahead of its client's clock does not promise more sooner.
 func TestUntilMoreByClientsClocks(t *testing.T) {
 	l := rule(t, limiter.Spec{
 		Name: "l", Algorithm: limiter.TokenBucket, Limit: 10, Refill: 3, Per: 8 * time.Second,
