@@ -42,12 +42,12 @@ func (lc *local) decideLeased(now limiter.Instant, it *flight, out *Decision) bo
 		}
 		return decided
 	}
-	learned := false
+	learned, shared := false, false
 	if t := lc.holder.remembered(it); t.ID == (ID{}) {
 		take()
 	} else if lc.holder.recent.Once(now, t, answer[:], take) {
 		lc.stats.Repeated.Add(1)
-		decided = true
+		decided, shared = true, lc.holder.recent.Shared(now, t)
 		// it came with a gift: the former holder has decided that
 		if learned = lc.holder.recent.Learned(now, t); learned {
 			source = SourceForwarded
@@ -58,7 +58,7 @@ func (lc *local) decideLeased(now limiter.Instant, it *flight, out *Decision) bo
 		return false
 	}
 	switch {
-	case learned:
+	case learned, shared:
 	case !answer[0].Allowed:
 		source = SourceDenied
 		lc.stats.Cached.Add(1)
@@ -66,6 +66,9 @@ func (lc *local) decideLeased(now limiter.Instant, it *flight, out *Decision) bo
 		lc.stats.Leased.Add(1)
 	}
 	*out = Decision{Decision: answer[0], Source: source, Owner: owner}
+	if shared {
+		out.Source, out.Degraded, out.Bound = SourceFallback, true, it.Limit.Capacity()
+	}
 	return true
 }
 

@@ -374,3 +374,22 @@ func TestLeasesOverWindows(t *testing.T) {
 		}
 	}
 }
+
+// Promise: a marked answer is marked again. What a share has let in of a leased limit is no lease's
+// when it is repeated.
+func TestRepeatOfAShareIsNoLease(t *testing.T) {
+	leased := limiter.Spec{
+		Name: "leased", Algorithm: limiter.FixedWindow, Limit: 100, Per: time.Hour,
+		Consistency: limiter.Leased,
+	}
+	w := newWorld(t, 3, leased)
+	key := w.key("n2", 0)
+	w.meet = func(c *Call, _ func() *Answer) { c.Err = errSilent }
+	item := Item{Limit: "leased", Key: key, Cost: 1, ID: ID{Origin: 9, Sequence: 9}}
+	for _, try := range []string{"first", "repeated"} {
+		d := w.check("n1", item)[0]
+		if !d.Allowed || d.Source != SourceFallback || !d.Degraded || d.Bound < 100 {
+			t.Errorf("%s: %+v; want a marked answer of a share", try, d)
+		}
+	}
+}
