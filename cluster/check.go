@@ -211,7 +211,7 @@ func (fw *forwarder) decideHere(now limiter.Instant, it *flight, out *Decision) 
 	if it.Op > OpReserve && fw.debts.atPromise(now, it, out) {
 		return true
 	}
-	if it.Limit.Consistency == limiter.Replicated {
+	if it.Limit.Consistency == limiter.Replicated && !fw.holder.isElsewhere(it) {
 		fw.holder.decideReplica(now, it, out)
 		return true
 	}

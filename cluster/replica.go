@@ -34,6 +34,16 @@ type Charge = charges.Charge
 // peer has been away for so long that it is out of all bounds.
 const chargesWaiting = 1 << 16
 
+// isElsewhere reports whether it is about a hold that this node does not know: it was opened before
+// the limit became a replicated one, so the owner of its key has it.
+func (hd *holder) isElsewhere(it *flight) bool {
+	if it.Op != OpSettle && it.Op != OpExtend || it.Hold == nil {
+		return false
+	}
+	_, known := hd.book.Get(it.holdID())
+	return !known
+}
+
 // decideReplica decides on an item of a replicated limit.
 func (hd *holder) decideReplica(now limiter.Instant, it *flight, out *Decision) {
 	*out = Decision{Owner: hd.id, Source: SourceReplica}

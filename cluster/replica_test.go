@@ -318,3 +318,41 @@ func TestReplicatedOutlivesRestarts(t *testing.T) {
 		})
 	}
 }
+
+// Promise: what an open hold was settled for is charged, also if its limit has become a replicated
+// one since, and whichever node is asked.
+func TestHoldOutlivesItsLimitsConsistency(t *testing.T) {
+	spec := limiter.Spec{
+		Name: "five", Algorithm: limiter.FixedWindow, Limit: 5, Per: time.Hour,
+	}
+	w := newWorld(t, 3, spec)
+	var items []Item
+	for i := range 10 {
+		settle, d := w.reserve("n1", "five", w.key("n2", i), 4, time.Minute)
+		if !d.Allowed {
+			t.Fatalf("%+v", d)
+		}
+		items = append(items, settle)
+	}
+	spec.Consistency = limiter.Replicated
+	l, err := limiter.New(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range w.nodes {
+		n.SetLimits(Limits{"five": l})
+	}
+	for i, it := range items {
+		node := []string{"n1", "n2", "n3"}[i%3]
+		if d := w.settleHold(node, it, 1); d.Hold != limiter.HoldSettled {
+			t.Errorf("settled at %s: %+v", node, d)
+		}
+		if left := w.remaining("n2", "five", it.Key); left != 4 {
+			t.Errorf("%d of 5 are left at the owner, after 1 of 4 was used", left)
+		}
+		it.Hold = &HoldTerms{ID: ID{Origin: 77, Sequence: uint64(i)}}
+		if d := w.settleHold(node, it, 1); d.Hold != limiter.HoldUnknown {
+			t.Errorf("a hold that nobody knows is settled at %s: %+v", node, d)
+		}
+	}
+}
