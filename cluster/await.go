@@ -64,8 +64,11 @@ func (aw *awaits) Others() []string {
 func (aw *awaits) othersLocked(r *route) (ids []string) {
 	ids = slices.Clone(aw.awaited)
 	if r != nil {
+		on := aw.right.roll.Load()
 		for _, p := range r.members {
-			ids = append(ids, p.id)
+			if !on.joined() || on.has(p.id, p.boot) { // else gossip has not heard that it is gone
+				ids = append(ids, p.id)
+			}
 		}
 	}
 	slices.Sort(ids)
