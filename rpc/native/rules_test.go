@@ -231,7 +231,7 @@ func TestForwardAuthByRules(t *testing.T) {
 		t.Error(rw.Code, rw.Header(), rw.Body)
 	}
 	if rw := ask("?deny_status=403&deny_body=no", post...); rw.Code != 403 ||
-		rw.Body.String() != "no\n" {
+		rw.Body.String() != "no" {
 		t.Error(rw.Code, rw.Body)
 	}
 	if rw := ask("", "X-Forwarded-Uri", "/web/a"); rw.Code != 200 ||

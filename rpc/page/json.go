@@ -37,13 +37,24 @@ var lineEnd = []byte{'\n'}
 
 // Body answers with JSON, and a line's end.
 func Body(rw http.ResponseWriter, status int, b []byte) {
-	h := rw.Header()
-	if h.Get("Content-Type") == "" {
+	if h := rw.Header(); h.Get("Content-Type") == "" {
 		h.Set("Content-Type", "application/json")
 	}
-	h.Set("Cache-Control", "no-store")
-	h.Set("Content-Length", strconv.Itoa(len(b)+1))
-	rw.WriteHeader(status)
+	begin(rw, status, len(b)+1)
 	rw.Write(b)
 	rw.Write(lineEnd) // not appended to b, which may be long
+}
+
+// Text answers with a text, and no byte beside it.
+func Text(rw http.ResponseWriter, status int, text string) {
+	begin(rw, status, len(text))
+	io.WriteString(rw, text)
+}
+
+// begin writes the head of an answer with so many bytes, which nothing keeps.
+func begin(rw http.ResponseWriter, status, length int) {
+	h := rw.Header()
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Length", strconv.Itoa(length))
+	rw.WriteHeader(status)
 }

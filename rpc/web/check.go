@@ -147,7 +147,7 @@ func writeText(rw http.ResponseWriter, style answerStyle) {
 	rw.Header().Set("Content-Type", cmp.Or(style.kind, "text/plain; charset=utf-8"))
 	// it is of the question, and a browser may have asked
 	rw.Header().Set("X-Content-Type-Options", "nosniff")
-	page.Body(rw, style.denied, []byte(style.text))
+	page.Text(rw, style.denied, style.text)
 }
 
 func denialText(d *cluster.Decision) string {

@@ -74,7 +74,7 @@ func TestTraefik(t *testing.T) {
 		},
 	})
 	question := "/v1/auth?limit=demo&key=" + url.QueryEscape("{ip} {method} {path}") +
-		"&headers=ietf,x&deny_status=503&deny_body=" + url.QueryEscape("Come back later.")
+		"&headers=ietf,x&deny_status=503&deny_body=" + url.QueryEscape("Come\nback later.\n")
 	served := 0
 	proxy := forwardAuth(t, h, question,
 		http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
@@ -99,7 +99,7 @@ func TestTraefik(t *testing.T) {
 	}
 	got := ask("192.0.2.1:6", "POST", "/api/b")
 	body, _ := io.ReadAll(got.Body)
-	if got.StatusCode != 503 || string(body) != "Come back later.\n" ||
+	if got.StatusCode != 503 || string(body) != "Come\nback later.\n" ||
 		got.Header.Get("Content-Type") != "text/plain; charset=utf-8" ||
 		got.Header.Get("Retry-After") != "3600" || got.Header.Get("X-Ratelimit-Remaining") != "0" ||
 		served != 5 {
