@@ -253,7 +253,7 @@ func (n *Node) admit(
 	for i := range r.Items {
 		it := &b.items[i]
 		if err := it.admit(i, &r.Items[i], limits); err != nil {
-			return nil, err
+			return nil, n.orEarly(err)
 		}
 		// here or not: asking costs less than looking
 		n.holder.table.Expect(it.Limit, it.Key, it.hash)

@@ -915,6 +915,14 @@ func TestBadInput(t *testing.T) {
 	if !errors.As(err, &unknown) || unknown.Name != "six" || unknown.Item != 1 {
 		t.Errorf("unknown limit: %v", err)
 	}
+	for _, still := range []bool{true, false} {
+		w.nodes["n1"].AwaitLimits(still)
+		err := w.nodes["n1"].Check(&Request{Items: []Item{{Limit: "six", Key: "k"}}},
+			make([]Decision, 1))
+		if !errors.As(err, &unknown) || unknown.Early != still {
+			t.Errorf("unknown limit, while others are to come (%t): %v", still, err)
+		}
+	}
 	// the error goes into headers of answers, so a long name is cut
 	err = w.nodes["n1"].Check(&Request{Items: []Item{{
 		Limit: strings.Repeat("\x00", 2<<20), Key: "k",

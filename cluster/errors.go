@@ -25,9 +25,16 @@ func inputErrorf(item int, field, format string, args ...any) error {
 type UnknownLimitError struct {
 	Item int // index of the item
 	Name string
+	// Early: the node is starting, and has not learned yet which limits were put at others. A
+	// client may try again.
+	Early bool
 }
 
 func (e *UnknownLimitError) Error() string {
+	if e.Early {
+		return fmt.Sprintf("items[%d].limit: this node is starting, and does not know yet whether "+
+			"its cluster has a limit named %.100q; try again", e.Item, e.Name)
+	}
 	return fmt.Sprintf("items[%d].limit: no limit is named %.100q here; "+
 		"load it with --limits or send it inline", e.Item, e.Name)
 }

@@ -20,7 +20,8 @@ type catalog struct {
 
 	limitsHash, rulesHash atomic.Uint64 // see LimitsHash
 
-	put atomic.Pointer[Limits] // by PutLimits; changed under setting
+	put   atomic.Pointer[Limits] // by PutLimits; changed under setting
+	early atomic.Bool            // what was put at other nodes is not known yet
 
 	setting sync.Mutex // guards below; held alone
 	given   Limits     // by SetLimits
@@ -55,6 +56,18 @@ func (c *catalog) PutLimits(l Limits) {
 	defer c.setting.Unlock()
 	c.put.Store(&l)
 	c.uniteLimitsLocked()
+}
+
+// AwaitLimits says whether limits that were put at other nodes are still to come. While they are, a
+// request under an unknown name is told to try again (UnknownLimitError.Early).
+func (c *catalog) AwaitLimits(still bool) { c.early.Store(still) }
+
+// orEarly is err, which says so if a limit may only be unknown yet.
+func (c *catalog) orEarly(err error) error {
+	if unknown, is := err.(*UnknownLimitError); is {
+		unknown.Early = c.early.Load()
+	}
+	return err
 }
 
 // IsPut reports whether the limit of that name was put.

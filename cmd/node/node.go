@@ -172,6 +172,7 @@ func (r *running) recall(context.Context, doors) (err error) {
 		Node: r.node, Recorder: r.history, Network: r.peers, Roster: &r.roster,
 		Started: r.started, Ended: r.leaving.Done(), Logger: r.log,
 	})
+	r.node.AwaitLimits(len(s.Join) > 0)
 	r.node.Start()
 	r.tasks.Go(r.watchRefused)
 	r.tasks.Go(r.watchLost)

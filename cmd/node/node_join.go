@@ -135,6 +135,7 @@ func (r *running) catchLimits() {
 	patience, cancel := context.WithTimeout(r.leaving, catchTimeout)
 	defer cancel()
 	r.catalog.Catch(patience)
+	r.node.AwaitLimits(false)
 }
 
 // enter founds a cluster, or has its members admit this node, and returns as soon as it decides;

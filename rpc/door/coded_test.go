@@ -20,6 +20,7 @@ func TestErrorsWithCodes(t *testing.T) {
 		code codes.Code
 	}{
 		{&cluster.UnknownLimitError{}, codes.NotFound},
+		{&cluster.UnknownLimitError{Early: true}, codes.Unavailable},
 		{Wrong("key", "is missing"), codes.InvalidArgument},
 		{context.Canceled, codes.Canceled},
 		{fmt.Errorf("take: %w", context.Canceled), codes.Canceled},

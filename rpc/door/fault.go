@@ -49,6 +49,8 @@ func Explain(err error) Fault {
 		f = *own
 	case errors.As(err, &input):
 		f.Code, f.Status, f.Field = codes.InvalidArgument, http.StatusBadRequest, input.Field
+	case errors.As(err, &unknown) && unknown.Early:
+		f.Code, f.Status = codes.Unavailable, http.StatusServiceUnavailable
 	case errors.As(err, &unknown):
 		f.Code, f.Status, f.Field = codes.NotFound, http.StatusNotFound, fmt.Sprintf(
 			"items[%d].limit", unknown.Item)
