@@ -111,6 +111,7 @@ func (ps *partitions) tellBreaks(now limiter.Instant, m *Move) {
 	ps.tellLacking(now, m)
 	if len(m.Begin) > 0 {
 		m.Up = ps.up(now)
+		m.Known = append(m.Known, ps.givenBy(m.Begin)...)
 	}
 }
 

@@ -286,6 +286,7 @@ func (ik *intake) takeGiftLocked(r *route, in *inbox, m *Move) {
 			pt := &ik.parts.list[p]
 			same := pt.copyOf == m.From && pt.pure
 			ik.parts.holdLocked(int(p), m.Term)
+			pt.from = m.From
 			ik.copier.keepers.beginCopiesLocked(r, int(p))
 			if ik.copier.keepers.keepGiverLocked(r, int(p), m.From, same) {
 				in.whole = append(in.whole, p)

@@ -1,11 +1,14 @@
 package cluster
 
 import (
+	"slices"
+
 	"penstock/limiter"
 )
 
 // Known is what a claimer has of partitions that another boot held, or is lent of them: whole
-// copies, with all that the holder had found changed until some pass over its table.
+// copies, with all that the holder had found changed until some pass over its table. Of partitions
+// that the sender begins to copy it says which boot has given them to it.
 type Known struct {
 	Of    uint64   // boot of the holder
 	Pass  uint64   // of a claimer
@@ -26,26 +29,44 @@ func (m *Move) lentOf() map[uint16]uint64 {
 	return of
 }
 
+// givenBy says which boots have given some of the partitions that are held here.
+func (ps *partitions) givenBy(begun []uint16) (known []Known) {
+	of := func(p uint16) uint64 {
+		if pt := &ps.list[p]; pt.state == partHeld {
+			return pt.from
+		}
+		return 0
+	}
+	return knownBy(begun, of)
+}
+
+// knownBy sorts partitions by the boots that they are of, but for those of none.
+func knownBy(parts []uint16, of func(p uint16) uint64) (known []Known) {
+	at := make(map[uint64]int)
+	for _, p := range parts {
+		boot := of(p)
+		if boot == 0 {
+			continue
+		}
+		i, found := at[boot]
+		if !found {
+			i = len(known)
+			at[boot] = i
+			known = append(known, Known{Of: boot})
+		}
+		known[i].Whole = append(known[i].Whole, p)
+	}
+	return known
+}
+
 // wholeOf says of which holders the whole copies are that are lent.
 func (ps *partitions) wholeOf(whole, lent []uint16) (known []Known) {
 	if len(lent) == 0 {
 		return nil
 	}
-	isLent, at := memberOf(lent), make(map[uint64]int)
-	for _, p := range whole {
-		if !isLent(p) {
-			continue
-		}
-		of := ps.list[p].lastHolder()
-		i, found := at[of]
-		if !found {
-			i = len(known)
-			at[of] = i
-			known = append(known, Known{Of: of})
-		}
-		known[i].Whole = append(known[i].Whole, p)
-	}
-	return known
+	isLent := memberOf(lent)
+	return knownBy(slices.DeleteFunc(slices.Clone(whole), func(p uint16) bool { return !isLent(p) }),
+		func(p uint16) uint64 { return ps.list[p].lastHolder() })
 }
 
 // knownLocked is what this node has of the partitions that it claims.

@@ -12,6 +12,9 @@ import (
 // given back and reset since. So the holder does not take in what it is lent of such a file, and a
 // member that has one discards what it says of a partition when the holder begins a copy there.
 //
+// In the same way a copy of a boot that has given the partition away since is older than what its
+// taker knows: a member may have been stopped while the boot said what it gave back.
+//
 // There was a break where the counters were forgotten (bereft.go), and when all members were down.
 
 // unbroken is since when members have gone on with the counters of partition p, as far as this node
@@ -31,12 +34,13 @@ func (ps *partitions) outlives(now limiter.Instant, m *Move, p uint16) bool {
 func (ik *intake) outdatedLocked(
 	now limiter.Instant, r *route, m *Move,
 ) (unsaid []limiter.Entry) {
+	given := m.lentOf()
 	for _, p := range m.Begin {
 		if int(p) >= len(ik.parts.list) || ik.outsiderLocked(r, m, p) {
 			continue
 		}
 		some, known := ik.unsaidLocked(now, m, p)
-		if known || ik.fileIsOldLocked(now, m, p) {
+		if known || ik.fileIsOldLocked(now, m, p) || ik.wasGivenLocked(p, given[p]) {
 			ik.parts.list[p].restored = false
 			ik.parts.forgetLocked(int(p))
 			unsaid = append(unsaid, some...)
@@ -52,6 +56,14 @@ func (ik *intake) fileIsOldLocked(now limiter.Instant, m *Move, p uint16) bool {
 	return pt.restored && pt.state == partCopied && pt.copyOf == ik.boot &&
 		fileAt != 0 && now.Add(-m.Up) < fileAt &&
 		(now.Add(-max(0, m.Lack.Age)) < fileAt || !slices.Contains(m.Lack.Of, p))
+}
+
+// wasGivenLocked reports whether all that is here of partition p is a copy of a boot that has given p
+// to another member since: all that this one has said, the taker of the gift knows.
+func (ik *intake) wasGivenLocked(p uint16, by uint64) bool {
+	pt := &ik.parts.list[p]
+	return by != 0 && pt.state == partCopied && pt.copyOf == by && by != ik.boot &&
+		!pt.restored && !pt.mixed && pt.to == nil
 }
 
 // mergeUnsaidLocked merges what was left here with the copies that have begun.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"penstock/limiter"
 )
 
 // Promise: refunds and resets are made once, and last. The file of a node that was killed undoes
@@ -160,5 +162,57 @@ func givesBackDuringAStop(t *testing.T, heirs int) {
 	}
 	if len(wrong) > 0 {
 		t.Errorf("so many keys have so much more left than they should: %v", wrong)
+	}
+}
+
+// Promise: … and what was given back while the heir was stopped stays so, if the owner leaves in
+// order before the heir goes on.
+func TestWhatWasGivenBackWhileTheHeirWasStoppedStaysSo(t *testing.T) {
+	w := founded(t, 4, copiesOf(1), five)
+	const keys = 600
+	w.spend(keys, "n1", "n2", "n3", "n4") // two of five
+	w.pass(time.Second)
+	w.freeze("n2")
+	back := make(map[string]bool)
+	for i := range keys {
+		key := fmt.Sprint("k", i)
+		v := w.nodes["n1"].View()
+		hash := limiter.Hash(key)
+		if r := w.nodes["n1"].view.Load(); v.Members[v.Owner(hash)].ID != "n1" ||
+			r.Members[r.heir(r.Partition(hash))].ID != "n2" {
+			continue
+		}
+		w.check("n1", []Item{
+			{Limit: "five", Key: key, Cost: -2}, {Limit: "five", Key: key, Op: OpReset},
+		}[i%2])
+		back[key] = true
+	}
+	ms := w.members(4)
+	ms[0].State = StateLeaving
+	w.show(ms, 0, "n1", "n3", "n4")
+	w.leaves("n1")
+	w.pass(time.Second)
+	w.show([]Member{ms[2], ms[3]}, 0, "n3", "n4")
+	w.pass(20 * time.Second)
+	w.thaw("n2")
+	w.show(ms[1:], 0, "n2", "n3", "n4")
+	w.pass(3 * time.Second)
+	w.wantOneHolderEach("when n2 goes on")
+	if w.nodes["n2"].parts.Held() == 0 {
+		t.Error("n2 holds nothing again")
+	}
+	wrong := make(map[int64]int)
+	for i := range keys {
+		key, want := fmt.Sprint("k", i), int64(3)
+		if back[key] {
+			want = 5
+		}
+		d := w.check("n3", Item{Limit: "five", Key: key, Op: OpPeek})[0]
+		if d.Degraded || d.Remaining != want {
+			wrong[d.Remaining-want]++
+		}
+	}
+	if len(wrong) > 0 {
+		t.Errorf("of %d keys so many have so much more left than they should: %v", len(back), wrong)
 	}
 }

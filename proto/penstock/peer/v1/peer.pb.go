@@ -829,7 +829,7 @@ func (x *Move) GetUpNs() int64 {
 }
 
 // Known says what a claimer has of partitions that another boot held: a member that knows no more of them need not lend its copies. Or it says
-// which boot held partitions last of which whole copies are lent.
+// which boot held partitions last of which whole copies are lent, or has given those that the sender begins to copy.
 type Known struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Of    uint64                 `protobuf:"fixed64,1,opt,name=of,proto3" json:"of,omitempty"`
