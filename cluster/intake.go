@@ -232,7 +232,7 @@ func (ik *intake) beginLocked(in *inbox, m *Move) {
 			// what was lent was another copy, and this one may have no entry that says so
 			pt.lentTo, pt.lentOf = 0, 0
 			pt.mixed = false
-			pt.held = heldLast{m.From, m.Term}
+			pt.held = heldLast{boot: m.From, term: m.Term}
 			ik.parts.enterLocked(int(p), partCopied)
 		}
 	}
@@ -286,7 +286,7 @@ func (ik *intake) takeGiftLocked(r *route, in *inbox, m *Move) {
 			pt := &ik.parts.list[p]
 			same := pt.copyOf == m.From && pt.pure
 			ik.parts.holdLocked(int(p), m.Term)
-			pt.from = m.From
+			pt.held.from = m.From
 			ik.copier.keepers.beginCopiesLocked(r, int(p))
 			if ik.copier.keepers.keepGiverLocked(r, int(p), m.From, same) {
 				in.whole = append(in.whole, p)

@@ -1,8 +1,6 @@
 package cluster
 
 import (
-	"slices"
-
 	"penstock/limiter"
 )
 
@@ -33,7 +31,7 @@ func (m *Move) lentOf() map[uint16]uint64 {
 func (ps *partitions) givenBy(begun []uint16) (known []Known) {
 	of := func(p uint16) uint64 {
 		if pt := &ps.list[p]; pt.state == partHeld {
-			return pt.from
+			return pt.held.from
 		}
 		return 0
 	}
@@ -65,8 +63,12 @@ func (ps *partitions) wholeOf(whole, lent []uint16) (known []Known) {
 		return nil
 	}
 	isLent := memberOf(lent)
-	return knownBy(slices.DeleteFunc(slices.Clone(whole), func(p uint16) bool { return !isLent(p) }),
-		func(p uint16) uint64 { return ps.list[p].lastHolder() })
+	return knownBy(whole, func(p uint16) uint64 {
+		if !isLent(p) {
+			return 0
+		}
+		return ps.list[p].lastHolder()
+	})
 }
 
 // knownLocked is what this node has of the partitions that it claims.

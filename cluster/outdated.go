@@ -58,8 +58,8 @@ func (ik *intake) fileIsOldLocked(now limiter.Instant, m *Move, p uint16) bool {
 		(now.Add(-max(0, m.Lack.Age)) < fileAt || !slices.Contains(m.Lack.Of, p))
 }
 
-// wasGivenLocked reports whether all that is here of partition p is a copy of a boot that has given p
-// to another member since: all that this one has said, the taker of the gift knows.
+// wasGivenLocked reports whether all that is here of partition p is a copy of a boot that has given
+// p to another member since: all that it has said here, the taker of the gift knows.
 func (ik *intake) wasGivenLocked(p uint16, by uint64) bool {
 	pt := &ik.parts.list[p]
 	return by != 0 && pt.state == partCopied && pt.copyOf == by && by != ik.boot &&

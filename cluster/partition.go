@@ -66,7 +66,6 @@ type part struct {
 	pass   uint64
 	lentTo uint64          // boot of the last claimer that has got this copy, as its holder is gone
 	lentOf uint64          // boot of the holder of which a whole copy was lent to this node
-	from   uint64          // held: boot of the member that has given it; 0: none has
 	lost   limiter.Instant // since when copyOf is not in the View; 0: it is
 
 	// Small fields stand together: there are thousands of parts in each node of the simulator.
@@ -180,8 +179,8 @@ func (ps *partitions) holdLocked(p int, term uint64) {
 	pt.term = max(pt.term, term)
 	pt.before = cmp.Or(pt.hint, pt.before)
 	pt.copyOf, pt.hint, pt.lentTo, pt.lost, pt.restored = ps.boot, "", 0, 0, false
-	pt.whole, pt.gave, pt.lentOf, pt.from = true, false, 0, 0
-	pt.held = heldLast{ps.boot, ps.nextTermLocked()}
+	pt.whole, pt.gave, pt.lentOf = true, false, 0
+	pt.held = heldLast{boot: ps.boot, term: ps.nextTermLocked()}
 	delete(ps.leftovers, uint16(p))
 	ps.enterLocked(p, partHeld)
 }

@@ -19,10 +19,10 @@ import (
 // claimer no lower one, for the claimer has named the highest that it knows. A node that is no
 // member any more may have heard of terms that no other node has, and is not asked.
 
-// heldLast says which boot has held a partition, and under which term it began to, or to copy it
-// here.
+// heldLast says which boot has held a partition, under which term it began to, or to copy it here,
+// and, of this node, which boot has given it: 0 if none has.
 type heldLast struct {
-	boot, term uint64
+	boot, term, from uint64
 }
 
 // freshLocked is m without copies of partitions that another node has held since m was made, or of

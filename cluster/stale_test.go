@@ -100,7 +100,7 @@ func TestCopiesThatWereLentComeLate(t *testing.T) {
 	// n2 should hold it, n1 does, and has begun to copy it to n2
 	n.parts.enterLocked(int(p), partCopied)
 	pt.copyOf, pt.whole, pt.mixed = w.nodes["n1"].boot, false, false
-	pt.held = heldLast{pt.copyOf, n.parts.term}
+	pt.held = heldLast{boot: pt.copyOf, term: n.parts.term}
 	before := n.holder.table.Entry(w.now, l, key, hash)
 	for _, later := range []uint64{0, 1} {
 		m := &Move{
