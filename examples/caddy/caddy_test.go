@@ -134,7 +134,7 @@ func TestCaddyfile(t *testing.T) {
 		}
 	}
 	answer, body := ask("POST", "/page", "alice")
-	if answer.StatusCode != 429 || body != "Too many requests.\n" ||
+	if answer.StatusCode != 429 || body != "Too many requests." ||
 		answer.Header.Get("Retry-After") == "" ||
 		answer.Header.Get("X-Ratelimit-Remaining") != "0" {
 		t.Errorf("the next: %d %q %v", answer.StatusCode, body, answer.Header)
